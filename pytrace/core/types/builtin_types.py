@@ -44,7 +44,8 @@ TRUNCATED_NAME = "[truncated]"
 class Stack(Data, frozen=True, tag="stack"):
     """A kernel or user stack of at most *limit* frames.
 
-    Layout: ``i32`` count of frames (or a negative errno), ``u32`` process id (0 for kernel stacks), then *limit*
+    Layout: ``i32`` count of frames (or a negative errno), ``u32`` process (0 for kernel stacks; its id, or the
+    number of an image, see ``core.stacks.image_format``), then *limit*
     frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes). A count
     of *limit* + 1 is that of a truncated stack, which may have zeros in place of the outermost frames.
     """
@@ -72,7 +73,7 @@ class KSym(Data, frozen=True, tag="ksym_t"):
 
 
 class USym(Data, frozen=True, tag="usym_t"):
-    """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
+    """``u64`` user address, ``u32`` process as in a stack, ``u32`` zero; prints as a symbol of that process."""
 
     _size: ClassVar[int] = 16
 

@@ -119,6 +119,38 @@ def _lost(frequency: int) -> Callable[[Row, Plan], list[Line]]:
     return measure
 
 
+OF_ALL = "profile:hz:99 { @[ustack] = count(); }"
+"""A profile of all processes, whose stacks have images (``codegen.services.memory_images``)."""
+
+
+def _call_under_profile(row: Row, plan: Plan) -> list[Line]:
+    """What a system call that maps nothing takes longer while user stacks are taken: unmapping is traced."""
+    loop = Loop()
+
+    def once() -> float:
+        return loop.under(PYTRACE, OF_ALL) - loop.alone()
+
+    return [against_limit(row, plan, Measure("added", "ns"), 100, once)]
+
+
+def _stack_of_a_quiet_process(row: Row, plan: Plan) -> list[Line]:
+    """A sample with a user stack, as the kernel measures it, and one without images beside it."""
+
+    def once() -> float:
+        costs = []
+        for words in ((), ("--no-feature", "raw_syscalls")):
+            script = "profile:hz:997 /pid == cpid/ { @[ustack(3)] = count(); }"
+            command = " ".join(SPIN.command("/dev/null"))
+            text = PYTRACE.run("-v", *words, "-e", script, "-c", command).stderr
+            match = re.search(r"^profile:hz:997 +\S+ +([\d,]+) ", text, re.MULTILINE)
+            if match is None:
+                raise RunError("-v prints no cost of the probe")
+            costs.append(float(match[1].replace(",", "")))
+        return costs[0] / costs[1]
+
+    return [against_limit(row, plan, Measure("ratio", ""), 1.1, once)]
+
+
 def _rows(kinds: dict[str, Probed], vm: bool) -> list[Row]:
     rows = []
     for name, probed in kinds.items():
@@ -133,6 +165,8 @@ ROWS = [
     Row("kinds.profile.empty", "profile, empty, a sample", _profile("", EMPTY_GOAL)),
     Row("kinds.profile.count", "profile, count(), a sample", _profile("@ = count();", COUNT_GOAL)),
     Row("kinds.profile.unmatched", "profile with -p, a sample of another process", _unmatched),
+    Row("kinds.profile.images", "profile with user stacks of all processes, a system call", _call_under_profile),
+    Row("kinds.profile.quiet", "a user stack of a process with quiet mappings", _stack_of_a_quiet_process),
     *(
         Row(
             f"kinds.profile.busy.{frequency}",

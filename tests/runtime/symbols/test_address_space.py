@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.abi import perf
+from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
+from pytrace.runtime.abi import bpf_maps, perf
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import Kallsyms
@@ -393,3 +394,123 @@ def test_a_cpu_that_came_online_is_recorded_again() -> None:
     assert made.renew(1 << 16) == []
     made.close()
     assert made.descriptors == []
+
+
+# ---------------------------------------------------------------------------------------------- images
+
+
+TRACED = FIRST_IMAGE - 2
+"""A number that processes hardly get."""
+COMM, SAMPLE, LOST, EXEC_MISC = 3, 9, 2, 1 << 13
+
+
+def library(when: int, start: int, name: str, pid: int = TRACED) -> Record:
+    """A library is mapped: two pages."""
+    inode = 100 + ord(name)
+    body = struct.pack("=IIQQQIIQQII", pid, pid, start, 0x2000, 0, 8, 1, inode, 0, 5, 2) + f"/{name}\0".encode()
+    return when, MMAP2, 0, body
+
+
+def executed(when: int, pid: int = TRACED) -> Record:
+    return when, COMM, EXEC_MISC, struct.pack("=II", pid, pid) + b"program\0"
+
+
+def image(when: int, change: Change, number: int, *words: int, pid: int = TRACED) -> Record:
+    """The report of a new image; *words* are when the call began, and what it did."""
+    report = struct.pack("=QII5Q", change, number and FIRST_IMAGE + number, pid, *words, *[0] * (5 - len(words)))
+    assert len(report) == REPORT_SIZE
+    return when, SAMPLE, 0, struct.pack("=QI", when, REPORT_SIZE) + report
+
+
+def unloaded(when: int, number: int, start: int) -> Record:
+    return image(when, Change.UNMAP, number, when - 1, start, 0x2000)
+
+
+@pytest.fixture
+def images(made: MappingRecorder, rings: Rings, monkeypatch: pytest.MonkeyPatch) -> MappingRecorder:
+    monkeypatch.setattr(made, "_exact", True)
+    made.attached()
+    rings.now = 1000
+    return made
+
+
+def at(recorder: MappingRecorder, number: int, address: int) -> str:
+    """The path of what is at an address in an image, or (0) with the number of the process; empty if it is unknown."""
+    found = recorder.image(FIRST_IMAGE + number if number else TRACED)
+    mapping = None if found is None else found.find(address)
+    return "" if mapping is None else mapping.path
+
+
+def test_what_was_mapped_at_one_place_in_turn(images: MappingRecorder, rings: Rings) -> None:
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(11, 0x8000, "c"), unloaded(20, 1, 0x1000)],
+                  [library(30, 0x1000, "b"), unloaded(40, 2, 0x1000), library(50, 0x1000, "a")]]  # fmt: skip
+    images.drain()
+    assert [at(images, number, 0x1800) for number in range(3)] == ["/a", "/b", "/a"]
+    assert [at(images, number, 0x8800) for number in range(3)] == ["/c"] * 3
+    assert at(images, 3, 0x1800) == "", "it is not known"
+
+
+def test_a_part_is_unmapped_and_another_moved(images: MappingRecorder, rings: Rings) -> None:
+    rings.held = [[
+        forked(1, TRACED, 7), library(10, 0x1000, "a"), image(20, Change.UNMAP, 1, 19, 0x2000, 0x1000),
+        image(30, Change.MOVE, 2, 29, 0x1000, 0x1000, 0x6000, 0x1000),
+    ], []]  # fmt: skip
+    images.drain()
+    assert [at(images, 0, address) for address in (0x1800, 0x2800)] == ["/a", "/a"]
+    assert [at(images, 1, address) for address in (0x1800, 0x2800)] == ["/a", ""]
+    assert [at(images, 2, address) for address in (0x1800, 0x6800)] == ["", "/a"]
+
+
+def test_code_is_mapped_over_code(images: MappingRecorder, rings: Rings) -> None:
+    """The new mapping is there before the call returns, which nobody runs before."""
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(25, 0x1000, "b"),
+                   image(30, Change.MAP, 1, 20, 0x1000, 0x2000, 0x1000)], []]  # fmt: skip
+    images.drain()
+    assert [at(images, number, 0x1800) for number in range(2)] == ["/a", "/b"]
+
+
+def test_what_cannot_be_told_apart_has_no_name(images: MappingRecorder, rings: Rings) -> None:
+    """While one thread unmaps, another one maps other code to the same place; or there was no room for an image."""
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(25, 0x1000, "b"),
+                   image(30, Change.UNMAP, 1, 20, 0x1000, 0x2000)], []]  # fmt: skip
+    images.drain()
+    assert [at(images, number, 0x1800) for number in range(2)] == ["", "/b"]
+    rings.held = [[image(40, Change.UNMAP, 0, 39, 0x1000, 0x2000)], []]
+    images.drain()
+    assert at(images, 1, 0x1800) == ""
+    assert images.without_room == 1
+
+
+def test_programs_one_after_another(images: MappingRecorder, rings: Rings) -> None:
+    """Until its image is reported a program's stacks are those of the one before, which is in execve."""
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), executed(20), library(21, 0x1000, "b")], []]
+    images.drain()
+    assert at(images, 0, 0x1800) == "/a"
+    rings.held = [[image(22, Change.EXEC, 1, 22), executed(30), library(31, 0x1000, "c"), exited(50, TRACED)],
+                  [image(32, Change.EXEC, 2, 32)]]  # fmt: skip
+    images.drain()
+    assert [at(images, number, 0x1800) for number in range(3)] == ["/a", "/b", "/c"]
+
+
+def test_a_number_that_is_given_again(images: MappingRecorder, rings: Rings) -> None:
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(11, 0x8000, "a"), exited(20, TRACED),
+                   forked(30, TRACED, 7), library(40, 0x1000, "b")], []]  # fmt: skip
+    images.drain()
+    assert at(images, 0, 0x1800) == "", "it may be either"
+    assert at(images, 0, 0x8800) == "/a"
+
+
+def test_after_a_loss_processes_are_looked_at(
+    images: MappingRecorder, rings: Rings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not reported is found in the map of images, which programs keep; before that it is not known."""
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), (20, LOST, 0, struct.pack("=QQ", 0, 5))], []]
+    images.drain()
+    assert images.lost == 5
+    keys = {struct.pack("=I", 77): struct.pack("=II", FIRST_IMAGE + 9, TRACED)}
+    monkeypatch.setattr(bpf_maps, "next_key", lambda _map, key, _size: next(iter(keys)) if key is None else None)
+    monkeypatch.setattr(bpf_maps, "lookup", lambda _map, key, _size: keys[key])
+    monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"1000-3000 r-xp 00000000 08:01 201 /b\n")
+    assert at(images, 9, 0x1800) == "/b"
+    assert at(images, 8, 0x1800) == "", "it has begun and ended between the loss and the look"
+    assert at(images, 0, 0x1800) == "/a"
