@@ -1,7 +1,7 @@
 """The returns of user functions at the instructions where these are left (:mod:`pytrace.core.probes.function_exits`).
 
 A function that jumps to another one has returned when that one does, with the stack pointer where it was at the jump.
-The jump leaves a mark: for the thread, this stack pointer and the function, the return address that is there. A return
+The jump leaves a mark: for the process, this stack pointer and the function, the return address that is there. A return
 of the other function that finds the mark, with the same address on the stack, is that of the function as well; others
 end at once. A mark that an exception left behind is overwritten by the next jump from the same depth, or is not used:
 another call at this depth has another return address.
@@ -133,7 +133,8 @@ def _marked(e: Emitter, way: Number) -> None:
     b.jump_if(b.icmp("ult", way, Way.MARK.value), done, likely=True)
     key, returning = b.alloca(24), b.alloca(8)
     stack = contexts.register(e, contexts.registers(e).stack)
-    b.store(b.helper(helpers.GET_CURRENT_PID_TGID), key)
+    # The process, not the thread: stacks of coroutines move to others.
+    b.store(b.op("lshr", b.helper(helpers.GET_CURRENT_PID_TGID), 32), key)
     b.store(stack, b.offset(key, 8))
     b.store(b.sub(contexts.register(e, contexts.registers(e).pc), distance(e)), b.offset(key, 16))
     b.store(0, returning)

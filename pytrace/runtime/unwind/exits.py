@@ -28,6 +28,8 @@ MOST_EXITS = 128
 """Exits of a function that are used, so that a jump to one that jumps to many others costs no more."""
 MOST_FUNCTIONS = 16
 """Functions whose returns are followed for one function that jumps to them."""
+MOST_CODE = 1 << 20
+"""Bytes of a function that are decoded, which takes most of a second."""
 _MOST_PARTS = 8
 _OF_C_LIBRARY = "__libc_start_main"
 _MACHINES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}
@@ -125,12 +127,18 @@ class ExitFinder:
             if len(added) >= MOST_FUNCTIONS:
                 raise _UnknownError(f"it jumps to more than {MOST_FUNCTIONS} functions")
             start, end = self._extent(target)
+            if self._machine == "aarch64" and not self._named(target):
+                raise _UnknownError("it jumps to code that may be a part of it")
             if start != target:
                 raise _UnknownError("it jumps into another function")
             body = self._body(target, end - start)
             added[target] = body
             waiting += body.jumps
         others.update(added)
+
+    def _named(self, address: int) -> bool:
+        symbol = self._binary.covering(address)
+        return symbol is not None and symbol.address == address
 
     def _in_linkage_table(self, address: int) -> bool:
         return any(item.address <= address < item.address + item.size
@@ -179,6 +187,8 @@ class ExitFinder:
         offset = self._elf.file_offset(part.start)
         if offset is None:
             raise _UnknownError("it has no code in the file")
+        if len(part) > MOST_CODE:
+            raise _UnknownError(f"it has more than {MOST_CODE >> 20} MiB of code")
         at = offset - self._elf.base
         try:
             return function_exits.flow(bytes(self._elf.view[at : at + len(part)]), part.start, self._machine)

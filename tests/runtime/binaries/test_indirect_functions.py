@@ -110,7 +110,7 @@ def test_a_c_library_that_this_process_does_not_have(tmp_path: Path) -> None:
     assert mine in possible
     assert len(possible) > 1
     loader = next(Path(item) for item in ("/lib64/ld-linux-x86-64.so.2",) if Path(item).exists())
-    command = [loader, "--library-path", tmp_path, program]
+    command = [str(loader), "--library-path", str(tmp_path), str(program)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

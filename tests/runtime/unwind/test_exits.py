@@ -11,6 +11,7 @@ import pytest
 from pytrace.core.probes.function_exits import FunctionExits
 from pytrace.core.probes.targets import Way
 from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.unwind import exits
 from pytrace.runtime.unwind.exits import ExitFinder
 from tests.support.compile import compiled, tool
 
@@ -71,26 +72,26 @@ class Exits:
 
 
 def test_functions_that_compilers_make(program: Path) -> None:
-    exits = Exits(program)
-    leaf = exits.ways("leaf")[Way.RETURN]
-    assert exits.ways("leaf") == {Way.RETURN: leaf}
+    of_all = Exits(program)
+    leaf = of_all.ways("leaf")[Way.RETURN]
+    assert of_all.ways("leaf") == {Way.RETURN: leaf}
     for name, returns in (("tail", 0), ("chain", 0), ("maybe", 1)):
-        ways = exits.ways(name)
+        ways = of_all.ways(name)
         assert (ways[Way.MARK], ways[Way.ELSEWHERE], ways[Way.RETURN]) == (1, leaf, returns), name
-    assert {item.offset for item in exits.of("chain").exits if item.way is Way.ELSEWHERE} == {
-        item.offset for item in exits.of("leaf").exits
+    assert {item.offset for item in of_all.of("chain").exits if item.way is Way.ELSEWHERE} == {
+        item.offset for item in of_all.of("leaf").exits
     }
     reasons = {"pointer": "address it computes", "other_file": "another file", "through": "another file"}
     for name, reason in reasons.items():
-        found = exits.of(name)
+        found = of_all.of(name)
         assert reason in found.problem
         assert [item.way for item in found.exits] == [Way.JUMP]
         assert not found.unwound
-    assert exits.of("never") == FunctionExits()
+    assert of_all.of("never") == FunctionExits()
     for name in ("rare", "table", "main"):
-        assert not exits.of(name).problem, exits.of(name)
-        assert set(exits.ways(name)) <= {Way.RETURN, Way.MARK, Way.ELSEWHERE}
-    assert exits.ways("table")[Way.RETURN]
+        assert not of_all.of(name).problem, of_all.of(name)
+        assert set(of_all.ways(name)) <= {Way.RETURN, Way.MARK, Way.ELSEWHERE}
+    assert of_all.ways("table")[Way.RETURN]
 
 
 def test_parts_without_symbols(program: Path, tmp_path: Path) -> None:
@@ -100,6 +101,17 @@ def test_parts_without_symbols(program: Path, tmp_path: Path) -> None:
     with_symbols, without = Exits(program), Exits(stripped, program)
     for name in ("leaf", "tail", "chain", "maybe", "rare", "table", "pointer", "other_file"):
         assert set(without.of(name).exits) == set(with_symbols.of(name).exits), name
+
+
+def test_limits(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit, function, reason in (
+        ("MOST_CODE", 16, "table", "of code"),
+        ("MOST_EXITS", 1, "maybe", "at most 1 are probed"),
+        ("MOST_FUNCTIONS", 0, "tail", "more than 0 functions"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(exits, name, limit)
+            assert reason in Exits(program).of(function).problem
 
 
 def test_exceptions_pass_through_c_plus_plus(tmp_path: Path) -> None:

@@ -322,7 +322,8 @@ def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
     program when it meets such an address (golang/go#22008). Ahead-of-time files have the kernel's, as their binaries
     may change.
     """
-    if not scope.attaching:
+    if not scope.attaching or len(matches) > scope.config.max_probes:
+        # So many are refused.
         return matches
     leaving: list[Match] = []
     replacing: list[_Left] = []
