@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import zstandard
@@ -27,7 +28,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.remote import hosts, messages
+from pytrace.remote import host_results, hosts, messages
 from pytrace.remote.answer import Answer, labelled
 from pytrace.remote.controller import MEASUREMENTS, Controller
 from pytrace.remote.hosts import State
@@ -51,7 +52,7 @@ from pytrace.remote.messages import (
     Stated,
     Warned,
 )
-from pytrace.results import file_form, type_union
+from pytrace.results import file_form, stored_document, type_union
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
@@ -63,7 +64,19 @@ TEXT = "begin { @[comm] = count(); @h = hist(nsecs); @k[ustack] = sum(pid); @las
 HOSTILE = ("\x1b[2J", "a\nb", "<script>alert(1)</script>", "\udcff", "\u202etxt", "=1+1", "\0", "x" * 300, "é" * 90, "")
 NUMBERS = (0, 1, -1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63))
 ROWS = 1 << 14
-"""Rows of bombs: the bounds of the controller are to be lowered to this."""
+"""Rows of bombs: half of that, and twice as many."""
+
+
+@contextmanager
+def low_bounds() -> Iterator[None]:
+    """The controller's bounds are reached by less, so that an attempt takes no longer than a tenth of a second."""
+    with (
+        patch.object(stored_document, "LEAST_ROWS", ROWS), patch.object(host_results, "MOST_FRAMES", ROWS),
+        patch.object(host_results, "AT_ONCE", 4 * ROWS),
+    ):  # fmt: skip
+        yield
+
+
 Lie = Callable[[Random], bytes]
 """What a liar sends after the script was attached."""
 
@@ -79,9 +92,7 @@ def request() -> Request:
 
 @cache
 def _types() -> tuple[dict[str, tuple[types.Type | None, types.Type]], types.Record]:
-    from pytrace.remote.host_results import Script
-
-    script = Script.of(request())
+    script = host_results.Script.of(request())
     assert script.maps is not None
     return dict(script.maps), script.tables[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from pytrace.remote.messages import (
 from pytrace.runtime.stated_kernel import StatedKernel
 from tests.fuzz.target import Target
 from tests.runtime.host.test_tracefs import FORMAT
-from tests.support import agents
+from tests.support import agents, lies
 
 
 def agent_request(data: bytes) -> None:
@@ -46,6 +47,15 @@ def agent_message(data: bytes) -> None:
     for line in Lines(2048).add(data + b"\n"):
         message = messages.from_agent(line)
         assert messages.from_agent(messages.encode(message)) == message
+
+
+def lying_hosts(data: bytes) -> None:
+    """Honest hosts beside some that lie; the first eight bytes are the seed, and one liar says the rest before its lie.
+
+    The controller keeps files in its folder: another thread follows it, which :mod:`tests.support.lies` watches.
+    """
+    with lies.low_bounds(), ThreadPoolExecutor(1) as thread:
+        thread.submit(lies.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
 
 
 def facts_of_hosts(data: bytes) -> None:
@@ -104,5 +114,9 @@ WORDS = (
 TARGETS = {
     "agent_request": Target("requests to pytrace agent", agent_request, (TraceError,), lambda: WORDS, _requests),
     "agent_message": Target("messages of pytrace agent", agent_message, (TraceError,), lambda: WORDS, _messages),
+    "lying_hosts": Target(
+        "a controller with honest hosts and such that lie", lying_hosts, (), lambda: WORDS,
+        lambda: (bytes([number]) * 8 + line for number, line in enumerate(_messages())),
+    ),
     "facts_of_hosts": Target("facts that hosts state", facts_of_hosts, (TraceError,), seeds=_facts),
 }
