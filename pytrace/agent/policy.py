@@ -143,8 +143,8 @@ class Policy:
         return cls(user, read(path, user, bound=bound), _journal() if privileged else None, path)
 
     def _refused(self, rule: str, what: str) -> TraceError:
-        hint = f"{self._path} of this host decides (rule {rule}); without it, what its defaults are"
-        return TraceError(f"this host does not let {printable_text(self._user)} {what}", hints=(hint,))
+        user = printable_text(self._user)
+        return TraceError(f"this host does not let {user} {what} (rule {rule} of {self._path}, or its default)")
 
     # ---- what is asked for
 

@@ -10,21 +10,23 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import types
 from pytrace.core.diagnostics import Error, TraceError, counted
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.types import Record, Stack, Type, settled
+from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
 from pytrace.core.types.tables import row_tables
-from pytrace.remote.answer import labelled_key, labelled_row, leaf_types
+from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
 from pytrace.results import file_form, stored_document, type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.type_union import MismatchError
-from pytrace.results.values import StackTrace
 
 LARGEST = 256 << 20
 """Bytes of the largest document of a host."""
@@ -70,29 +72,49 @@ def read(data: bytes, host: str) -> SnapshotData:
     if file_form.size_of(data) > limit:
         raise TraceError(f"its results would unpack {len(data)} bytes to {file_form.size_of(data)}; {limit} are read")
     snapshot = file_form.from_bytes(data, host)
-    if _frames(snapshot) > MOST_FRAMES:
+    columns: list[tuple[Type | None, Iterable[Any]]] = []
+    for item in snapshot.maps.values():
+        columns += [(item.key, item.entries), (item.value, item.entries.values())]
+    columns += [(table.type, rows) for table in snapshot.tables for rows in table.rows.values()]
+    if sum(_checked(type_, list(values)) for type_, values in columns) > MOST_FRAMES:
         raise TraceError(f"its stacks have more than {MOST_FRAMES} frames")
     return snapshot
 
 
-def _frames(snapshot: SnapshotData) -> int:
-    """Frames of all stacks, each as often as it occurs."""
-    columns: list[tuple[Type | None, Iterable[object]]] = []
-    for data in snapshot.maps.values():
-        columns += [(data.key, data.entries), (data.value, data.entries.values())]
-    columns += [(table.type, rows) for table in snapshot.tables for rows in table.rows.values()]
-    return sum(
-        len(stack.frames) for type_, values in columns if any(isinstance(leaf, Stack) for leaf in leaf_types(type_))
-        for value in values for stack in _of_value(value)
-    )  # fmt: skip
+def _checked(type_: Type | None, values: Sequence[Any]) -> int:
+    """The frames of all stacks in values of a type, each as often as it occurs.
+
+    Raises:
+        TraceError: a number is none of the type: formats could not write it.
+    """
+    match type_:
+        case Tuple() | Record():
+            return sum(map(_checked, type_.members, zip(*values, strict=True)))
+        case Array():
+            return _checked(type_.element, list(chain.from_iterable(values)))
+        case Stack():
+            return sum(len(stack.frames) for stack in values)
+        case types.Int() | types.Enum():
+            _check_range(type_, values, 8 * type_.width, signed=type_.signed)
+        case types.Count():
+            _check_range(type_, values, 64, signed=False)
+        case types.Avg() | types.Stats():
+            _check_range(type_, list(chain.from_iterable(values)), 64, signed=type_.signed)
+        case types.Hist() | types.LHist():
+            _check_range(type_, list(chain.from_iterable(value.values() for value in values)), 64, signed=False)
+        case types.TSeries():
+            numbers = (number for value in values for start, pair in value.items() for number in (start, *pair))
+            _check_range(type_, list(numbers), 64, signed=True)
+        case Type() if values and type(values[0]) is int:
+            _check_range(type_, values, 64, signed=True)
+    return 0
 
 
-def _of_value(value: object) -> Iterator[StackTrace]:
-    if isinstance(value, StackTrace):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _of_value(each)
+def _check_range(type_: Type, values: Sequence[int], bits: int, *, signed: bool) -> None:
+    # Signed ones may have been joined with unsigned ones.
+    least = -(1 << bits - 1) if signed else 0
+    if values and (min(values) < least or max(values) >= 1 << bits):
+        raise TraceError(f"it sends numbers that are no {type_}")
 
 
 def check(data: bytes, host: str) -> None:

@@ -191,7 +191,8 @@ def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
 
 def size_of(data: bytes) -> int:
     """Bytes of the document that the bytes of a file say to hold; 0 if they are no snapshot."""
-    return int(_HEADER.unpack(data[: _HEADER.size])[4]) if len(data) >= _HEADER.size else 0
+    whole = data.startswith(MARK) and len(data) >= _HEADER.size
+    return int(_HEADER.unpack(data[: _HEADER.size])[4]) if whole else 0
 
 
 def from_bytes(data: bytes, name: str, limit: int | None = None) -> SnapshotData:

@@ -45,11 +45,9 @@ def limited(**changes: object) -> Limits:
     ],
 )
 def test_what_is_refused_names_its_rule(rule: str, rules: Rules, changes: dict[str, object]) -> None:
-    with pytest.raises(TraceError, match="this host does not let alice") as raised:
+    of = rf"\(rule {rule} of /etc/pytrace/agent\.toml, or its default\)"
+    with pytest.raises(TraceError, match=rf"this host does not let alice .* {of}"):
         applied(rules, **changes)
-    assert raised.value.hints == (
-        f"/etc/pytrace/agent.toml of this host decides (rule {rule}); without it, what its defaults are",
-    )
     assert applied(ALL, **changes) == replace(REQUEST, **changes)
 
 

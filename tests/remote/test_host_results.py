@@ -24,7 +24,7 @@ from pytrace.results.snapshot import SnapshotData, Table
 from pytrace.results.stored_document import Block
 from tests.support import lies
 from tests.support.patience import patience
-from tests.support.snapshots import run, snapshot
+from tests.support.snapshots import map_data, run, snapshot
 from tests.support.waiting import until
 
 OF = types.Record(("a",), (types.Bool(),))
@@ -146,3 +146,18 @@ def test_texts_of_hosts_are_short_and_few(tmp_path: Path) -> None:
     error = messages.End(reason="error", status=1, error="ERROR: " + "e" * 900_000)
     controller.output("web1", messages.encode(error), 3)
     assert len(host.text) <= messages.LONGEST_TEXT
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [((1 << 32, "x"), 1), ((-1, "x"), 1), ((1, "x"), -1), ((1, "x"), 1 << 64), ((1, "x"), 1)],
+)
+def test_numbers_are_of_their_type(key: tuple[int, str], value: int) -> None:
+    """Formats could not write the others, whosever answer they were in."""
+    type_ = types.Tuple((types.Int(4, False), types.String(16)))
+    data = file_form.to_bytes(snapshot(map_data("@", type_, types.Count(), {key: value})))
+    if (key, value) == ((1, "x"), 1):
+        assert host_results.read(data, "web1").maps["@"].entries == {key: value}
+        return
+    with pytest.raises(TraceError, match=r"it sends numbers that are no (uint32|count_t)"):
+        host_results.read(data, "web1")
