@@ -44,6 +44,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PYTHON_KINDS, Context
+from pytrace.core.stacks import chunk_format
 from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -322,7 +323,8 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         sampling=gates.spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
-        stack_depth=script.layout.depth(),
+        stack_depths=script.layout.depths(),
+        stack_chunks=chunk_format.MAP if script.chunks_stacks else "",
     )
 
 

@@ -39,6 +39,8 @@ class Config(msgspec.Struct, frozen=True):
     max_probes: int = 1024
     max_rate: int = 0
     """Hits per second of each block that run it, as ``--max-rate``; 0: all."""
+    max_stack_depth: int = 127
+    """Frames of a stack whose limit the script does not name; of more than 127, keys have a digest."""
     max_strlen: int = 1024
     missing_probes: str = "error"
     on_stack_limit: int = 32

@@ -26,7 +26,7 @@ from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, 
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 10
+FORMAT = 11
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -425,8 +425,10 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set when programs limit the rate of their hits."""
     random_words: RandomWords | None = None
     """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
-    stack_depth: StackDepth | None = None
-    """Set when stacks are walked by the kernel."""
+    stack_depths: tuple[StackDepth, ...] = ()
+    """For stacks that are walked by the kernel, by their limits."""
+    stack_chunks: str = ""
+    """Symbol of the map with the frames of stacks that are chunked."""
 
     def printed_types(self) -> Iterator[Type]:
         """Types of all values that events and maps may print, and of their parts."""

@@ -37,6 +37,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, cast
 
 from pytrace.core import types
+from pytrace.core.stacks.chunk_format import FRAMES, LINK
 
 if TYPE_CHECKING:
     from pytrace.render.forms import Decoders
@@ -211,8 +212,36 @@ def truncated(frames: tuple[int, ...]) -> tuple[int, ...]:
     return (*frames[:end], types.TRUNCATED)
 
 
-def stack(_decoders: Decoders, type_: types.Stack) -> Decode:
+def chunked_stack(
+    limit: int, chunk_of: Callable[[bytes], bytes | None]
+) -> Callable[[Memory, int], tuple[int, tuple[int, ...], int]]:
+    """A decoder of stacks whose frames are in chunks; those of chunks that were not stored are missing."""
+    head = struct.Struct("=iI16s").unpack_from
+    frames_of = struct.Struct(f"={FRAMES}Q").unpack_from
+
+    def decode(memory: Memory, offset: int) -> tuple[int, tuple[int, ...], int]:
+        count, process, key = head(memory, offset)
+        if count < 0:
+            return process, (), count
+        more, left = count > limit, min(count, limit)
+        frames: list[int] = []
+        while left > 0:
+            chunk = chunk_of(key)
+            if chunk is None:
+                more = True
+                break
+            own = (left - 1) % FRAMES + 1
+            frames += frames_of(chunk, LINK)[:own]
+            key, left = chunk[:LINK], left - own
+        return process, truncated(tuple(frames)) if more else tuple(frames), 0
+
+    return decode
+
+
+def stack(decoders: Decoders, type_: types.Stack) -> Decode:
     """A decoder of stacks."""
+    if type_.chunked:
+        return chunked_stack(type_.limit, decoders.chunk)
     head = struct.Struct("=iI").unpack_from
     start, limit = types.Stack.header, type_.limit
     one = struct.Struct("=i20sQ")  # struct bpf_stack_build_id, include/uapi/linux/bpf.h

@@ -45,10 +45,14 @@ class Decoders(ByType[Decode]):
     """Makes decoders. *trailer* is the text after a string that was truncated (``str_trunc_trailer``).
 
     A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
+    *chunk* returns a chunk of stacks (:mod:`pytrace.core.stacks.chunk_format`) by its digest, None where there is none.
     """
 
-    def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:
+    def __init__(
+        self, trailer: bytes = b"", max_strlen: int = 0, chunk: Callable[[bytes], bytes | None] = lambda _digest: None
+    ) -> None:
         super().__init__()
+        self.chunk = chunk
         self.trailer = trailer
         self.max_strlen = max_strlen
 

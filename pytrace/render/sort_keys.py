@@ -60,7 +60,7 @@ def data(type_: types.Type) -> list[Piece]:
 
 def stack(type_: types.Stack) -> list[Piece] | None:
     """A stack of addresses."""
-    if type_.mode is types.StackMode.BUILD_ID or type_.limit > MOST_FRAMES:
+    if type_.chunked or type_.mode is types.StackMode.BUILD_ID or type_.limit > MOST_FRAMES:
         return None
     return [Piece(0, type_.size, False, False, type_.limit)]
 

@@ -141,3 +141,79 @@ def test_stacks_of_python(server: Server, tmp_path: Path) -> None:
     assert [text.startswith(f"{MARK};deep;") for text in folded] == [False, True, True, True, True, True]
     assert folded[0].startswith("<module>;deep;")
     assert '"@py": {"127": 3}' in done.stdout
+
+
+DEEPER = "max_stack_depth = 1000"
+DEEP_WALKS = {
+    "frame_pointers": ("stack_unwinding = frame_pointers", "ustack"),
+    "auto": ("stack_unwinding = auto", "ustack"),
+    "tables": ("unstable_dw_ustack = enable", "dw_ustack"),
+}
+
+
+@pytest.mark.parametrize("name", DEEP_WALKS)
+def test_deeper_stacks_have_all_frames(server: Server, deep: Path, name: str) -> None:
+    """Chunks of 32 frames: stacks about their ends, and about the limit, in keys beside other members and in events."""
+    need("bpf_loop")
+    config, call = DEEP_WALKS[name]
+    depths = [1, 20, 26, 27, 28, 29, 30, 31, 32, 33, 60, 500, 990, 991, 992, 993, 994, 995, 996, 997, 998, 999, 1400]
+    body = f'@["x", {call}(raw), pid] = count(); printf("%d %s|\\n", len({call}), {call}(raw));'
+    script = f"config = {{ {DEEPER}; {config} }} {GETSID} {{ {body} }}"
+    done = server.run(("-q", "-e", script, "-c", f"{deep} {' '.join(map(str, depths))}"), timeout=60)
+    assert done.status == 0, done.stderr
+    printed = re.findall(r"^(\d+) \n(.*?)\|", done.stdout, re.MULTILINE | re.DOTALL)
+    events = [(int(count), lines.split()) for count, lines in printed]
+    assert len(events) == len(depths)
+    (above,) = {count - depth for (count, _), depth in zip(events, depths, strict=True) if depth < 990}
+    keys = [lines.split() for lines in re.findall(r"@\[x, \n(.*?)\n, \d+\]: \d", done.stdout, re.DOTALL)]
+    root = events[0][1]
+    for (count, frames), depth in zip(events, depths, strict=True):
+        assert count == min(depth + above, 1000)
+        assert (frames[-1] == MARK) is (depth + above > 1000)
+        assert len(frames) == count + (frames[-1] == MARK)
+        assert frames in keys
+        if depth + above <= 1000:
+            # The recursion is one address between the innermost frame and what called it first.
+            assert len(set(frames[len(frames) - len(root) - depth + 2 : len(frames) - above])) <= 2
+            assert frames[-1] == root[-1]
+    assert "stacks truncated after" in done.stderr
+
+
+def test_chunks_have_no_room(server: Server, deep: Path) -> None:
+    """The frames that were stored are shown; both stacks share the outer ones."""
+    config = "config = { max_stack_depth = 256; max_map_keys = 1; stack_unwinding = frame_pointers } "
+    script = f"{config}let @ = percpuhash(9); {GETSID} {{ @[ustack(raw)] = count(); }}"
+    done = server.run(("-q", "-e", script, "-c", f"{deep} 200 210"), timeout=60)
+    assert re.search(r"\d stacks? lost frames, as the map of chunks was full \(ustack at ", done.stderr), done.stderr
+    assert MARK in done.stdout
+
+
+def test_limits_of_deeper_stacks(server: Server, deep: Path) -> None:
+    script = f"config = {{ max_stack_depth = 300 }} {GETSID} {{ @[ustack(301)] = count(); }}"
+    refused = server.run(("-q", "-e", script, "-c", f"{deep} 1"), timeout=60)
+    assert "ustack() takes 1 to 300 frames, not 301" in refused.stderr
+    assert "max_stack_depth = 301" in refused.stderr
+    shallow = f"config = {{ max_stack_depth = 5 }} {GETSID} {{ @[ustack(raw)] = count(); }}"
+    done = server.run(("-q", "-e", shallow, "-c", f"{deep} 9"), timeout=60)
+    assert raw_stacks(done.stdout) == [(5, True)]
+    # Stored in a variable, compared, as key and value, in a saved run.
+    body = "$s = ustack; @same = $s == ustack; @[$s] = count(); @v[pid] = $s; @k[kstack, ustack(7)] = count();"
+    script = f"config = {{ max_stack_depth = 512 }} {GETSID} {{ {body} delete(@d, ustack); @d[ustack] = 1; }}"
+    done = server.run(("-q", "-e", script, "-c", f"{deep} 400"), timeout=60)
+    assert "@same: true\n" in done.stdout
+    assert done.stdout.count("deep+") >= 3 * 398 + 5
+
+
+def test_deeper_stacks_of_python(server: Server, tmp_path: Path) -> None:
+    need("bpf_loop")
+    source = tmp_path / "deep.py"
+    source.write_text(PYTHON)
+    python = Path(sys.executable).resolve()
+    config = "config = { max_stack_depth = 512; stack_unwinding = auto; python_frames = true } "
+    script = f'{config}{GETSID} {{ printf("%s|%s|\\n", pystack(folded), ustack(folded)); }}'
+    done = server.run(("-q", "-e", script, "-c", f"{python} {source} 300 511 512"), timeout=60)
+    lines = [line.split("|") for line in done.stdout.splitlines() if "|" in line]
+    assert [py.count("deep") for py, _, _ in lines[:2]] == [300, 511]
+    assert lines[0][1].count("deep") == 300
+    assert lines[0][0].startswith("<module>;deep;")
+    assert [py.startswith(MARK) for py, _, _ in lines] == [False, False, True]

@@ -139,8 +139,7 @@ class Machine:
         words = self.script.manifest.random_words
         if words is not None:
             self.write(self.names[words.section] + words.offset, random.Random(1).randbytes(words.size))
-        depth = self.script.manifest.stack_depth
-        if depth is not None:
+        for depth in self.script.manifest.stack_depths:
             self.write(self.names[depth.section] + depth.offset, struct.pack("<QQ", min(127, depth.limit), 127))
         session = self.script.manifest.session
         if session is not None:

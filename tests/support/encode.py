@@ -188,6 +188,9 @@ class FakeReader:
         self.slots: dict[str, tuple[bool, bytes]] = {}
         self.block = 4096
 
+    def chunk(self, _digest: bytes) -> bytes | None:
+        return None
+
     def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[tuple[bytes, bytes, int]]:
         pairs = list(self.keyed.get(spec.name, []))
         if clear:

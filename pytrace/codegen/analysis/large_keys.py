@@ -86,6 +86,8 @@ def words_of(key: Type) -> tuple[Words, ...]:
 def _variable(type_: Type, offset: int) -> Iterator[Words]:
     """The words of parts of variable length, without words that other parts share."""
     if isinstance(type_, Stack):
+        if type_.chunked:
+            return
         yield Words((offset + type_.header) // WORD, (offset + type_.size) // WORD, frame=type_.frame_size // WORD)
     elif isinstance(type_, String):
         start, stop = (offset + WORD - 1) // WORD, (offset + type_.size) // WORD

@@ -85,6 +85,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether a program asks for the tables of processes that it meets."""
     images: bool = False
     """Whether stacks or symbols have the images of processes."""
+    chunks_stacks: bool = False
+    """Whether a program stores stacks in chunks (``codegen.lower.stack_chunks``)."""
     walks_python: bool = False
     """Whether a program walks stacks of CPython."""
     python_choices: dict[object, int] = msgspec.field(default_factory=dict)

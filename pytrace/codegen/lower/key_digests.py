@@ -47,6 +47,18 @@ def write(e: Emitter, key: Type, source: Ptr, target: Ptr) -> None:
     e.b.store(second, e.b.offset(target, WORD))
 
 
+def write_words(e: Emitter, source: Ptr, count: int, target: Ptr) -> None:
+    """Write the digest of *count* words, all of which are used, to *target*."""
+    words = (Words(0, count),)
+    name = e.script.digests.get(words)
+    if name is None:
+        name = e.script.digests[words] = f"digest_{len(e.script.digests)}"
+        digest = _Digest(e.script, name)
+        digest.add_all(count)
+        digest.finish()
+    e.b.store(e.b.call(name, [source, target]), e.b.offset(target, WORD))
+
+
 def _function(script: Script, key: Type) -> str:
     """The function that digests keys of a type, shared by all programs."""
     words = words_of(key)
@@ -126,6 +138,15 @@ class _Digest:
             each(part.start + first, blocks, rounds, ends=part.text)
         b.jump(done)
         b.start(done)
+
+    def add_all(self, count: int) -> None:
+        """Add words without a loop."""
+        b = self.b
+        for number in range(count):
+            self.sums.add(number)
+            for place in self.sums.places:
+                # Or else LLVM keeps many products on the stack before it adds them.
+                b.store(b.opaque(b.load(place)), place)
 
     def finish(self) -> None:
         """Store the first sum, and return the second one from the function."""

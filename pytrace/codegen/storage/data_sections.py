@@ -21,7 +21,8 @@ from pytrace.core.manifest import (
     Site,
     StackDepth,
 )
-from pytrace.core.types import SUMS, Int
+from pytrace.core.stacks.chunk_format import CHUNK_SIZE
+from pytrace.core.types import SUMS, Int, Stack
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import children
@@ -69,8 +70,8 @@ class Layout(msgspec.Struct):
     """Offset in the shared section of the weights of programs; None without sampling."""
     waiting: int | None = None
     """Offset in the shared section of the number of events that wait for the return of a system call."""
-    stack_depth: tuple[int, int] | None = None
-    """Offset in the shared section of how deep ``bpf_get_stack`` walks, and the highest limit of stacks."""
+    stack_depths: dict[int, int] = msgspec.field(default_factory=dict)
+    """Offsets in the shared section of how deep ``bpf_get_stack`` walks, by the limit of stacks."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -130,14 +131,14 @@ class Layout(msgspec.Struct):
 
     def place_stack_depth(self, limit: int) -> int:
         """Offset of two words for stacks of at most *limit* frames: :class:`pytrace.core.manifest.StackDepth`."""
-        if self.stack_depth is None:
-            self.stack_depth = self.shared, limit
+        if limit not in self.stack_depths:
+            self.stack_depths[limit] = self.shared
             self.shared += CACHE_LINE
-        return self.stack_depth[0]
+        return self.stack_depths[limit]
 
-    def depth(self) -> StackDepth | None:
-        """Location of these words, for the manifest; None without stacks."""
-        return None if self.stack_depth is None else StackDepth(SHARED_SECTION, *self.stack_depth)
+    def depths(self) -> tuple[StackDepth, ...]:
+        """Locations of these words, for the manifest."""
+        return tuple(StackDepth(SHARED_SECTION, offset, limit) for limit, offset in self.stack_depths.items())
 
     def limits(self) -> RateLimits | None:
         """Location of the limits of rates, for the manifest; None without them."""
@@ -145,6 +146,8 @@ class Layout(msgspec.Struct):
 
     def _place_random(self, checked: CheckedProgram) -> None:
         sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]
+        if checked.config.max_stack_depth > Stack(True).limit:
+            sizes.append(CHUNK_SIZE)
         if sizes:
             # Two for each word of the largest key and of one more: the second sum uses those of the next word.
             self.key_words, self.key_bytes = self.shared, 2 * (_up(max(sizes), 8) + 8)

@@ -48,11 +48,15 @@ class Stack(Data, frozen=True, tag="stack"):
     number of an image, see ``core.stacks.image_format``), then *limit*
     frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes). A count
     of *limit* + 1 is that of a truncated stack, which may have zeros in place of the outermost frames.
+
+    If it is *chunked*, the frames are in the chunks of :mod:`pytrace.core.stacks.chunk_format`, and the 16 bytes after
+    count and process are the digest of the first one.
     """
 
     user: bool
     limit: int = 127
     mode: StackMode = StackMode.BPFTRACE
+    chunked: bool = False
     header: ClassVar[int] = 8
 
     @property
@@ -62,7 +66,7 @@ class Stack(Data, frozen=True, tag="stack"):
 
     @property
     def size(self) -> int:
-        return self.header + self.frame_size * self.limit
+        return self.header + (16 if self.chunked else self.frame_size * self.limit)
 
     def __str__(self) -> str:
         return "ustack" if self.user else "kstack"

@@ -17,6 +17,7 @@ from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
+from pytrace.core.stacks.chunk_format import DEEPEST
 from pytrace.frontend.ast import nodes
 
 
@@ -205,6 +206,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),
     Key("max_rate", _COUNT, "how many hits per second run a block; 0 is no limit"),
+    Key("max_stack_depth", _integer(1, DEEPEST), "frames of a stack, where the script names no other limit"),
     Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),

@@ -46,6 +46,9 @@ class Reader(Protocol):
         With *clear* they are taken out in the same step; all have to be asked for then.
         """
 
+    def chunk(self, digest: bytes) -> bytes | None:
+        """A chunk of stacks by its digest (:mod:`pytrace.core.stacks.chunk_format`)."""
+
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """True if an unkeyed map was written, and its copies one after another."""
 

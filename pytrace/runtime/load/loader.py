@@ -154,7 +154,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         raise
     if words := script.manifest.random_words:
         key_digests.draw(loaded.section(words.section), words)
-    if depth := script.manifest.stack_depth:
+    for depth in script.manifest.stack_depths:
         most = perf.max_stack()
         struct.pack_into("=QQ", loaded.section(depth.section), depth.offset, min(most, depth.limit), most)
     for symbol, buffers in loaded.generations.items():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
+from pytrace.core.stacks.chunk_format import CHUNK_SIZE
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -30,13 +31,27 @@ class MapReader:
     """Access to the maps of one loaded script, by their specs. *join* joins rows that are one to readers."""
 
     def __init__(
-        self, loaded: LoadedScript, join: Callable[[MapSpec, Iterator[Block]], Iterator[Block]] | None = None
+        self,
+        loaded: LoadedScript,
+        join: Callable[[MapSpec, Iterator[Block], Callable[[bytes], bytes | None]], Iterator[Block]] | None = None,
     ) -> None:
         self._loaded = loaded
         self._join = join
         self._sizes: dict[str, tuple[int, int, int, int]] = {}
         self._left: dict[str, int] = {}
         """By the symbol of a map of whole keys, at most how many of them are of rows that were removed."""
+
+        self._chunks: dict[bytes, bytes] = {}
+        """Chunks of stacks, which never change once they are in the map."""
+
+    def chunk(self, digest: bytes) -> bytes | None:
+        """A chunk of stacks by its digest (:mod:`pytrace.core.stacks.chunk_format`); None where it had no room."""
+        known = self._chunks.get(digest)
+        if known is None and (symbol := self._loaded.manifest.stack_chunks):
+            known = bpf_maps.lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
+            if known is not None:
+                self._chunks[digest] = known
+        return known
 
     # ---- keyed maps
 
@@ -52,7 +67,7 @@ class MapReader:
         rows = self._rows(spec, clear)
         if spec.keys:
             rows = self._with_keys(spec, rows, clear)
-        return rows if self._join is None else self._join(spec, rows)
+        return rows if self._join is None else self._join(spec, rows, self.chunk)
 
     def _rows(self, spec: MapSpec, clear: bool) -> Iterator[Block]:
         """As :meth:`blocks`, with the keys of the BPF map."""

@@ -57,7 +57,7 @@ class Context:
         self.writers: dict[str, PcapWriter] = {}
         self.keep_row = keep_row
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
-        self.decoders = Decoders(trailer, self.config.max_strlen)
+        self.decoders = Decoders(trailer, self.config.max_strlen, reader.chunk)
         names = Names(symbols, clock, manifest.strings, HostNames(options.namespace))
         self.raw_texts = TextForms(names, formatted=printf.of_values)
         """Text forms without escapes: for JSON and tables, which have their own, and for snapshots."""

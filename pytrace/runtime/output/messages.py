@@ -12,6 +12,7 @@ import msgspec
 from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.stacks.chunk_format import DEEPEST
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"
@@ -136,6 +137,8 @@ FAILURES: dict[str, Failure] = {
                          "dw_ustack stacks truncated where their unwind tables end", "site", told=ALL),
     "truncated": Failure("stack truncated after its innermost frames", "stacks truncated after their innermost frames",
                          "site", told=ALL),
+    "chunks_full": Failure("stack lost frames, as the map of chunks was full",
+                           "stacks lost frames, as the map of chunks was full", "site", told=ALL),
     "python_cut": Failure("pystack truncated where frames could not be read",
                           "pystacks truncated where frames could not be read", "site", told=ALL),
     "python_names": Failure("Python function without its name", "Python functions without their names", "site",
@@ -252,12 +255,18 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
     return f"; max_strlen is {manifest.config.max_strlen}"
 
 
-def _deeper(_manifest: Manifest, names: Sequence[str]) -> str:
-    if not any(name.startswith("kstack") for name in names):
-        return ""
+def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
     from pytrace.runtime.abi import perf  # most runs have nothing to say here
 
-    return f"; kernel.perf_event_max_stack is {perf.max_stack()}: sysctl can raise it while nothing traces"
+    most, depth = perf.max_stack(), manifest.config.max_stack_depth
+    hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST}" if depth < DEEPEST else ""
+    if any(name.startswith("kstack") for name in names):
+        hint += f"; kernel.perf_event_max_stack is {most}, which limits kstack: it can be raised while nothing traces"
+    return hint
+
+
+def _more_chunks(manifest: Manifest, _names: Sequence[str]) -> str:
+    return f"; raise max_map_keys, which is {manifest.config.max_map_keys}"
 
 
 _ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {
@@ -265,4 +274,5 @@ _ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {
     "map_full": _grow_maps,
     "cut": _longer_strings,
     "truncated": _deeper,
+    "chunks_full": _more_chunks,
 }

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from pytrace.core import types
 from pytrace.core.manifest import MapSpec
+from pytrace.render.decoders import chunked_stack
 from pytrace.runtime.session.services.reading_ahead import Block, Place, places
 
 _SUMS = types.Count | types.Sum | types.Avg | types.Stats | types.Hist | types.LHist
@@ -39,13 +40,15 @@ class AlikeRows:
     def __init__(self, symbols: Symbols) -> None:
         self._symbols = symbols
 
-    def __call__(self, spec: MapSpec, blocks: Iterator[Block]) -> Iterator[Block]:
-        """The rows of a map; those that are alike are one."""
+    def __call__(
+        self, spec: MapSpec, blocks: Iterator[Block], chunk: Callable[[bytes], bytes | None] = lambda _digest: None
+    ) -> Iterator[Block]:
+        """The rows of a map; those that are alike are one. *chunk* is that of the map's reader."""
         if not isinstance(spec.value, _SUMS | _EXTREMES):
             return blocks
         shown = [place for place in places(spec) if not place.in_value]
         join = _extreme if isinstance(spec.value, _EXTREMES) else _sum
-        return _Joining(self._symbols, shown, join).run(blocks) if shown else blocks
+        return _Joining(self._symbols, shown, join, chunk).run(blocks) if shown else blocks
 
 
 Join = Callable[[bytes, bytes], bytes]
@@ -54,8 +57,10 @@ Join = Callable[[bytes, bytes], bytes]
 class _Joining:
     """One reading of one map."""
 
-    def __init__(self, symbols: Symbols, shown: list[Place], join: Join) -> None:
-        self._symbols, self._shown, self._join = symbols, shown, join
+    def __init__(
+        self, symbols: Symbols, shown: list[Place], join: Join, chunk: Callable[[bytes], bytes | None]
+    ) -> None:
+        self._symbols, self._shown, self._join, self._chunk = symbols, shown, join, chunk
         self._owners: dict[int, int] = {}
         self._origins: dict[tuple[int, int], tuple[object, ...]] = {}
         self._firsts: dict[tuple[object, ...], bytes] = {}
@@ -105,13 +110,16 @@ class _Joining:
             owner = self._owners[process]
             if not owner:
                 continue
-            if place.frames:
+            if place.chunked:
+                _, addresses, count = chunked_stack(place.frames, self._chunk)(key, start)
+                end = start + types.Stack(True, chunked=True).size
+            elif place.frames:
                 (count,) = struct.unpack_from("=i", key, start)
                 first, number = start + types.Stack.header, max(0, min(count, place.frames))
-                end = first + 8 * place.frames
+                addresses, end = struct.unpack_from(f"={number}Q", key, first), first + 8 * place.frames
             else:
-                count, first, number, end = 0, start, 1, start + types.USym().size
-            addresses = struct.unpack_from(f"={number}Q", key, first)
+                count, end = 0, start + types.USym().size
+                addresses = struct.unpack_from("=Q", key, start)
             alike = (owner, place.start, count, *(self._origin(process, address) for address in addresses))
             # Return addresses are named by the byte before them, which is in the same mapping or else in none.
             known = self._firsts.setdefault(alike, key[start:end])
@@ -119,6 +127,8 @@ class _Joining:
         return key
 
     def _origin(self, process: int, address: int) -> tuple[object, ...]:
+        if address == types.TRUNCATED:
+            return ()
         known = self._origins.get((process, address))
         if known is None:
             known = self._origins[process, address] = self._symbols.origin(process, address)

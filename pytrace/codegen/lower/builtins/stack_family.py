@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from pytrace.codegen.emit import contexts, events, memory, stack_truncation, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.lower import stack_chunks
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import (
     frame_pointers,
@@ -42,10 +45,7 @@ _RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
 """Probe kinds whose stacks begin inside the program itself."""
 
 
-def _stack(e: Emitter, node: Node) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, Stack):
-        raise InternalError("not a stack")
+def _stack(e: Emitter, node: Node, type_: Stack, chunked: bool) -> Operand:
     if user_memory.iterates_tasks(e.program):
         return visited_stacks.stack(e, node, type_)
     way = e.checked.config.stack_unwinding
@@ -56,7 +56,9 @@ def _stack(e: Emitter, node: Node) -> Operand:
         entry = _may_lack_caller(e, type_)
         return mixed_stacks.stack(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
     sampled = e.program.unit.kind.program_type == "perf_event"
-    if (way == "auto" or (way == "sampled" and sampled)) and user_unwinding.usable(e, type_):
+    # The kernel walks no more than perf_event_max_stack frames, which is all that a user probe has by frame pointers.
+    deep = chunked and e.program.unit.kind.user
+    if (way == "auto" or (way == "sampled" and (sampled or deep))) and user_unwinding.usable(e, type_):
         entry = _may_lack_caller(e, type_)
         return user_unwinding.chosen(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
     return walked
@@ -172,18 +174,29 @@ def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
             events.first_ones(e, before, lambda: events.report(e, node, error))
 
 
-def _dwarf(e: Emitter, node: Node) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, Stack):
-        raise InternalError("not a stack")
+def _dwarf(e: Emitter, node: Node, type_: Stack, _chunked: bool) -> Operand:
     return user_unwinding.stack(e, node, type_)
 
 
-def _python(e: Emitter, node: Node) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, Stack):
-        raise InternalError("not a stack")
+def _python(e: Emitter, node: Node, type_: Stack, _chunked: bool) -> Operand:
     return python_stacks.stack(e, node, type_)
 
 
-EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "pystack": _python, "ustack": _stack}
+def _emission(flat: Callable[[Emitter, Node, Stack, bool], Operand]) -> Emission:
+    """Emits a stack that *flat* writes with all of its frames, in chunks if it is of such a type."""
+
+    def emit(e: Emitter, node: Node) -> Operand:
+        type_ = e.type(node)
+        if not isinstance(type_, Stack):
+            raise InternalError("not a stack")
+        if not type_.chunked:
+            return flat(e, node, type_, False)
+        return stack_chunks.write(e, node, flat(e, node, replace(type_, chunked=False), True), type_)
+
+    return emit
+
+
+EMIT: dict[str, Emission] = {
+    "dw_ustack": _emission(_dwarf), "kstack": _emission(_stack), "pystack": _emission(_python),
+    "ustack": _emission(_stack),
+}  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytrace.core.diagnostics import counted
 from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
 from pytrace.core.probes.targets import IteratorTarget
+from pytrace.core.stacks.chunk_format import DEEPEST
 from pytrace.core.types import (
     UINT8,
     UINT64,
@@ -108,8 +109,8 @@ def usermode(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 # ---------------------------------------------------------------------------------------------- stacks
 
-MAX_FRAMES = 127
-"""Default of kernel.perf_event_max_stack, the maximum number of frames that the kernel walks."""
+MAX_FRAMES = Stack(True).limit
+"""Default of kernel.perf_event_max_stack, the maximum number of frames that the kernel walks, and of a key."""
 
 _MODES = {mode.value: mode for mode in StackMode}
 
@@ -150,7 +151,9 @@ def pystack(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) -> Type:
-    mode, limit = _MODES[checker.config.stack_mode], MAX_FRAMES
+    mode, limit = _MODES[checker.config.stack_mode], checker.config.max_stack_depth
+    if limit > MAX_FRAMES and not checker.kernel.feature("bpf_loop"):
+        return checker.error(f"max_stack_depth over {MAX_FRAMES} needs a kernel with bpf_loop (Linux 5.17)", node.span)
     rest = list(arguments)
     if rest and isinstance(rest[0], nodes.Identifier):
         named = _MODES.get(rest[0].name)
@@ -170,9 +173,11 @@ def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) ->
         if frames is None:
             return UNKNOWN
         limit = frames
-    if _visits_tasks(checker):
-        return _of_visited(checker, node, Stack(user, limit, mode))
-    return Stack(user, limit, mode)
+    if mode is StackMode.BUILD_ID:
+        limit = min(limit, MAX_FRAMES)
+    chunked = mode is not StackMode.BUILD_ID and checker.config.max_stack_depth > MAX_FRAMES
+    type_ = Stack(user, limit, mode, chunked)
+    return _of_visited(checker, node, type_) if _visits_tasks(checker) else type_
 
 
 def _visits_tasks(checker: Checker) -> bool:
@@ -213,7 +218,9 @@ def _limit(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> in
         if not isinstance(type_, Unknown) or isinstance(arg, nodes.TypeExpr):
             checker.error(f"the number of frames of {node.name}() must be an integer literal", node.span)
         return None
-    if not 1 <= value <= MAX_FRAMES:
-        checker.error(f"{node.name}() takes 1 to {MAX_FRAMES} frames, not {value}", node.span)
+    most = max(MAX_FRAMES, checker.config.max_stack_depth)
+    if not 1 <= value <= most:
+        hints = [f"config = {{ max_stack_depth = {value} }} allows as many"] if most < value <= DEEPEST else []
+        checker.error(f"{node.name}() takes 1 to {most} frames, not {value}", node.span, hints=hints)
         return None
     return value

@@ -105,6 +105,8 @@ def _named(checker: Checker, node: nodes.NamedType) -> Type:
     if type_ is None:
         hints = _type_hints(node.name) or checker.definitions.skipped("defined in")
         return checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
+    if isinstance(type_, types.Stack) and checker.config.max_stack_depth > type_.limit:
+        return types.Stack(type_.user, checker.config.max_stack_depth, chunked=True)
     return type_
 
 

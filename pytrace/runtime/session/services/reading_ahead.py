@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Protocol
 
@@ -56,6 +57,9 @@ class Reader(Protocol):
 
     def blocks(self, spec: MapSpec) -> Iterator[Block]:
         """Keys and values of a map, some thousand at a time."""
+
+    def chunk(self, digest: bytes) -> bytes | None:
+        """A chunk of stacks by its digest."""
 
 
 class ReadingAhead(Service):
@@ -115,8 +119,9 @@ class ReadingAhead(Service):
         """Addresses in the maps that were not read before. *over*: nothing is added to the maps any more."""
         by_process: dict[int, set[int]] = {}
         self._periods.begin()
+        chunk = self._reader.chunk
         for spec, wanted in self._maps:
-            collect(self._reader.blocks(spec), wanted, by_process, self._periods, spec.name.encode())
+            collect(self._reader.blocks(spec), wanted, by_process, self._periods, spec.name.encode(), chunk)
         self._lines.keyed(self._periods.addresses, self._periods.begun, over=over)
         addresses = [
             address
@@ -139,6 +144,7 @@ class Place(msgspec.Struct, frozen=True):
     in_value: bool
     start: int
     frames: int
+    chunked: bool = False
 
 
 def places(spec: MapSpec) -> list[Place]:
@@ -147,7 +153,7 @@ def places(spec: MapSpec) -> list[Place]:
     for in_value, type_ in ((False, spec.key), (True, spec.value)):
         for start, inner in _leaves(type_, 0) if type_ is not None else ():
             if isinstance(inner, types.Stack) and inner.user and inner.mode is not types.StackMode.BUILD_ID:
-                found.append(Place(in_value, start, inner.limit))
+                found.append(Place(in_value, start, inner.limit, inner.chunked))
             elif isinstance(inner, types.USym):
                 found.append(Place(in_value, start, 0))
     return found
@@ -162,13 +168,21 @@ def _leaves(type_: types.Type, start: int) -> Iterator[tuple[int, types.Type]]:
 
 
 def collect(
-    blocks: Iterable[Block], wanted: Iterable[Place], addresses: dict[int, set[int]], periods: KeyPeriods, name: bytes
+    blocks: Iterable[Block],
+    wanted: Iterable[Place],
+    addresses: dict[int, set[int]],
+    periods: KeyPeriods,
+    name: bytes,
+    chunk: Callable[[bytes], bytes | None] = lambda _digest: None,
 ) -> None:
-    """Add the user addresses of all rows of the map *name* to *addresses*, by process, and note their periods."""
+    """Add the user addresses of all rows of the map *name* to *addresses*, by process, and note their periods.
+
+    *chunk* is that of :class:`pytrace.render.forms.Decoders`.
+    """
     for keys, values, count in blocks:
         key_size, value_size = len(keys) // count, len(values) // count
         for place in wanted:
-            rows = _stacks if place.frames else _single
+            rows = partial(_chunked, chunk=chunk) if place.chunked else _stacks if place.frames else _single
             data, step = (values, value_size) if place.in_value else (keys, key_size)
             for row, (process, found) in enumerate(rows(data, step, place)):
                 addresses.setdefault(process, set()).update(found)
@@ -183,6 +197,17 @@ def _stacks(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequenc
         frames, process = head(data, offset)
         start = offset + types.Stack.header
         yield process, whole[start : start + 8 * max(0, min(frames, place.frames))].cast("Q").tolist()
+
+
+def _chunked(
+    data: bytes, step: int, place: Place, chunk: Callable[[bytes], bytes | None]
+) -> Iterator[tuple[int, Sequence[int]]]:
+    from pytrace.render.decoders import chunked_stack  # few scripts have such stacks
+
+    decode = chunked_stack(place.frames, chunk)
+    for offset in range(place.start, len(data), step):
+        process, frames, _ = decode(data, offset)
+        yield process, [frame for frame in frames if frame != types.TRUNCATED]
 
 
 def _single(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequence[int]]]:

@@ -45,8 +45,7 @@ def test_frames_are_counted(answer: int, frames: int) -> None:
 def test_a_full_stack_is_asked_for_one_more_frame(frames: int, most: int, skipped: int, count: int) -> None:
     """Of a kernel that walks at most *most* frames, of which it skips some."""
     found = machine(f"{'rawtracepoint:sched_switch' if skipped else 'kprobe:vfs_read'} {{ @s[kstack] = count(); }}")
-    depth = found.script.manifest.stack_depth
-    assert depth is not None
+    (depth,) = found.script.manifest.stack_depths
     found.write(found.section(depth.section) + depth.offset, struct.pack("<QQ", min(most, depth.limit), most))
 
     def get_stack(_context: int, target: int, size: int, *_: int) -> int:
