@@ -365,3 +365,12 @@ def test_messages_on_a_terminal_have_no_line_ends_of_traced_data() -> None:
         vars(run.output)["escapes"] = escapes
         run.send(identity, b"a\nERROR: b\x1b[0m")
         assert expected in run.messages
+
+
+@pytest.mark.parametrize(("tool", "told"), [(False, 1), (True, 0)])
+def test_stacks_that_could_not_be_read_are_told_once(tool: bool, told: int) -> None:
+    run = Run(options=RenderOptions(tool=tool))
+    run.send_many(run.event("runtime_error", kind="user_stack"), [()] * 27)
+    assert run.messages.count(b"the user stack could not be read") == told
+    run.renderer.summary({("user_stack", 0): 27})
+    assert run.messages.count(b"27 user stacks could not be unwound") == 1
