@@ -3,9 +3,9 @@
 A program of a tracepoint cannot wait for a page. When a string of the call's arguments cannot be read and nothing in
 the body has had an effect yet, the hit is kept and the whole body runs at the call's return: everything in it happens
 once and in order (:mod:`pytrace.codegen.emit.deferred_events`). That means the same where the body depends only on
-what is the same then: arguments of the call, names and numbers of the task, constants. Everything that another thread,
-time or the call itself may have changed keeps a body at its place, and so does what other probes might look for in the
-middle of the call.
+what is the same then: arguments of the call, names and numbers of the task, the time of the hit, which is kept, and
+constants. Everything that another thread or the call itself may have changed keeps a body at its place, and so does
+what other probes might look for in the middle of the call.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NOT_THE_SAME = frozenset({"execve", "execveat", "exit", "exit_group", "prctl", 
 """System calls at whose return the memory or the name of the task is another one, or that do not return."""
 
 _VALUES = frozenset({
-    "bswap", "cgroup", "comm", "cpid", "euid", "fixed", "getopt", "gid", "has_cpid", "joined", "ncpus", "one_of",
-    "only_if", "pid", "probe", "probetype", "signal_name", "sprintf", "str", "str_concat", "strcap", "strcontains",
-    "strerror", "strlen", "strncmp", "strstr", "syscall_name", "tid", "uid", "uptr",
+    "bswap", "cgroup", "comm", "cpid", "elapsed", "euid", "fixed", "getopt", "gid", "has_cpid", "joined", "ncpus",
+    "nsecs", "one_of", "only_if", "pid", "probe", "probetype", "signal_name", "sprintf", "str", "str_concat", "strcap",
+    "strcontains", "strerror", "strftime", "strlen", "strncmp", "strstr", "syscall_name", "tid", "uid", "uptr",
     "username",
 })  # fmt: skip
 """Builtins whose values are the same at the return of the call."""
@@ -136,6 +136,8 @@ class _Body:
                 # All arguments together are not kept.
                 return self._has_member(node)
             builtin = checked.calls.get(node)
+            if builtin is None and node not in checked.types:
+                return True  # a word, such as the clock of nsecs()
             return isinstance(builtin, Builtin) and builtin.name in _VALUES | _EFFECTS
         if isinstance(node, nodes.Unary):
             return node.operator in ("!", "~", "-") or _updates(node)

@@ -48,8 +48,8 @@ _MM, _ADDRESSES = 8, 16
 """Offsets in the map's values of the address space and of the strings; the event follows."""
 _RECORD = 8
 """Programs may read a tracepoint's record from here on (``tp_prog_is_valid_access``, kernel/trace/bpf_trace.c)."""
-_KEPT = 16
-"""Offset in the map's values of what is kept of the context of a hit whose body was postponed."""
+_TIME, _KEPT = 0, 16
+"""Offsets in the map's values of the time of a hit whose body was postponed, and of what is kept of its context."""
 
 _NOEXIST = 1
 _NOWHERE = 1
@@ -162,6 +162,7 @@ def postpone(e: Emitter) -> None:
         value = e.b.helper(helpers.MAP_LOOKUP_ELEM, map_, key)
         with e.b.unless(e.b.is_null(value)):
             e.b.store(_address_space(e), e.b.offset(value, _MM))
+            e.b.store(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.offset(value, _TIME))
             if registers is not None:
                 source = e.launder(e.b.load(e.context))
                 e.b.helper(helpers.PROBE_READ_KERNEL, e.b.offset(value, _KEPT), room, source)
@@ -197,6 +198,14 @@ def run_kept(e: Emitter, function: str, program: int) -> None:
         e.b.call(function, [pointer_parameter("map"), pointer_parameter("key"), value])
         e.counter("unfinished", program, -1)
     e.b.helper(helpers.MAP_DELETE_ELEM, pointer_parameter("map"), pointer_parameter("key"))
+
+
+def kept_age(e: Emitter) -> Number:
+    """Nanoseconds since the hit that is run now was kept; 0 in the program that is hit."""
+    if e.kept is None:
+        return 0
+    kept = e.b.load(e.b.offset(e.kept, _TIME - _KEPT))
+    return e.b.sub(e.b.helper(helpers.KTIME_GET_BOOT_NS), kept)
 
 
 def kept_context(e: Emitter) -> Ptr:

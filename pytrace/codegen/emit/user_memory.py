@@ -54,8 +54,8 @@ def read(
     """Call a read helper. Returns its result.
 
     *most* is the maximum of *size*, where that is not a constant. Failures are reported if all helper errors are
-    enabled (``-k``), and counted where the text is part of a map's key. With ``mark_unreadable`` all are counted, and a
-    string is :data:`UNREADABLE` then.
+    enabled (``-k``), and counted where the text is part of a map's key. With ``mark_unreadable`` all
+    are counted, and a string is :data:`UNREADABLE` then.
     """
     most = size if isinstance(size, int) else most
     user = helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR)

@@ -31,6 +31,8 @@ def late(text: str) -> tuple[int, int] | None:
         (f"@[{NAME}] = count();", (1, 0)),
         (f"@[comm, {NAME}, pid] = sum(args.dfd);", (1, 0)),
         (f"@[{NAME}]++;", (1, 0)),
+        (f"@[{NAME}] = nsecs; @old[{NAME}] = max(elapsed);", (1, 1)),
+        (f"@[{NAME}] = nsecs(monotonic);", (1, 0)),
         (f"@y = {NAME};", (1, 0)),
         (f'if ({NAME} == "/etc/passwd") {{ @n = count(); }} else {{ @m = count(); }}', (1, 0)),
         (f'$f = {NAME}; if (strcontains($f, "x")) {{ printf("%s", $f); }}', (1, 0)),
@@ -42,7 +44,7 @@ def late(text: str) -> tuple[int, int] | None:
         # Another address than an argument of the call is not known before.
         (f"@n = count(); $p = args.filename + 1; @[{NAME}, str($p)] = count();", (0, 1)),
         # What may be another value later.
-        (f"@[{NAME}] = nsecs;", None),
+        (f"@[{NAME}] = jiffies;", None),
         (f"@[{NAME}, cpu] = count();", None),
         (f"@[{NAME}, rand] = count();", None),
         (f"@[{NAME}, ustack] = count();", None),
@@ -97,6 +99,7 @@ def test_probes(probe: str, waits: bool) -> None:
         ("$a = str(1); $b = str(2); @[$a] = $b;", 1),
         ("let $a = str(1); @x[comm, $a] = 1; @y[str(3)] = str(4);", 2),
         ("@x = str(1);", 0),
+        ('if (str(1) == "x") { print(str(2)); }', 0),
     ],
 )
 def test_strings_of_keys(body: str, strings: int) -> None:

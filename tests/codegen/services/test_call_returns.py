@@ -121,7 +121,7 @@ def test_memory_that_exec_replaced_is_not_read() -> None:
     ("script", "kernel"),
     [
         (f'{OPENS} {{ printf("%s", str(uptr(args.filename))); }}', NEITHER),
-        (f"{OPENS} {{ @[str(uptr(args.filename))] = nsecs; }}", KERNEL),
+        (f"{OPENS} {{ @[str(uptr(args.filename))] = jiffies; }}", KERNEL),
         (f'{OPENS} {{ printf("%s", comm); }}', KERNEL),
         ('tracepoint:sched:sched_switch { printf("%s", str(uptr(8))); }', KERNEL),
         ('kprobe:vfs_read { printf("%s", str(uptr(arg0))); }', KERNEL),
@@ -161,6 +161,6 @@ def test_a_body_of_which_nothing_can_be_kept_runs_at_once() -> None:
 
 
 def test_unreadable_keys_are_counted() -> None:
-    found = cold(f"@[{NAMED}] = nsecs;")
+    found = cold(f"@[{NAMED}] = jiffies;")
     found.run("", RECORD)
     assert found.counts()["unreadable"] == 1

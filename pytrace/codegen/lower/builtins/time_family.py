@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pytrace.codegen.emit import deferred_events
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Ptr
+from pytrace.codegen.ir.ir_values import I64, Ptr
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
@@ -26,12 +27,18 @@ def _nsecs(e: Emitter, node: Node) -> Operand:
     clock = e.checked.fact(node, Clock).name
     if clock == "sw_tai":
         # The session writes the offset of the atomic clock from the boot clock.
-        return Scalar(e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.tai))), UINT64)
-    return Scalar(e.b.helper(_CLOCKS[clock]), UINT64)
+        return Scalar(e.b.add(_time(e, helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.tai))), UINT64)
+    return Scalar(_time(e, _CLOCKS[clock]), UINT64)
 
 
 def _elapsed(e: Emitter, _node: Node) -> Operand:
-    return Scalar(e.b.sub(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.start))), UINT64)
+    return Scalar(e.b.sub(_time(e, helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.start))), UINT64)
+
+
+def _time(e: Emitter, clock: helpers.Helper[[], I64]) -> I64:
+    """The time of the hit by a clock."""
+    now = e.b.helper(clock)
+    return now if e.kept is None else e.b.sub(now, deferred_events.kept_age(e))
 
 
 def _jiffies(e: Emitter, _node: Node) -> Operand:
