@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 
 import msgspec
@@ -18,7 +19,8 @@ _INTEGERS = {
     "uintptr_t": "uint64", "intptr_t": "int64", "off_t": "int64", "loff_t": "int64", "pid_t": "int32",
     "uid_t": "uint32", "gid_t": "uint32", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
     "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "uint": "uint32",
-    "ulong": "uint64", "gfp_t": "uint32", "umode_t": "uint16", "sector_t": "uint64", "dev_t": "uint32",
+    "ulong": "uint64", "float": "float", "double": "double",
+    "gfp_t": "uint32", "umode_t": "uint16", "sector_t": "uint64", "dev_t": "uint32",
 }  # fmt: skip
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__user", "__kernel", "register"}
 _PARTS = {"unsigned", "signed", "char", "short", "int", "long"}
@@ -48,6 +50,8 @@ def script_type(text: str) -> str:
         raise NoTypeError(text)
     stars = words.count("*")
     names = [word for word in words if word != "*" and word not in _QUALIFIERS]
+    if names == ["long", "double"]:
+        raise NoTypeError(text)
     if not names or ("*" in words[: len(words) - stars] and set(words[words.index("*") :]) - {"*"} - _QUALIFIERS):
         raise NoTypeError(text)
     return _base(names, text) + (" " + "*" * stars if stars else "")
@@ -97,6 +101,11 @@ class Parameter(msgspec.Struct, frozen=True):
     text: bool
     user: bool
 
+    @property
+    def fraction(self) -> bool:
+        """Whether it is passed in a floating-point register, which BPF programs cannot read."""
+        return self.type in ("float", "double")
+
     def value(self, argument: str) -> str:
         """The expression for the parameter; *argument* is that for the argument.
 
@@ -111,6 +120,31 @@ class Parameter(msgspec.Struct, frozen=True):
             return f"uptr((int8 *){argument})" if self.user else argument
         value = f"({self.type}){argument}"
         return f"uptr({value})" if self.user and self.type.endswith("*") else value
+
+
+_FLOATING_REGISTERS = 8
+"""Of those that pass floating-point arguments, of x86-64 and 64-bit Arm; further arguments are on the stack."""
+
+
+def places(parameters: tuple[Parameter, ...]) -> list[int | None]:
+    """The N of ``argN`` that each parameter is; None for those that are in floating-point registers, or take one's turn
+    on the stack.
+    """
+    registers = 6 if platform.machine() == "x86_64" else 8
+    whole = floating = stack = 0
+    found: list[int | None] = []
+    for item in parameters:
+        if item.fraction:
+            found.append(None)
+            floating += 1
+            stack += floating > _FLOATING_REGISTERS
+        elif whole < registers:
+            found.append(whole)
+            whole += 1
+        else:
+            found.append(registers + stack)
+            stack += 1
+    return found
 
 
 def signature(spec: SpecText) -> tuple[Parameter, ...]:

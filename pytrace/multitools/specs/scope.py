@@ -9,7 +9,7 @@ import msgspec
 from pytrace.core.builtin_row import Mode
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
-from pytrace.multitools.specs.c_types import Parameter
+from pytrace.multitools.specs.c_types import Parameter, places
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator
 
 _ARGUMENT = re.compile(r"arg([1-9]\d*)$")
@@ -66,17 +66,20 @@ class Scope(msgspec.Struct, frozen=True):
 
     def parameter(self, name: str) -> str | None:
         """The variable for a parameter of the signature."""
-        for number, parameter in enumerate(self.parameters):
+        for number, parameter in zip(places(self.parameters), self.parameters, strict=True):
+            if parameter.name == name and parameter.fraction:
+                hints = ("BPF programs have the integer registers only",)
+                raise TraceError(f"{name} is in a floating-point register, which cannot be read", hints=hints)
             if parameter.name == name:
-                return f"${name}" if self.argument(number) is not None else None
+                return f"${name}" if number is not None and self.argument(number) is not None else None
         return None
 
     def variables(self, *used: str) -> list[str]:
         """Statements that set the variables of those parameters that the expressions *used* contain."""
         names = {word for text in used for word in _VARIABLE.findall(text)}
         statements: list[str] = []
-        for number, parameter in enumerate(self.parameters):
-            raw = self.argument(number)
+        for number, parameter in zip(places(self.parameters), self.parameters, strict=True):
+            raw = None if number is None else self.argument(number)
             if raw is not None and parameter.name in names:
                 statements.append(f"${parameter.name} = {parameter.value(raw)};")
         return statements
@@ -98,7 +101,7 @@ class Scope(msgspec.Struct, frozen=True):
     @property
     def known(self) -> tuple[str, ...]:
         """Names for error messages."""
-        own = tuple(parameter.name for parameter in self.parameters) if self.numbered else ()
+        own = tuple(item.name for item in self.parameters if not item.fraction) if self.numbered else ()
         fields = ("args",) if self.fields else ()
         numbers = ("arg1", "arg2", "…") if self.numbered and not own else ()
         return (*own, *numbers, *fields, *(("retval",) if self.returns else ()), "$pid", "$tgid", "$uid", "$cpu")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import platform
+
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_type_word, is_user, script_type, signature
+from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_type_word, is_user, places, script_type, signature
 from pytrace.multitools.specs.problems import SpecText
 
 
@@ -86,3 +88,13 @@ def test_mistakes(text: str, message: str, word: str) -> None:
     assert message in first
     assert line == text
     assert line[mark.index("~") : mark.index("~") + max(1, len(word))].startswith(word)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers are those of x86-64")
+def test_floating_point_parameters_take_registers_of_their_own() -> None:
+    mixed = signature(SpecText.of("int a, double b, long l, float *p, float g, int e, int h, int i, int k"))
+    assert places(mixed) == [0, None, 1, 2, None, 3, 4, 5, 6]
+    # The ninth one is on the stack, before the seventh integer.
+    words = [*(f"double d{n}" for n in range(9)), *(f"int {name}" for name in "abcdefg")]
+    many = signature(SpecText.of(", ".join(words)))
+    assert places(many)[9:] == [0, 1, 2, 3, 4, 5, 7]
