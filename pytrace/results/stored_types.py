@@ -16,6 +16,8 @@ MOST_BUCKETS = 1 << 14
 """Of a histogram; scripts can have 1,921."""
 MOST_INTERVALS = 1_000_000
 """Of a time series, as in scripts."""
+MOST_ELEMENTS = 1 << 16
+"""Of an array: values of maps have at most 32 KiB for each CPU, and are printed at once."""
 MOST_DIGITS = 9
 """Of a decimal number, as in scripts."""
 
@@ -71,5 +73,7 @@ def _check_sizes(type_: types.Type) -> None:
         raise ValueError(f"a histogram of {type_.buckets} buckets")
     if isinstance(type_, types.TSeries) and not (0 < type_.count <= MOST_INTERVALS and type_.interval > 0):
         raise ValueError(f"a time series of {type_.count} intervals")
+    if isinstance(type_, types.Array) and not 0 <= type_.count <= MOST_ELEMENTS:
+        raise ValueError(f"an array of {type_.count} elements")
     if isinstance(type_, types.Fixed) and not (0 <= type_.digits <= MOST_DIGITS and type_.divisor > 0):
         raise ValueError(f"decimal numbers of {type_.digits} digits")

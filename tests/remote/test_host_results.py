@@ -98,6 +98,20 @@ def test_hosts_are_heard_while_results_are_read(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_what_cannot_be_read_of_a_running_host_ends_it(tmp_path: Path) -> None:
+    """It would be read in vain for each answer so far; those of the others are shown."""
+    controller = Controller(["web1", "web2"], lies.request(), Answer(None), str(tmp_path))
+    for name, data in (("web1", bomb(400)), ("web2", file_form.to_bytes(lies.honest(2)))):
+        lies.begin(controller, name)
+        controller.output(name, messages.encode(Snapshot(number=1, data=data)), 2)
+    assert controller.current().maps["@"].entries == {"sh": 2, "own2": 1}
+    assert controller.silent(3) == ["web1"]
+    assert controller.hosts["web1"].state is State.LOST
+    assert "1048576 are read" in controller.hosts["web1"].text
+    controller.output("web2", lies.END, 3)
+    assert controller.result().maps["@"].entries == {"sh": 2, "own2": 1}
+
+
 @pytest.mark.parametrize("first", ["liar", "web1"])
 def test_the_script_decides_about_types(tmp_path: Path, first: str) -> None:
     """A map without a key, of whoever is first, is that host's fault."""

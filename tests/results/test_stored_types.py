@@ -50,6 +50,7 @@ def test_large_types_are_refused_before_they_are_decoded(monkeypatch: pytest.Mon
         msgspec.to_builtins(types.LHist(9, 0, 1)),
         msgspec.to_builtins(types.TSeries(1, 1 << 40)), msgspec.to_builtins(types.TSeries(0, 5)),
         msgspec.to_builtins(types.Fixed(1, 1 << 40)), msgspec.to_builtins(types.Fixed(0, 1)),
+        ["array", ["int", 1, False], (1 << 16) + 1],
     ],
     ids=repr,
 )  # fmt: skip
