@@ -110,8 +110,12 @@ def _native(spec: SpecText, kind: str, parts: list[str]) -> TraceTarget:
     return _checked(TraceTarget(spec, family, container, name, kind in _RETURNS, kind))
 
 
+_CPP = "cpp:"
+
+
 def _function(spec: SpecText, container: str, name: str, *, returns: bool = False, regexp: bool = False) -> TraceTarget:
-    if ":" in name and not regexp:
+    plain = name.removeprefix(_CPP) if container else name
+    if ":" in (plain.replace("::", "") if container else name) and not regexp:
         raise spec.error(f"{spec.text!r} has too many parts", hints=(SHAPES,))
     return _checked(TraceTarget(spec, USER if container else KERNEL, _library(container), name, returns))
 
@@ -193,8 +197,12 @@ def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> A
     if target.family == USDT:
         parts = ":".join(quoted(part) for part in target.name.split(":"))
         return Attachment(f"usdt:{quoted(container, path=True)}:{parts}", prefix=len("usdt:") + path)
-    name = f"{quoted(container, path=True)}:{quoted(target.name)}"
-    return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=len("uprobe:") + path)
+    plain = target.name.removeprefix(_CPP)
+    # The qualified name of a method is that of a C++ function, however its symbol is mangled.
+    language = _CPP if plain != target.name or "::" in plain else ""
+    name = f"{quoted(container, path=True)}:{language}{quoted(plain)}"
+    shown = len("uprobe:") + path + (len(language) if path else 0)
+    return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=shown)
 
 
 def _binary(container: str, kernel: KernelInfo, pid: int | None) -> str:
