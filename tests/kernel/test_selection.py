@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.host.procfs import live_thread
+from tests.support.compile import compiled
 from tests.support.expect import Result
 from tests.support.machine import need, own_cgroup
 from tests.support.patience import patience
@@ -424,3 +426,43 @@ def test_a_hierarchy_that_is_mounted_twice_has_one_path(tmp_path: Path, cgroup: 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience(30))
     assert (done.stdout.strip(), done.returncode) == (f"unified:/{cgroup.name}", 0), done
 
+
+
+WITHOUT_ITS_FIRST = r"""
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) void work(void) {
+    usleep(5000);
+    syscall(SYS_getsid, 0);
+    __asm__ volatile("");
+}
+static void *run(void *unused) {
+    for (int i = 0; i < 6000; i++)
+        work();
+    _exit(0);
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, run, NULL);
+    pthread_exit(NULL);
+}
+"""
+
+
+def test_a_process_whose_first_thread_has_ended(server: Server, tmp_path: Path) -> None:
+    """Its frames have names; a user probe with -p, which the kernel would attach to nothing, is refused."""
+    program = compiled(tmp_path, "headless", WITHOUT_ITS_FIRST, "-O1", "-fno-omit-frame-pointer", "-pthread")
+    with subprocess.Popen([program]) as process:
+        try:
+            until(lambda: live_thread(process.pid) not in (0, process.pid))
+            words = ("-q", "-p", str(process.pid), "-e")
+            named = server.run((*words, "t:syscalls:sys_enter_getsid { print(ustack(folded)); exit(); }"), timeout=60)
+            assert "start_thread;run;syscall" in named.stdout.replace("work;", "")
+            refused = server.run((*words, f"uprobe:{program}:work {{ exit(); }}"), timeout=60)
+            assert refused.status == 1
+            assert f"the first thread of process {process.pid} has ended" in refused.stderr
+            script = f"uprobe:{program}:work /pid == {process.pid}/ {{ print(ustack(folded)); exit(); }}"
+            assert "run;work" in server.run(("-q", "-e", script), timeout=60).stdout
+        finally:
+            process.kill()

@@ -53,12 +53,45 @@ def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
 
 
 def read_maps(pid: int) -> bytes:
-    """``/proc/PID/maps``; empty for a process that is gone or has no user memory."""
+    """``/proc/PID/maps``; empty for a process that is gone or has no user memory.
+
+    Where the first thread has ended, and others go on, the process has its memory by these alone.
+    """
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
+            if text := file.read():
+                return text
+    except OSError:
+        return b""
+    thread = live_thread(pid)
+    if thread in (0, pid):
+        return b""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/maps", "rb") as file:
             return file.read()
     except OSError:
         return b""
+
+
+_ENDED = frozenset("ZX")
+"""States of threads that have ended."""
+
+
+def live_thread(pid: int) -> int:
+    """A thread of a process that has not ended: the first one, if that has not; 0 where there is none."""
+    try:
+        threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: (thread != pid, thread))
+    except (OSError, ValueError):
+        return 0
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if state and state[0].decode("ascii", "replace") not in _ENDED:
+            return thread
+    return 0
 
 
 def process_ids() -> list[int]:

@@ -146,7 +146,10 @@ class Images:
         if known is None:
             known = self._frames(binary, module, inside)
             if caller:
-                known = returned(known)
+                # What nothing called, as the first function of a coroutine (__start_context of glibc), is returned to
+                # at its start: before that is no function.
+                first = known if known[-1].name else self._frames(binary, module, inside + 1)
+                known = first if first is not known and first[-1].name and not first[-1].offset else returned(known)
             remember(self._places, key, known, _PLACES)
         return known
 

@@ -15,6 +15,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
+from tests.support.waiting import until
 
 MAPS = b"""\
 559de0000000-559de0001000 r--p 00000000 fe:01 1234                       /usr/bin/thing
@@ -78,6 +79,33 @@ def test_only_files_are_mapped_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: maps)
     monkeypatch.setattr(procfs, "root_prefix", lambda _pid: "/proc/7/root")
     assert procfs.mapped_files(7) == ["/proc/7/root/usr/bin/thing", "/proc/7/root/tmp/a b.so"]
+
+
+ENDED = """
+import ctypes, os, threading, time
+def later():
+    print(os.getpid(), threading.get_native_id(), flush=True)
+    time.sleep(60)
+threading.Thread(target=later).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="exit(2) has another number elsewhere")
+def test_a_process_whose_first_thread_has_ended() -> None:
+    """``/proc/PID/maps`` is empty then; the memory is that of the threads that go on."""
+    child = subprocess.Popen([sys.executable, "-c", ENDED], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        _, thread = map(int, child.stdout.readline().split())
+        until(lambda: procfs.live_thread(child.pid) == thread)
+        assert not Path(f"/proc/{child.pid}/maps").read_bytes()
+        assert b"r-xp" in procfs.read_maps(child.pid)
+    finally:
+        child.kill()
+        child.communicate()
+    assert procfs.live_thread(child.pid) == 0
+    assert procfs.live_thread(os.getpid()) == os.getpid()
 
 
 def test_a_process_that_is_gone() -> None:

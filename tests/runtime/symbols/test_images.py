@@ -102,6 +102,28 @@ def test_only_the_latest_binaries_are_kept(tmp_path: Path, monkeypatch: pytest.M
     assert {binary.path for binary, *_ in known._places} <= {str(paths[0]), str(paths[3])}
 
 
+COROUTINE = """
+__asm__(".text\\n.p2align 6\\nbefore: ret\\n.type before, @function\\n.size before, 1\\n.p2align 6\\n"
+        "first: nop\\nret\\n.type first, @function\\n.size first, 2\\n"
+        "next: ret\\n.type next, @function\\n.size next, 1\\n");
+int main(void) { return 0; }
+"""
+
+
+def test_a_function_that_nothing_called(tmp_path: Path) -> None:
+    """A coroutine's first one is returned to at its start; a call at the end of a function is that function's."""
+    path = compiled(tmp_path, "coroutine", COROUTINE)
+    known = Images({})
+    binary = known.binary(str(path), path.stat())
+    first = binary.address_of("first")
+    assert first is not None
+    for address, frame in ((first, ("first", 0)), (first + 1, ("first", 1)), (first + 2, ("first", 2))):
+        (found,) = known.frames(binary, "coroutine", address - 1, caller=True)
+        assert (found.name, found.offset) == frame
+    (padding,) = known.frames(binary, "coroutine", first - 9, caller=True)
+    assert padding.name == ""
+
+
 def test_places_are_forgotten_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "_PLACES", 8)
     path = compiled(tmp_path, "large", "int main(void) { return 0; }\n")
