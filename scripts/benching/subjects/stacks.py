@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from benching.loops import Loop, Probed, PythonLoop, added_by
 from benching.rows import Line, Measure, Plan, Row, against_limit
-from benching.runs import packaged, run
+from benching.runs import PYTRACE, packaged, run
 
 GOAL = 0.7
 DEPTHS = (3, 30, 100)
@@ -42,6 +44,39 @@ def _user(depth: int) -> Probed:
     return Probed(loop=Loop(depth=depth, calls=100, chunks=500))
 
 
+MOST_DEPTHS = (127, 512, 1024)
+
+
+def _deep(depth: int, config: str) -> Probed:
+    """A loop whose stacks have about as many frames as are kept."""
+    loop = Loop(depth=depth - 7, calls=50, chunks=200, config=f"max_stack_depth = {depth}{config}")
+    return Probed(loop=loop)
+
+
+def _memory(depth: int) -> Callable[[Row, Plan], list[Line]]:
+    """Kernel memory of the maps of a run, with scratch memory and the chunks of deep stacks."""
+
+    def once() -> float:
+        config = f"config = {{ max_stack_depth = {depth} }} "
+        script = f"{config}tracepoint:syscalls:sys_enter_getsid {{ @[ustack] = count(); }}"
+        words = [*PYTRACE.command, "-q", "-e", f'{script} interval:ms:100 {{ printf("attached\\n"); }}']
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tracer:
+            try:
+                while tracer.stdout is not None and "attached" not in tracer.stdout.readline():
+                    pass
+                folder = Path(f"/proc/{tracer.pid}/fdinfo")
+                maps = {}
+                for file in folder.iterdir():
+                    lines = dict(line.split(":\t", 1) for line in file.read_text().splitlines() if ":\t" in line)
+                    if "map_id" in lines:
+                        maps[lines["map_id"]] = int(lines["memlock"])
+                return sum(maps.values()) / (1 << 20)
+            finally:
+                tracer.kill()
+
+    return lambda row, plan: [against_limit(row, plan, Measure("maps", "MiB"), None, once, runs=plan.of(3))]
+
+
 def _by_tables(config: str) -> Probed:
     return Probed(loop=replace(_user(30).loop, config=config))
 
@@ -69,6 +104,19 @@ ROWS = [
         "stacks.tables.chosen",
         "count() by ustack with stack_unwinding = auto, about 30 frames (bpftrace: by ustack)",
         added_by("@[ustack] = count();", None, _by_tables("stack_unwinding = auto")),
+    ),
+    *(
+        Row(
+            f"stacks.depth.{depth}{suffix}",
+            f"count() by ustack of {depth} frames{text}, max_stack_depth = {depth} (bpftrace: 127 frames)",
+            added_by("@[ustack] = count();", None, _deep(depth, config)),
+        )
+        for depth in MOST_DEPTHS
+        for suffix, text, config in (("", "", ""), (".tables", " by unwind tables", "; stack_unwinding = auto"))
+    ),
+    *(
+        Row(f"stacks.depth.{depth}.memory", f"count() by ustack, max_stack_depth = {depth}", _memory(depth))
+        for depth in MOST_DEPTHS
     ),
     Row(
         "stacks.tables.all",
