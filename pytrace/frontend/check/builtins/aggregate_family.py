@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
+from pytrace.core.types import Avg, Bool, Count, Float, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference.argument_checks import expression, literal_integer, unstable
+from pytrace.frontend.check.inference.argument_checks import CONVERT, expression, literal_integer, unstable
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
@@ -39,7 +39,8 @@ def _number(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> T
     if isinstance(type_, Unknown):
         return None
     if not is_integer(type_) and not isinstance(type_, Bool):
-        checker.error(f"{node.name}() takes an integer, not {settle(type_)}", node.span)
+        hints = [CONVERT] if isinstance(type_, Float) else []
+        checker.error(f"{node.name}() takes an integer, not {settle(type_)}", node.span, hints=hints)
         return None
     return type_
 

@@ -218,7 +218,8 @@ def _checked(checker: Checker, node: Node, format_: Format, values: tuple[nodes.
     for conversion, type_ in zip(wanted, types, strict=True):
         test, what = CONVERSIONS[conversion.name]
         if not isinstance(type_, Unknown) and not test(type_):
-            checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(type_)}", node.span)
+            hints = ["%f and %g take one"] if isinstance(type_, Float) else []
+            checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(type_)}", node.span, hints=hints)
             fine = False
     return format_ if fine else None
 
