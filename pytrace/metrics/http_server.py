@@ -22,8 +22,10 @@ MOST_CONNECTIONS = 32
 PATIENCE = 5.0
 """Timeout in seconds of reading a request and of writing the answer."""
 BACKLOG = 64
-LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
-"""Names of loopback addresses in ``/etc/hosts`` of distributions."""
+LOOPBACK_NAMES = frozenset({
+    "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "::", "0.0.0.0",
+})  # fmt: skip
+"""Names of loopback addresses in ``/etc/hosts`` of distributions, and what connects to them."""
 MISDIRECTED = 421
 LONGEST_NAME = 100
 

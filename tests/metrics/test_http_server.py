@@ -69,7 +69,9 @@ def test_requests(served: Served) -> None:
     ("hosts", "status"),
     [
         ((), 200), (("localhost:9435",), 200), (("LOCALHOST",), 200), (("127.0.0.1:1",), 200), (("127.9.9.9",), 200),
-        (("[::1]:80",), 200), ((socket.gethostname(),), 200), (("localhost.",), 200), (("evil.example:9435",), 421),
+        (("[::1]:80",), 200),
+        (("[::]:80",), 200), (("0.0.0.0:1",), 200),
+        ((socket.gethostname(),), 200), (("localhost.",), 200), (("evil.example:9435",), 421),
         (("localhost.evil.example",), 421), (("10.0.0.1",), 421), (("",), 421), (("\x1b[2J",), 421),
         (("localhost", "evil.example"), 421), (("[::1", "x"), 421), (("127.0.0.1.evil.example",), 421),
     ],
