@@ -248,3 +248,13 @@ def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
             assert not elsewhere.maps.get("@samples")
         thread = tool("profile", "-L", hogs[0], 1, interrupt=False)
         assert sum(of(thread, "@samples", f",busy,{hogs[0]}").values()) == sum(thread.maps["@samples"].values()) > 0
+
+
+@pytest.mark.tool("offcputime")
+def test_the_time_for_which_pytrace_holds_a_command_is_left_out(tool: Tool) -> None:
+    """The command waits in ptrace_stop until its libraries are known; only --self shows that."""
+    needs("rawtracepoint")
+    for options, shown in (((), False), (("--self",), True)):
+        run = tool("offcputime", *options, command="sleep 0.2")
+        assert of(run, "@off_us", "nanosleep", "sleep"), run.maps
+        assert bool(of(run, "@off_us", "ptrace_stop", "sleep")) is shown, run.maps
