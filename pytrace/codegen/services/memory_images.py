@@ -7,7 +7,8 @@ its process id. Numbers of images are greater than any process id (:data:`FIRST_
 belongs to two functions that were mapped from files; a process that neither executes another program nor unmaps code
 keeps its process id, and so its keys.
 
-The programs here run at the tracepoints of ``execve`` and of system calls. That a call has unmapped code is seen from
+The programs here run at the tracepoint of ``execve``, and at the kernel's functions of system calls, or where these
+cannot be traced at the raw tracepoints of all calls. That a call has unmapped code is seen from
 ``mm_struct.exec_vm``, the pages of executable mappings, before and after it, so that no arguments have to be
 interpreted. Each new image is reported to the tracer through the perf buffers that also have the kernel's records of
 mappings, in the order in which everything happened (``runtime.symbols.address_space``).
@@ -27,7 +28,7 @@ from pytrace.codegen.services.process_following import CATEGORY, EXEC, FREE, is_
 from pytrace.codegen.services.service_programs import service_program
 from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target
 from pytrace.core.probes import system_calls
-from pytrace.core.probes.targets import RAW_TRACEPOINT, TracepointTarget
+from pytrace.core.probes.targets import RAW_TRACEPOINT, TracepointTarget, TypedFunctionTarget
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change, Report
 from pytrace.core.types import Stack, StackMode
 
@@ -98,12 +99,40 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
         e.b.store(thread(e), e.cell, 32)
         e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(IMAGES), e.cell)
 
-    return (
-        _service(script, CATEGORY, EXEC, _execute),
-        _service(script, CATEGORY, FREE, forget),
-        _service(script, _RAW_CALLS, "sys_enter", _enter),
-        _service(script, _RAW_CALLS, "sys_exit", _exit),
-    )
+    programs = [_service(script, CATEGORY, EXEC, _execute), _service(script, CATEGORY, FREE, forget)]
+    if _has_functions(script):
+        for name, change in _FUNCTIONS.items():
+            programs += _of_function(script, name, change)
+    else:
+        programs += [_service(script, _RAW_CALLS, "sys_enter", _enter), _service(script, _RAW_CALLS, "sys_exit", _exit)]
+    return tuple(programs)
+
+
+_FUNCTIONS = {"munmap": Change.UNMAP, "mremap": Change.MOVE, "mmap": Change.MAP}
+
+
+def _has_functions(script: Script) -> bool:
+    """Whether the kernel's functions of the calls can be traced, which costs other system calls nothing.
+
+    Their 32-bit forms are not: what these unmap is known once other code is there, and has no name then.
+    """
+    kernel, options = script.kernel, script.options
+    if kernel.arch != "x86_64" or "fentry" in options.disabled or not kernel.feature("fentry"):
+        return False
+    prototypes = [kernel.function(f"__x64_sys_{name}") for name in _FUNCTIONS]
+    return all(prototype is not None and len(prototype.parameters) == 1 for prototype in prototypes)
+
+
+def _of_function(script: Script, name: str, change: Change) -> list[ProgramSpec]:
+    """The programs at the beginning and the end of one call."""
+    function = f"__x64_sys_{name}"
+    return [
+        service_program(
+            script, f"image_{kind}_{name}", Target(f"{kind}:vmlinux:{function}", 0,
+            TypedFunctionTarget(function, "vmlinux")), 0, write,
+        )
+        for kind, write in (("fentry", lambda e: _note(e, change)), ("fexit", _compare))
+    ]  # fmt: skip
 
 
 def _service(script: Script, category: str, event: str, write: Callable[[Emitter], None]) -> ProgramSpec:
@@ -183,37 +212,47 @@ def _calls(arch: str) -> dict[int, Change]:
 
 
 def _enter(e: Emitter) -> None:
-    """Note what a call that may unmap code finds."""
-    b, calls, abi = e.b, _calls(e.script.kernel.arch), system_calls.ABIS[e.script.kernel.arch]
-    kind, note = b.register(), b.block()
+    """The raw tracepoint of all system calls: note what those that may unmap code find."""
+    b, calls = e.b, _calls(e.script.kernel.arch)
     blocks = {change: b.block() for change in dict.fromkeys(calls.values())}
     b.switch(b.load(b.offset(e.context, 8)), [(number, blocks[change]) for number, change in calls.items()], e.exit)
     for change, block in blocks.items():
         b.start(block)
-        b.store(int(change), kind)
-        if change is Change.MAP:
-            registers = b.pointer(b.load(e.context))
-            flags = b.load(b.offset(registers, abi.arguments[3]))
-            b.jump_unless(b.truth(b.op("and", flags, _FIXED)), e.exit)
-        b.jump(note)
-    b.start(note)
-    value, registers = b.alloca(_CALL_SIZE), b.pointer(b.load(e.context))
+        _note(e, change)
+        b.jump(e.exit)
+    b.start(b.block())
+
+
+def _note(e: Emitter, change: Change) -> None:
+    """Note what a call finds; the context begins with its registers."""
+    b, abi = e.b, system_calls.ABIS[e.script.kernel.arch]
+    registers = b.pointer(b.load(e.context))
+    if change is Change.MAP:
+        flags = b.load(b.offset(registers, abi.arguments[3]))
+        b.jump_unless(b.truth(b.op("and", flags, _FIXED)), e.exit)
+    value = b.alloca(_CALL_SIZE)
     b.store(_code_pages(e), b.offset(value, _PAGES))
     b.store(b.helper(helpers.KTIME_GET_NS), b.offset(value, _CALL_TIME))
     for place, argument in ((_FIRST, 0), (_SECOND, 1), (_THIRD, 2)):
         b.store(b.load(b.offset(registers, abi.arguments[argument])), b.offset(value, place))
-    b.store(b.load(kind), b.offset(value, _CALL_KIND))
+    b.store(int(change), b.offset(value, _CALL_KIND))
     b.store(b.helper(helpers.GET_CURRENT_PID_TGID), e.cell)
     b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(CALLS), e.cell, value, 0)
 
 
 def _exit(e: Emitter) -> None:
-    """Give the process a new image if the call has unmapped or moved code."""
+    """The raw tracepoint of the returns of all system calls."""
     b, calls, abi = e.b, _calls(e.script.kernel.arch), system_calls.ABIS[e.script.kernel.arch]
     number = b.load(b.offset(b.pointer(b.load(e.context)), abi.number), 32, signed=True)
     of_interest = b.block()
     b.switch(number, [(call, of_interest) for call in calls], e.exit)
     b.start(of_interest)
+    _compare(e)
+
+
+def _compare(e: Emitter) -> None:
+    """Give the process a new image if the call has unmapped or moved code; its result is the second in the context."""
+    b = e.b
     b.store(b.helper(helpers.GET_CURRENT_PID_TGID), e.cell)
     found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(CALLS), e.cell)
     b.jump_if(b.is_null(found), e.exit)
