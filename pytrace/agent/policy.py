@@ -239,7 +239,8 @@ class Policy:
             return
         line = printable_text(f"{self._user} {what}")[:2000]
         if self._journal.getpeername() == JOURNALS[0]:
-            data = f"MESSAGE={line}\nPRIORITY={_NOTICE}\nSYSLOG_IDENTIFIER=pytrace-agent\nPYTRACE_USER={self._user}\n"
+            user = printable_text(self._user)
+            data = f"MESSAGE={line}\nPRIORITY={_NOTICE}\nSYSLOG_IDENTIFIER=pytrace-agent\nPYTRACE_USER={user}\n"
         else:
             data = f"<{_DAEMON | _NOTICE}>pytrace-agent[{os.getpid()}]: {line}"
         with suppress(OSError):

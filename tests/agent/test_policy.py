@@ -134,6 +134,9 @@ def test_the_journal_says_who_what_and_how_long(tmp_path: Path, monkeypatch: pyt
         lines = [journal.recv(1 << 16).decode() for _ in range(3)]
     digest = hashlib.sha256(b"begin { }").hexdigest()[:16]
     script = rf"x\x0a\x1b.bt (SHA-256 {digest})"
+    assert {line.partition("\n")[2] for line in lines} == {
+        "PRIORITY=5\nSYSLOG_IDENTIFIER=pytrace-agent\nPYTRACE_USER=al\\x0aice\n"
+    }
     assert [line.split("\n")[0] for line in lines] == [
         rf"MESSAGE=al\x0aice asks for {script}", rf"MESSAGE=al\x0aice has run {script} for 3.0 s (duration)",
         rf"MESSAGE=al\x0aice was refused {script}: ERROR: no",
