@@ -181,10 +181,12 @@ class Emitter:
 
     @contextmanager
     def at_node(self, node: nodes.Node) -> Iterator[None]:
-        """Report failed reads in the ``with`` block at *node*: what it reads is emitted where its value is needed."""
-        around, self.node = self.node, node
+        """The script location of the ``with`` block is *node*, whose value is emitted where it is needed."""
+        around, location = self.node, self.b.location
+        self.node = node
+        self.set_location(node.span)
         yield
-        self.node = around
+        self.node, self.b.location = around, location
 
     # ------------------------------------------------------------------ state that the program's functions share
 

@@ -67,16 +67,22 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
 
     They are at the entries of the functions whose return addresses the kernel replaces.
     """
+    counted = [
+        (number, unit)
+        for number, unit in enumerate(script.checked.units)
+        if unit.kind.name == URETPROBE and not places(unit)
+    ]
+    # Without such probes the kernel's types are not asked for: the facts of a host need not have them.
+    if not counted or script.ahead is not None:
+        return ()
     task, uprobes = (script.kernel.struct("struct", name) for name in ("task_struct", "uprobe_task"))
-    known = task is not None and task.find("utask") and uprobes is not None and uprobes.find("depth")
-    if not known or script.ahead is not None:
+    if task is None or not task.find("utask") or uprobes is None or not uprobes.find("depth"):
         return ()
     return tuple(
         service_of(
             script, f"deep_{unit.symbol}", known_kind(UPROBE), unit.targets, 0, _count_deep(number, unit), unit.multi
         )
-        for number, unit in enumerate(script.checked.units)
-        if unit.kind.name == URETPROBE and not places(unit)
+        for number, unit in counted
     )
 
 

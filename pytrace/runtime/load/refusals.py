@@ -144,11 +144,14 @@ REFUSALS = (
 """The classes, the more specific ones first: the first whose pattern is in a message is the message's."""
 
 
-def refusal_of(text: str) -> tuple[Refusal | None, str]:
-    """The class of a verifier's message, and its sentence; None and empty for a message of no class."""
+def refusal_of(text: str, called: str = "") -> tuple[Refusal | None, str]:
+    """The class of a verifier's message, and its sentence; None and empty for a message of no class.
+
+    *called* is the helper that the last instruction calls, which not all messages name.
+    """
     for refusal in REFUSALS:
         match = re.search(refusal.pattern, text)
         if match:
-            names = [name for name in match.groupdict().values() if name]
+            names = [name for name in (*match.groupdict().values(), called) if name]
             return refusal, refusal.sentence.replace(" {name}", f" {names[0]}" if names else "")
     return None, ""

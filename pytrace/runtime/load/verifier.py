@@ -56,6 +56,8 @@ class Finding(msgspec.Struct, frozen=True):
     """``file:line``; empty before Linux 6.10."""
     trace: tuple[int, ...] = ()
     """Numbers of instructions in the order in which the verifier read them; only the one that the words name, if so."""
+    called: str = ""
+    """The helper that the last instruction calls, if it does."""
 
 
 # Instruction dumps ("12: (b7) r0 = 0"), register states ("R1=ctx() R10=fp0", "; frame1: …"), and statistics.
@@ -74,7 +76,7 @@ _REPORT = "\nVerification failed: "
 
 def finding(log: str) -> Finding:
     """The complaint in a verifier log of a refused program."""
-    place = text = ""
+    place = text = called = ""
     trace = []
     shown, _, report = log.partition(_REPORT)
     for line in shown.splitlines():
@@ -83,12 +85,14 @@ def finding(log: str) -> Finding:
             place = match.group(1)
         if number := re.match(r"(\d+): \(\w\w\)", line):
             trace.append(int(number[1]))
+            helper = re.match(r"\d+: \(85\) call (\w+)#\d+", line)
+            called = helper[1] if helper else ""
         if line.startswith("BPF program is too large") or not re.match(_NOISE, line.lstrip()):
             # Of an argument's type the line before tells.
             text = f"{text}: {line.strip()}" if re.match(_ARGUMENT, text) else line.strip()
             if named := re.search(_NAMED, line):
                 trace = [int(named[1])]
-    return Finding(text or report.partition("\n")[0].strip(), place, tuple(trace))
+    return Finding(text or report.partition("\n")[0].strip(), place, tuple(trace), called)
 
 
 # ---------------------------------------------------------------------------------------------- places
@@ -155,11 +159,11 @@ _FOLLOWED = frozenset({"instructions", "branches"})
 """Refusals of what the verifier follows turn by turn where the kernel has no ``bpf_loop``."""
 
 
-def _reason(number: int, text: str, has: Callable[[str], bool]) -> tuple[str, str, bool]:
+def _reason(number: int, text: str, called: str, has: Callable[[str], bool]) -> tuple[str, str, bool]:
     """Sentence, hint, and whether the program was refused as a whole; *has* tells features of the kernel."""
     from pytrace.runtime.load.refusals import refusal_of  # only what fails needs it
 
-    refusal, sentence = refusal_of(text)
+    refusal, sentence = refusal_of(text, called)
     if refusal is not None:
         loops = refusal.name in _FOLLOWED and not has("bpf_loop")
         newer = "; from Linux 5.17 (bpf_loop) it follows the body of a loop once" if loops else ""
@@ -319,7 +323,7 @@ def _program_refused(
         # The text of this log, the instructions of the longer one.
         complaint = replace(finding(before.log), text=complaint.text)
         log = f"{before.log}\n{log}"
-    sentence, hint, whole = _reason(number, "" if cut else complaint.text, has)
+    sentence, hint, whole = _reason(number, "" if cut else complaint.text, complaint.called, has)
     # What the verifier refuses as a whole may have no line of its own: the probe's.
     place = _location(complaint, positions(spec), whole=whole) or spec.location
     words = "" if cut else complaint.text or warnings[0]

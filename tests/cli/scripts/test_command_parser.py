@@ -17,8 +17,9 @@ def _parser(usage: str | None = None) -> CommandParser:
 @pytest.mark.parametrize("words", ["--fa", "--near", "away"])
 def test_mistakes_are_errors_with_a_hint(words: str) -> None:
     """An abbreviation is one, too: it would mean another option once there is another."""
-    with pytest.raises(TraceError, match=f"^pytrace walk: unrecognized arguments: {words}$") as found:
+    with pytest.raises(TraceError, match="unrecognized arguments") as found:
         _parser().parse_args([words])
+    assert found.value.message == f"pytrace walk: unrecognized arguments: {words}"
     assert found.value.hints == ("pytrace walk --help describes it",)
 
 

@@ -254,9 +254,9 @@ def test_a_function_that_the_kernel_does_not_know(library: FakeLibrary, number: 
 )
 def test_a_target_that_is_refused(library: FakeLibrary, number: int, hints: tuple[str, ...]) -> None:
     library.target_error = number
-    with pytest.raises(LoadError, match=f"^fentry:x: {os.strerror(number)}$") as raised:
+    with pytest.raises(LoadError) as raised:
         loaded(library, spec("p", "fentry", TypedFunctionTarget("f", "nf")))
-    assert raised.value.hints == hints
+    assert (raised.value.message, raised.value.hints) == (f"fentry:x: {os.strerror(number)}", hints)
 
 
 def test_a_program_to_trace_is_open_while_it_is_loaded(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:

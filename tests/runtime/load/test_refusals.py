@@ -86,6 +86,7 @@ def test_each_class_has_messages() -> None:
 def test_a_function_is_named() -> None:
     assert "function bpf_skb_load_bytes#26 to" in refusal_of("unknown func bpf_skb_load_bytes#26")[1]
     assert "function bpf_task_from_pid to" in refusal_of("calling kernel function bpf_task_from_pid is not allowed")[1]
+    assert "function bpf_d_path to" in refusal_of("helper call is not allowed in probe", "bpf_d_path")[1]
     assert "the function to" in refusal_of("cannot call GPL-restricted function from non-GPL compatible program")[1]
 
 

@@ -137,13 +137,14 @@ def _path(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(node)
 
     def write(pointer: Ptr, align: int) -> None:
-        done = e.b.block()
-        memory.zero(e, pointer, type_.size, align)
-        address = members.typed_address(e, _expr(node, 0), done)
-        error = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
-        events.check_helper(e, node, "bpf_d_path", error)
-        e.b.jump(done)
-        e.b.start(done)
+        with e.at_node(node):
+            done = e.b.block()
+            memory.zero(e, pointer, type_.size, align)
+            address = members.typed_address(e, _expr(node, 0), done)
+            error = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
+            events.check_helper(e, node, "bpf_d_path", error)
+            e.b.jump(done)
+            e.b.start(done)
 
     return Made(type_, write)
 
