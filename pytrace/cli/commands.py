@@ -15,13 +15,13 @@ from pytrace.cli import messages, request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
 
 if TYPE_CHECKING:
+    from pytrace.core.kernel_info import KernelInfo
     from pytrace.runtime.live_kernel import LiveKernel
 
 

@@ -37,7 +37,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, cast
 
 from pytrace.core import types
-from pytrace.core.stacks.chunk_format import FRAMES, LINK
 
 if TYPE_CHECKING:
     from pytrace.render.forms import Decoders
@@ -216,6 +215,8 @@ def chunked_stack(
     limit: int, chunk_of: Callable[[bytes], bytes | None]
 ) -> Callable[[Memory, int], tuple[int, tuple[int, ...], int]]:
     """A decoder of stacks whose frames are in chunks; those of chunks that were not stored are missing."""
+    from pytrace.core.stacks.chunk_format import FRAMES, LINK  # few scripts have such stacks
+
     head = struct.Struct("=iI16s").unpack_from
     frames_of = struct.Struct(f"={FRAMES}Q").unpack_from
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
-from pytrace.core.stacks.chunk_format import CHUNK_SIZE
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -48,6 +47,8 @@ class MapReader:
         """A chunk of stacks by its digest (:mod:`pytrace.core.stacks.chunk_format`); None where it had no room."""
         known = self._chunks.get(digest)
         if known is None and (symbol := self._loaded.manifest.stack_chunks):
+            from pytrace.core.stacks.chunk_format import CHUNK_SIZE
+
             known = bpf_maps.lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
             if known is not None:
                 self._chunks[digest] = known

@@ -12,7 +12,6 @@ import msgspec
 from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.stacks.chunk_format import DEEPEST
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"
@@ -256,7 +255,9 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
 
 
 def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
-    from pytrace.runtime.abi import perf  # most runs have nothing to say here
+    # Most runs have nothing to say here.
+    from pytrace.core.stacks.chunk_format import DEEPEST
+    from pytrace.runtime.abi import perf
 
     most, depth = perf.max_stack(), manifest.config.max_stack_depth
     hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST}" if depth < DEEPEST else ""

@@ -21,7 +21,7 @@ _OUTPUT = (
     "pytrace.render", "pytrace.render.events", "pytrace.render.maps", "pytrace.render.large_maps",
     "pytrace.runtime.output", "decimal", "fractions", "grp", "pwd", "socket",
 )  # fmt: skip
-_ADDRESSES = ("pytrace.runtime.symbols",)
+_ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.symbols")
 _USER_ADDRESSES = (
     "pytrace.runtime.elf", "pytrace.runtime.binaries", "pytrace.runtime.dwarf", "lzma", "zipfile", "zstandard",
     "pytrace.runtime.abi.rust_names", "rust_demangler", "rust_demangler.rust", "rust_demangler.rust_legacy",
