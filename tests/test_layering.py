@@ -296,3 +296,58 @@ def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(found) == [
         "Enum.name", "json.loads", "setattr(json, 'dumps', None)", "sys.modules.pop('y')", "sys.modules['x']",
     ]  # fmt: skip
+
+
+OWN_FILES = {
+    "runtime/abi/bpf_token.py": {"_make"},  # a mounted bpf file system, by option
+    "runtime/abi/foreign_files.py": {"_Sized.__init__", "_found", "_inside"},
+    "runtime/abi/landlock.py": {"_allow"},  # O_PATH, of folders that the run may read
+    "runtime/abi/perf.py": {"max_stack"},
+    "runtime/abi/privileges.py": {"check"},
+    "runtime/attach/legacy.py": {"_open", "sweep", "_write"},  # tracefs
+    "runtime/attach/opened.py": {"MissReader._profile"},  # tracefs
+    "runtime/attach/tracepoint.py": {"_attach_events"},  # tracefs
+    "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
+    "runtime/btf/reader.py": {"map_file"},
+    "runtime/host/containers.py": {"_json", "processes"},  # state of Docker and Podman, root's
+    "runtime/host/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
+    "runtime/host/kallsyms.py": {"Kallsyms.text", "Kallsyms._module_ranges"},
+    "runtime/host/kernel_headers.py": {"_unpacked", "_tree_digest", "_source_of"},
+    "runtime/host/module_index.py": {"ModuleIndex._read"},  # /lib/modules
+    "runtime/host/network.py": {"open_namespace"},  # of --netns
+    "runtime/host/traceable_functions.py": {"blacklist", "TraceableFunctions.__init__"},  # tracefs, debugfs
+    "runtime/host/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
+    "runtime/output/blocking.py": {"read_file", "_family"},  # cat(), which a limited process reads
+    "runtime/output/handlers.py": {"PcapWriter.__init__"},
+    "runtime/output/streams.py": {"create"},
+    "runtime/python/layouts.py": {"_rows"},  # part of pytrace
+    "runtime/symbols/image_places.py": {"_build_id_of_notes"},  # sysfs
+}
+"""Functions of ``pytrace/runtime`` that open what no traced program, container or other user names."""
+
+_OPENING = {"open", "os.open", "io.open", "io.FileIO", "btf_file.map_file", "kernel_files.read_text", "read_text"}
+_OF_THE_KERNEL = re.compile(r"f?'/(proc|sys)/(?!.*/root/)")
+
+
+def _openings(node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """The functions that open a file whose path does not begin with ``/proc/`` or ``/sys/`` as it is written."""
+    for inner in ast.iter_child_nodes(node):
+        named = isinstance(inner, ast.FunctionDef | ast.ClassDef)
+        place = (*within, inner.name) if isinstance(inner, ast.FunctionDef | ast.ClassDef) and named else within
+        if isinstance(inner, ast.Call):
+            called = ast.unparse(inner.func)
+            path = ast.unparse(inner.args[0]) if inner.args else ""
+            # Methods of pathlib.Path have the path before them.
+            of_path = called.endswith((".read_bytes", ".read_text")) and called not in _OPENING
+            if of_path or (called in _OPENING and not _OF_THE_KERNEL.match(path)):
+                yield ".".join(place)
+        yield from _openings(inner, place)
+
+
+def test_files_that_others_name_are_opened_in_one_place() -> None:
+    found: dict[str, set[str]] = {}
+    for path in sorted((PACKAGE / "runtime").rglob("*.py")):
+        for place in _openings(ast.parse(path.read_text())):
+            found.setdefault(path.relative_to(PACKAGE).as_posix(), set()).add(place)
+    others = {path: places - OWN_FILES.get(path, set()) for path, places in found.items()}
+    assert not {path: places for path, places in others.items() if places}, "use runtime/abi/foreign_files.py"

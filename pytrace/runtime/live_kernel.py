@@ -29,6 +29,7 @@ from pytrace.core.kernel_info import (
 )
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.abi import perf
+from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.btf.kernel import KernelTypes, locate
 from pytrace.runtime.host import fingerprints, procfs, tracefs
 from pytrace.runtime.host.fingerprints import Fact
@@ -406,7 +407,7 @@ class LiveKernel:
 
     def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
         try:
-            with open(self._depend_on_binary(path), "rb") as file:
+            with open_regular(self._depend_on_binary(path)) as file:
                 return [os.pread(file.fileno(), size, offset) for offset in offsets]
         except OSError:
             return [b""] * len(offsets)

@@ -1,5 +1,7 @@
 """Files at paths that another user may have chosen: of traced programs, of containers, in ``/tmp``.
 
+All readers of such files open them here (``tests/test_layering.py`` looks for others).
+
 Access to a page of a mapping that the file no longer has ends the process (``SIGBUS``, mmap(2)). So only files are
 mapped that nobody but root and this user can change; others are read.
 """
@@ -7,6 +9,7 @@ mapped that nobody but root and this user can change; others are read.
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
 import re
@@ -16,31 +19,79 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi.syscalls import file_system_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from _typeshed import WriteableBuffer
 
 _IN_ROOT = re.compile(r"(/proc/\d+/root)/+(.+)")
 _MOST_LINKS = 40
 """As many as the kernel follows (``MAXSYMLINKS``)."""
 
+_OF_THE_KERNEL = frozenset((
+    0x9FA0,  # proc
+    0x62656572, 0x62656570,  # sysfs, configfs
+    0x74726163, 0x64626720,  # tracefs, debugfs
+    0x73636673, 0xF97CFF8C, 0x43415D53, 0x5A3C69F0,  # securityfs, selinuxfs, smackfs, apparmorfs
+    0x27E0EB, 0x63677270, 0x7655821,  # cgroup, cgroup2, resctrl
+    0xCAFE4A11,  # bpf
+    0x6165676C, 0xDE5E81E4,  # pstore, efivarfs
+    0x42494E4D, 0x65735543, 0x6C6F6F70,  # binfmt_misc, fusectl, binder
+    0x19800202, 0x1CD1,  # mqueue, devpts
+    0x6E736673, 0x50494446, 0x50495045, 0x534F434B, 0x9041934,  # nsfs, pidfs, pipefs, sockfs, anonymous inodes
+    0x444D4142, 0x5345434D, 0x454D444D,  # dma_buf, secretmem, devmem
+    0x67596969, 0x6E667364,  # rpc_pipefs, nfsd
+    0x9FA1, 0x9FA2, 0xABBA1974,  # openprom, usbdevice, xenfs
+))  # fmt: skip
+"""File systems whose files are the kernel's answers (``include/uapi/linux/magic.h`` and ``fs/*``).
+
+Many of those are regular files by ``fstat``, of no size, and reading has an effect, or waits for ever (``trace_pipe``).
+"""
+
 
 def open_regular(path: str, flags: int = 0) -> BinaryIO:
-    """A regular file, opened to read with further *flags* of ``open``.
+    """A regular file, opened to read with further *flags* of ``open``; no more is read than it has when it is opened.
 
-    Nothing else is opened: opening a pipe waits for a writer, and opening a device can have an effect. Symbolic links
-    of a path below ``/proc/PID/root`` are resolved inside of that root, as that process resolves them.
+    Nothing else is opened: opening a pipe waits for a writer, and opening a device can have an effect. What is judged
+    is the file that was reached, by whatever path. Symbolic links of a path below ``/proc/PID/root`` are resolved
+    inside of that root, as that process resolves them.
 
     Raises:
         OSError: there is none, or it cannot be read.
     """
     descriptor = _found(path, flags & os.O_NOFOLLOW)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        return open(f"/proc/self/fd/{descriptor}", "rb")
+        if file_system_type(descriptor) in _OF_THE_KERNEL:
+            raise OSError(errno.EINVAL, "a file of the kernel, which is not read for others", path)
+        return io.BufferedReader(_Sized(f"/proc/self/fd/{descriptor}", status.st_size))
+    except BlockingIOError:
+        raise OSError(errno.EAGAIN, "another process holds a lease of it", path) from None
     finally:
         os.close(descriptor)
+
+
+class _Sized(io.FileIO):
+    """A file that ends where its size says, though a file system may go on (that of a user, FUSE)."""
+
+    def __init__(self, path: str, size: int) -> None:
+        # A lease that its owner does not give up (F_SETLEASE in fcntl(2)) holds others up for 45 seconds.
+        super().__init__(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+        self._size = size
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
+        room = memoryview(buffer).cast("B")
+        return super().readinto(room[: max(0, self._size - self.tell())])
+
+    def readall(self) -> bytes:
+        parts = []
+        while part := self.read(min(_PIECE, max(0, self._size - self.tell()))):
+            parts.append(part)
+        return b"".join(parts)
 
 
 @contextmanager

@@ -49,6 +49,29 @@ def function_address(name: str) -> int | None:
         return None
 
 
+def file_system_type(descriptor: int) -> int:
+    """The number of the file system of an open file, ``f_type`` of fstatfs(2).
+
+    Raises:
+        OSError: the call failed.
+    """
+    answer = ctypes.create_string_buffer(256)  # struct statfs has up to 120 bytes
+    if _fstatfs()(descriptor, answer):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    # A word on all machines but one.
+    kind = ctypes.c_uint if os.uname().machine == "s390x" else ctypes.c_ulong
+    return int(kind.from_buffer(answer).value) & 0xFFFFFFFF
+
+
+@cache
+def _fstatfs() -> Callable[..., int]:
+    function = libc().fstatfs
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p]
+    function.restype = ctypes.c_int
+    return function
+
+
 @cache
 def _syscall() -> Callable[..., int]:
     function = libc().syscall

@@ -23,7 +23,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.sections import FileSections, SectionParts
 from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.host.procfs import resolved
+from pytrace.runtime.host.procfs import normalized, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -208,7 +208,7 @@ class SplitUnits:
         for entry in self._folders:
             inside = [f"{self._root}{entry}"] if entry.startswith("/") else [f"{one}/{entry}" for one in folders]
             paths += [f"{one}/{path.removeprefix('/')}" for one in inside for path in (whole, name, base)]
-        yield from dict.fromkeys(os.path.normpath(path) for path in paths if path)
+        yield from dict.fromkeys(normalized(path) for path in paths if path)
 
     def _table(self, path: str) -> UnitTable | None:
         if path not in self._tables:
@@ -251,7 +251,7 @@ class SplitUnits:
             for entry in self._folders:
                 inside = f"{self._root}{entry}" if entry.startswith("/") else f"{folder}/{entry}"
                 paths += [f"{inside}/{base}.dwp", f"{inside}/{base.removesuffix('.debug')}.dwp"]
-        yield from dict.fromkeys(os.path.normpath(path) for path in paths)
+        yield from dict.fromkeys(normalized(path) for path in paths)
 
 
 def _complaint(unit: Unit, name: str, stale: str) -> str:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from pytrace.base import private_files, private_folders, progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
-from pytrace.runtime.host.procfs import resolved
+from pytrace.runtime.host.procfs import normalized, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -106,7 +106,7 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
             places = [f"{base}{mirrored}", base] if absolute else [base]
             by_build_id = [by_id] if build_id else []
             for path in (*(f"{base}/{one}" for one in by_build_id), *(f"{at}/{one}" for at in places for one in names)):
-                yield os.path.normpath(path), by_checksum
+                yield normalized(path), by_checksum
     for path in fetched(build_id):
         yield path, False
 

@@ -277,7 +277,9 @@ class ElfFile:
             # What cannot be read leads nowhere; the build id may.
             return None
         (checksum,) = struct.unpack_from("<I", data, place)
-        return data[:end].decode(errors="surrogateescape"), checksum
+        name = data[:end].decode(errors="surrogateescape")
+        # It is a base name: with a path, a program could have any file opened.
+        return (name, checksum) if name not in ("", ".", "..") and "/" not in name else None
 
     @cached_property
     def supplement_link(self) -> tuple[str, str] | None:

@@ -86,7 +86,10 @@ def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
     data, address = _found(file)
     try:
         layout = _layout(file, address, data) if data else None
-        return None if layout is None else (data, layout)
+        # An offset may be larger than any that can be asked for.
+        if layout is None or max(layout.names, layout.functions, layout.steps, layout.units, layout.files) > len(data):
+            return None
+        return data, layout
     except struct.error:
         return None
 

@@ -131,6 +131,15 @@ def resolved(path: str) -> tuple[str, str]:
     return root, inside
 
 
+def normalized(path: str) -> str:
+    """A path without ``..`` and ``.``, as text (``os.path.normpath``); one below ``/proc/PID/root`` stays below it."""
+    match = _IN_ROOT.match(path)
+    if match is None:
+        return os.path.normpath(path)
+    # Two slashes at the beginning stay.
+    return match[0] + os.path.normpath(path[match.end() :]).replace("//", "/", 1)
+
+
 def _link(path: str) -> str:
     try:
         return os.readlink(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -42,6 +43,52 @@ def test_links_are_followed_if_wanted(tmp_path: Path) -> None:
         content(str(tmp_path / "link"), os.O_NOFOLLOW)
     with pytest.raises(FileNotFoundError):
         content(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/self/status", "/proc/kmsg", "/sys/kernel/notes", "/sys/kernel/tracing/trace_pipe", "/dev/pts/ptmx",
+             "/sys/fs/cgroup/cgroup.procs", "/sys/kernel/security/lsm", "/sys/kernel/debug/sleep_time"],
+)  # fmt: skip
+def test_files_of_the_kernel_are_not_opened(path: str, tmp_path: Path) -> None:
+    """They are regular files by fstat; reading ``trace_pipe`` waits for ever."""
+    if not os.path.exists(path):
+        pytest.skip("this machine has no such file system")
+    (tmp_path / "link").symlink_to(path)
+    for reached in (path, str(tmp_path / "link"), f"/proc/self/root/{path}", f"/tmp/..{path}"):
+        with pytest.raises(OSError, match=r"a file of the kernel|not a regular file"):
+            foreign_files.open_regular(reached)
+
+
+def test_no_more_is_read_than_the_size_says(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345678")
+    with foreign_files.open_regular(str(path)) as file:
+        with path.open("ab") as other:
+            other.write(b"9" * 100_000)
+        assert file.read(3) == b"123"
+        assert file.read() == b"45678"
+        assert (file.seek(50), file.read(), file.read(10)) == (50, b"", b"")
+        assert (file.seek(2), file.read(1000)) == (2, b"345678")
+    path.write_bytes(b"")
+    with foreign_files.open_regular(str(path)) as file:
+        path.write_bytes(b"late")
+        assert file.read() == b"", "what has no size is empty"
+
+
+def test_a_lease_holds_nobody_up(tmp_path: Path) -> None:
+    """Opening would wait for as long as /proc/sys/fs/lease-break-time says, 45 seconds."""
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    ignored = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    owner = os.open(path, os.O_RDWR)
+    try:
+        fcntl.fcntl(owner, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        with pytest.raises(OSError, match="lease"):
+            foreign_files.open_regular(str(path))
+    finally:
+        os.close(owner)
+        signal.signal(signal.SIGIO, ignored)
+    assert content(str(path)) == b"text"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from elftools.common.exceptions import DWARFError
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, Pointer, Struct, Type
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import UserBinaries
+from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
 from pytrace.runtime.dwarf.split import PackageIndex, SplitUnits
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled, tool
@@ -325,3 +325,23 @@ def test_an_unknown_version() -> None:
 
 def test_a_column_that_is_unknown_is_no_section() -> None:
     assert index((1, 100), columns=(INFO, 99)).rows(1) == {"info": (100, 10), "": (0, 5)}
+
+
+def test_names_stay_inside_the_root_of_their_process(tmp_path: Path) -> None:
+    """``DW_AT_dwo_name`` of a process may have any number of ``..``."""
+    path = _build(tmp_path / "d", "-gdwarf-5")
+    name = "second.dwo"
+    data = path.read_bytes()
+    evil = b"/../../../../sys/kernel/x\0"
+    folder = str(tmp_path / "d").encode() + b"\0"
+    assert len(evil) <= len(folder)
+    path.write_bytes(data.replace(folder, evil + bytes(len(folder) - len(evil))))
+    root = f"/proc/{os.getpid()}/root"
+    binary = Binary.open(f"{root}{path}", root=root)
+    (path.parent / name).unlink()
+    debug = binary.debug
+    assert debug is not None
+    debug.decoder.parameters("deep", UserBinaries().binary(str(path)).address_of("deep"))
+    tried = [file for file in debug.decoder.files if file.endswith(name)]
+    assert f"{root}/sys/kernel/x/{name}" in tried
+    assert all(file.startswith(f"{root}/") for file in tried)

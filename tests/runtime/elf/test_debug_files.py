@@ -40,6 +40,14 @@ def test_debug_link_beside_the_binary(program: Path, tmp_path: Path) -> None:
     assert binary.debug is not None
 
 
+@pytest.mark.parametrize("name", ["../../sys/kernel/tracing/trace_pipe", "sub/x.debug", "/etc/passwd", "..", ""])
+def test_a_debug_link_is_a_base_name(name: str, program: Path, tmp_path: Path) -> None:
+    stripped, _ = split(program, tmp_path)
+    (tmp_path / "link").write_bytes(name.encode() + bytes(4 - len(name) % 4) + b"1234")
+    tool("objcopy", f"--update-section=.gnu_debuglink={tmp_path}/link", stripped)
+    assert ElfFile.open(str(stripped)).debug_link is None
+
+
 def test_debug_file_by_build_id(program: Path, tmp_path: Path) -> None:
     stripped, debug = split(program, tmp_path)
     store = tmp_path / "store"

@@ -99,6 +99,12 @@ def test_what_is_no_table(data: bytes) -> None:
     assert functions(file(data, name=".other")) is None
 
 
+def test_an_offset_that_is_too_large() -> None:
+    whole = bytearray(table(go_functions._GO120))
+    whole[24 + 5 * 8 : 24 + 6 * 8] = (1 << 63 | 100).to_bytes(8, "little")
+    assert functions(file(bytes(whole))) is None
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(FORMATS), st.data())
 def test_damaged_tables(magic: int, data: st.DataObject) -> None:

@@ -62,7 +62,8 @@ def test_numbers_larger_than_those_of_the_kernel_are_no_mapping() -> None:
 def test_this_process() -> None:
     me = os.getpid()
     assert me in procfs.process_ids()
-    assert procfs.process_ids() == sorted(procfs.process_ids())
+    pids = procfs.process_ids()
+    assert pids == sorted(pids)
     assert procfs.root_prefix(me) == ""
     assert os.path.samefile(procfs.executable(me), sys.executable)
     assert not procfs.hidden(me)
@@ -205,6 +206,13 @@ def test_nothing_is_above_the_root_of_a_process(tree: Path) -> None:
     root = f"/proc/{os.getpid()}/root"
     assert procfs.resolved(f"{root}/../../{tree}/real/tool") == (root, f"{tree}/real/tool")
     assert procfs.resolved("/proc/1/rooted")[0] == ""
+
+
+def test_paths_as_text_stay_below_the_root_of_a_process() -> None:
+    root = "/proc/12/root"
+    for path in (f"{root}/../../../etc/x", f"{root}/a/../../b/../etc/./x", f"{root}//etc/x"):
+        assert procfs.normalized(path) == f"{root}/etc/x"
+    assert procfs.normalized("/usr/../etc/x") == "/etc/x"
 
 
 def test_a_circle_of_links_ends(tree: Path) -> None:
