@@ -21,6 +21,8 @@ _RUNTIME_BYTES = 2048
 _NAMED = re.compile(r"python", re.IGNORECASE)
 _THREAD_STATE = "PyGILState_GetThisThreadState"
 """Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
+_OLD_LOOP = "PyEval_EvalFrameEx"
+"""The evaluation loop of CPython 2.5 to 3.5; later a function that calls it. Before 3.7 there is no ``_PyRuntime``."""
 OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type")
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
@@ -65,7 +67,12 @@ def interpreter(file: ElfFile) -> Interpreter | None:
         TraceError: the file is damaged.
     """
     runtime, code_type = file.any_symbol("_PyRuntime"), file.any_symbol("PyCode_Type")
-    if runtime is None or code_type is None:
+    if code_type is None:
+        return None
+    if runtime is None:
+        # A program may have a copy of a library's PyCode_Type (R_X86_64_COPY), but no function of it.
+        if file.any_symbol(_OLD_LOOP) is not None:
+            raise UnsupportedError("it is a CPython before 3.7 (3.9 and later are supported)")
         return None
     known = layout(_minor(file), _data(file, runtime.address, _RUNTIME_BYTES))
     distance = None if known.tss_key is not None else _thread_state(file)
@@ -102,7 +109,7 @@ def _minor(file: ElfFile) -> int:
         return 10
     if file.any_symbol("PyObject_GC_IsTracked") is not None:
         return 9
-    raise UnsupportedError("it is a CPython before 3.9")
+    raise UnsupportedError("it is a CPython before 3.9 (3.9 and later are supported)")
 
 
 def _data(file: ElfFile, address: int, size: int) -> bytes:

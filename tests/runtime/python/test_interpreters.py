@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.elf.symbol_table import Symbol
 from pytrace.runtime.python import interpreters
 from pytrace.runtime.python.interpreters import _LOCAL_EXEC, interpreter, may_have, thread_values
+from pytrace.runtime.python.layouts import UnsupportedError
+from tests.support.compile import compiled
 from tests.support.pythons import PYTHONS, Python
 
 WHERE = """
@@ -36,6 +39,23 @@ def test_version_and_layout(python: Python) -> None:
 
 def test_a_program_without_an_interpreter() -> None:
     with ElfFile.open(os.path.realpath("/bin/sh")) as file:
+        assert interpreter(file) is None
+
+
+OLD = """
+char PyCode_Type[400];
+#ifdef LOOP
+void *PyEval_EvalFrameEx(void *frame, int raised) { return frame; }
+#endif
+"""
+
+
+def test_versions_without_a_runtime(tmp_path: Path) -> None:
+    """CPython 2.7 to 3.6, as the library that they are; a program has a copy of the type alone."""
+    with ElfFile.open(str(compiled(tmp_path, "libpython2.7.so", OLD, "-shared", "-fPIC", "-DLOOP"))) as file:
+        with pytest.raises(UnsupportedError, match=r"^it is a CPython before 3\.7"):
+            interpreter(file)
+    with ElfFile.open(str(compiled(tmp_path, "python2.7", OLD, "-shared", "-fPIC"))) as file:
         assert interpreter(file) is None
 
 
