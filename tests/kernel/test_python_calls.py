@@ -153,7 +153,22 @@ def test_versions_that_cannot_be_probed(server: Server, tmp_path: Path) -> None:
         assert message in result.stderr
 
 
+@pytest.mark.parametrize("python", PROBED[-1:], ids=str)
+def test_an_interpreter_that_wrappers_execute(server: Server, python: Python, tmp_path: Path) -> None:
+    """As the shim of a version manager, which is a script and looks for the version by other programs."""
+    (tmp_path / "called.py").write_text("def f(n):\n    return n\nfor number in range(5):\n    f(number)\n")
+    shim = tmp_path / "shim"
+    shim.write_text(f'#!/bin/sh\nversion=$(env true)\nexec env {" ".join(python.command)} "$@"\n')
+    shim.chmod(0o755)
+    script = "python:called.py:f { @ = sum(1 + pyint(args.n)); }"
+    result = server.run(("-q", "-e", script, "-c", f"env {shim} {tmp_path}/called.py"))
+    assert (result.status, result.stdout.strip()) == (0, "@: 15"), result.stderr
+
+
 def test_a_process_without_python(server: Server) -> None:
     result = server.run(("-q", "-e", "python:x:f { }", "-c", "/bin/true"))
     assert result.status == 1
     assert "runs no CPython that is known" in result.stderr
+    assert "has ended, and executed none" in result.stderr
+    script = "config = { missing_probes = warn } python:x:f { } begin { print(1); exit(); }"
+    assert server.run(("-q", "-e", script, "-c", "/bin/true")).stdout.strip() == "1"

@@ -67,5 +67,5 @@ def _interpreter(pid: int) -> tuple[str, EvalLoop]:
             except UnsupportedError as error:
                 raise CannotAttachError(f"{name}: {error}") from None
     program = next(iter(files), "")
-    hints = ["give the interpreter itself: a program like env, or a wrapper, executes it only later"]
+    hints = ["give the process of the interpreter itself, not that of a wrapper that started it"]
     raise CannotAttachError(f"process {pid} ({program}) runs no CPython that is known", hints=hints)

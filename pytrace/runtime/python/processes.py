@@ -92,6 +92,17 @@ class WalkedProcesses:
         return walker
 
 
+def runs_python(pid: int) -> bool:
+    """Whether a process has mapped a CPython, of whatever version."""
+    files = [item for item in procfs.executable_mappings(procfs.read_maps(pid)) if item.inode]
+    for item in files:
+        if interpreters.may_have(item.path, program=item is files[0]):
+            known = _read(pid, item)
+            if known is not None and (known.interpreter is not None or known.problem):
+                return True
+    return False
+
+
 _CURRENT = 16
 """Bytes from ``tstate_current`` to ``autoTSSkey`` in ``struct _gilstate_runtime_state`` of 3.9 to 3.11."""
 
@@ -124,10 +135,6 @@ class Walker:
         self._known: dict[int, _Place | None] = {}
         """Of each process where its interpreter is; None when it has none."""
         self._generation = 0
-
-    def knows(self, pid: int) -> bool:
-        """Whether a process has an interpreter."""
-        return self._known.get(pid) is not None
 
     def add(self, pid: int) -> None:
         """Look for an interpreter in what a process has mapped now."""

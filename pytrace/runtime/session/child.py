@@ -17,7 +17,7 @@ import shutil
 import signal
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from threading import Lock, get_native_id
 from typing import NoReturn
@@ -32,6 +32,9 @@ _PTRACE_PEEKUSER = 3
 _PTRACE_POKEUSER = 6
 _PTRACE_CONT = 7
 _PTRACE_DETACH = 17
+_PTRACE_SETOPTIONS = 0x4200
+_PTRACE_O_TRACEEXEC = 0x10
+_PTRACE_EVENT_EXEC = 4
 _RIP = 16 * 8
 """Offset of the program counter in ``struct user`` (x86-64)."""
 _BREAKPOINT = b"\xcc"
@@ -43,6 +46,8 @@ _UNKNOWN = 0
 _FORKING = Lock()
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
+EXEC_PATIENCE = 10.0
+"""Seconds in which a wrapper executes the next program."""
 _MOST_PATIENCE = 60.0
 """Seconds that it gets to start its libraries when it is at work, or waits for a disk or a CPU."""
 
@@ -65,12 +70,12 @@ class Child:
         return (self._pidfd,)
 
     def stop_after_exec(self) -> None:
-        """Let the child become its program, and hold it there; nothing if it is held already.
+        """Let the child become its program, and hold it there; nothing if it is held already, or was and has ended.
 
         Raises:
             TraceError: the program could not be executed.
         """
-        if self._stopped:
+        if self._stopped or self._gate < 0:
             return
         self._open_gate(b"t")
         self._check_exec()
@@ -94,6 +99,24 @@ class Child:
             if not self._killed():
                 raise
             return False
+
+    def run_to_next_program(self) -> bool:
+        """Let the stopped program run until it executes another one; hold that before its first instruction.
+
+        False when it does not within :data:`EXEC_PATIENCE`, or has ended.
+        """
+        if not self._stopped:
+            return False
+        try:
+            syscalls.ptrace(_PTRACE_SETOPTIONS, self.pid, 0, _PTRACE_O_TRACEEXEC)
+            return self._continue_until(lambda status: status >> 16 == _PTRACE_EVENT_EXEC, self._no_exec)
+        except OSError:
+            if not self._killed():
+                raise
+            return False
+
+    def _no_exec(self, waited: float) -> bool:
+        return waited > EXEC_PATIENCE
 
     def _killed(self) -> bool:
         """Wait for the end of a child that gives up its memory; False for one that still runs."""
@@ -119,14 +142,30 @@ class Child:
 
     def _continue_to(self, entry: int) -> bool:
         """Continue to a breakpoint and set the program counter back to it."""
+
+        def reached(status: int) -> bool:
+            if (
+                os.WSTOPSIG(status) != signal.SIGTRAP
+                or syscalls.ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) != entry + 1
+            ):
+                return False
+            syscalls.ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
+            return True
+
+        return self._continue_until(reached, self._starts_no_more)
+
+    def _starts_no_more(self, waited: float) -> bool:
+        return waited > _PATIENCE and (waited > _MOST_PATIENCE or _sleeps(self.pid))
+
+    def _continue_until(self, reached: Callable[[int], bool], late: Callable[[float], bool]) -> bool:
+        """Continue to a stop whose status *reached* knows. *late* tells after how many seconds to wait no longer."""
         syscalls.ptrace(_PTRACE_CONT, self.pid)
         begun = time.monotonic()
         interrupted = False
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if not pid:
-                waited = time.monotonic() - begun
-                if not interrupted and waited > _PATIENCE and (waited > _MOST_PATIENCE or _sleeps(self.pid)):
+                if not interrupted and late(time.monotonic() - begun):
                     interrupted = True
                     os.kill(self.pid, signal.SIGSTOP)
                 time.sleep(0.0005)
@@ -135,10 +174,9 @@ class Child:
                 self._status = os.waitstatus_to_exitcode(status)
                 self._stopped = False
                 return False
-            number = os.WSTOPSIG(status)
-            if number == signal.SIGTRAP and syscalls.ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) == entry + 1:
-                syscalls.ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
+            if reached(status):
                 return True
+            number = os.WSTOPSIG(status)
             if number == signal.SIGSTOP and interrupted:
                 return False
             syscalls.ptrace(_PTRACE_CONT, self.pid, 0, 0 if number == signal.SIGTRAP else number)

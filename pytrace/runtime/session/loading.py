@@ -16,6 +16,7 @@ from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import privileges
+from pytrace.runtime.host import procfs
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, load
@@ -45,6 +46,8 @@ def load_run(
 ) -> tuple[LoadedScript, Processes]:
     """Load the programs, and begin to follow processes; *traced* is the command, which is held."""
     manifest = script.manifest
+    if manifest.python is not None and manifest.python.calls:
+        run_to_interpreter(traced, strict=manifest.config.missing_probes == "error")
     unwinding = unwound(manifest, options, traced)
     loaded = programs(script, options, unwinding, memory, stack)
     session_data.fill(loaded, options, traced.pid)
@@ -62,6 +65,44 @@ def load_run(
     follow_mappings(manifest, options, traced.pid, lazy, loaded, notices.warn)
     python = None if functions is None else walker(manifest, options, traced, functions, loaded, stack, notices.warn)
     return loaded, Processes(lazy, tables, requests, python)
+
+
+def run_to_interpreter(traced: Command, *, strict: bool) -> None:
+    """Let the command, which may be a chain of wrappers (env, a version manager), run until it has executed a CPython.
+
+    Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
+
+    Raises:
+        TraceError: it has executed none, as it has ended or does something else, and *strict* is set.
+    """
+    if traced.pid is None:
+        return
+    from pytrace.runtime.python.processes import runs_python
+    from pytrace.runtime.session.child import EXEC_PATIENCE
+
+    traced.stop_after_exec()
+    if runs_python(traced.pid):
+        return
+    for _ in range(_MOST_PROGRAMS):
+        if traced.run_to_entry() and runs_python(traced.pid):
+            return
+        if not traced.run_to_next_program():
+            break
+    if not strict:
+        return
+    if traced.poll() is None:
+        text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
+    else:
+        text = f"process {traced.pid} has ended, and executed none"
+    hints = (
+        "give the interpreter itself, or its process with -p",
+        "processes that the command forks are not waited for",
+    )
+    raise TraceError(f"the command runs no CPython that is known: {text}", hints=hints)
+
+
+_MOST_PROGRAMS = 32
+"""Programs that a command executes one after another, in one process, before its interpreter."""
 
 
 def raise_limits(manifest: Manifest) -> None:
@@ -107,12 +148,7 @@ def walker(
 
     pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
     walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
-    walker = walked.start(loaded, stack, warn)
-    if manifest.python is not None and manifest.python.calls and traced.pid and not walker.knows(traced.pid):
-        # Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
-        traced.run_to_entry()
-        walker.add(traced.pid)
-    return walker
+    return walked.start(loaded, stack, warn)
 
 
 def memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) -> MemoryWatch | None:

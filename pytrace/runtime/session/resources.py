@@ -66,6 +66,10 @@ class NoCommand:
         """Return False: there is no program."""
         return False
 
+    def run_to_next_program(self) -> bool:
+        """Return False: there is no program."""
+        return False
+
     def release(self) -> None:
         """Do nothing."""
 

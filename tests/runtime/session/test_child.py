@@ -130,6 +130,32 @@ def test_runs_until_its_libraries_are_there(programs: Path) -> None:
         assert wait(process) == 0
 
 
+def test_runs_from_one_program_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of execs, in which other processes are forked; a signal that comes meanwhile reaches the program."""
+    with ExitStack() as stack:
+        trap = "trap \"exec env sleep 0\" USR1; kill -USR1 $$; sleep 9"
+        process = child.start(f"env sh -c '{trap}'", stack)
+        process.stop_after_exec()
+        programs = []
+        for _ in range(3):
+            assert process.run_to_entry()
+            assert process.run_to_next_program()
+            programs.append(os.path.basename(os.readlink(f"/proc/{process.pid}/exe")))
+        assert [programs[0] in ("dash", "bash", "busybox"), *programs[1:]] == [True, "env", "sleep"]
+        assert process.run_to_entry()
+        assert not process.run_to_next_program()
+        assert wait(process) == 0
+        process.stop_after_exec()
+        process.release()
+    with ExitStack() as stack:
+        process = child.start("sleep 99", stack)
+        process.stop_after_exec()
+        monkeypatch.setattr(child, "EXEC_PATIENCE", 0.1)
+        assert not process.run_to_next_program()
+        assert process.poll() is None
+        process.release()
+
+
 def test_a_program_that_takes_long_to_start_is_waited_for(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_PATIENCE", -1.0)
     with ExitStack() as stack:
