@@ -344,7 +344,14 @@ _ATTACHED_BY = {
 
 
 def _unattachable(pattern: str, kernel: KernelInfo) -> Iterator[str]:
-    """Warnings about kinds of probes that the pattern names and that this kernel cannot attach."""
+    """Warnings about kinds of probes that the pattern names and that this kernel cannot attach.
+
+    Who may not trace cannot ask the kernel, and is told nothing.
+    """
+    from pytrace.runtime.abi import privileges  # as the listing
+
+    if privileges.missing_capabilities(privileges.effective_capabilities(), privileges.NEEDED):
+        return
     kinds = {probe_kind(item.partition(":")[0]) for item in pattern.split(",") if ":" in item}
     for kind in kinds:
         needed = _ATTACHED_BY.get(kind.name, ()) if kind is not None else ()

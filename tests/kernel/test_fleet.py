@@ -493,7 +493,7 @@ def test_live_answers(tmp_path: Path) -> None:
         view.run("fleet", *command, "--live", "-e", COUNTING)
         view.shows("attached on 2 of 2 hosts", "0 of 2 hosts answered; 2 running", "? help")
         call(13)
-        view.shows("@, 2 keys, by value", "a1 13 ", "a2 13 ")
+        view.shows("@, 2 keys, by rate", "a1 13 ", "a2 13 ")
         view.press("C")
         view.shows("maps of hosts are not reset")
         view.press("w")

@@ -46,7 +46,7 @@ def test_it_shows_what_the_text_output_prints(width: int, height: int, tmp_path:
     with terminal(tmp_path, width, height) as view:
         before, modes = view.settings(), view.modes()
         begun(view, "-c", f"python3 {program}")
-        view.shows("@calls, 1 key, by value", "tick 1")
+        view.shows("@calls, 1 key, by rate", "tick 1")
         view.shows("python3 250 ", "@total 250 ")
         view.press("C-c")
         assert view.status() == 0
