@@ -8,12 +8,14 @@ script with the same facts compiles to the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from pytrace.core.probes.function_exits import FunctionExits
 from pytrace.core.types import Enum, Struct, Type
+
+if TYPE_CHECKING:
+    from pytrace.core.probes.function_exits import FunctionExits
 
 FEATURES = (
     "atomic_fetch",
