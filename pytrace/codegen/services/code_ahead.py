@@ -31,12 +31,12 @@ _LONGEST = 15
 """Bytes of the longest instruction."""
 _INSTRUCTIONS = 32
 _PAGE = 4096
-_AT, _DEPTH, FOUND, SAVED, _SP, _BP, _POPPED, _REGISTER = range(_BYTES, _BYTES + 64, 8)
+_AT, _DEPTH, FOUND, SAVED, _SP, _BP, _POPPED, _REGISTER, _HIDDEN = range(_BYTES, _BYTES + 72, 8)
 """Offsets of the state, after the code: position of the next instruction; as distances from the stack pointer, what the
 instructions so far have popped (negative: pushed), where the return address is, and where the caller's rbp is
 (:data:`NOWHERE`: not known, or in the register); rsp and rbp; where the word was that was popped last, and to which
-register."""
-SIZE = _BYTES + 64
+register; what :meth:`_Step._hidden` stores."""
+SIZE = _BYTES + 72
 NOWHERE = -1
 _LOST = 1 << 32
 """A distance that is not known, at least half of this: arguments were removed, whose number is in a register."""
@@ -132,7 +132,9 @@ class _Step(msgspec.Struct, frozen=True):
         vex = b.icmp("eq", self._byte(b.load(at)), 0xC5)
         second = b.either(vex, b.icmp("eq", self._byte(b.load(at)), 0x0F))
         b.store(b.add(b.add(b.load(at), b.number(vex)), b.number(second)), at)
-        code = b.op("or", self._byte(b.load(at)), b.op("shl", b.number(second), 8))
+        b.store(self._hidden(b.load(at)), at)
+        rex = self._hidden(rex)
+        code = self._hidden(b.op("or", self._byte(b.load(at)), b.op("shl", b.number(second), 8)))
         what = b.load(b.offset(self.e.module.constant(OPCODES), b.at_most(code, len(OPCODES) - 1)), 8)
         self._leave_if(b.truth(b.op("and", what, _UNKNOWN)))
         b.store(b.add(b.load(at), 1), at)
@@ -142,6 +144,7 @@ class _Step(msgspec.Struct, frozen=True):
             b.store(2, size)
         with b.when(b.both(b.icmp("eq", b.op("and", code, 0x1F8), 0xB8), b.icmp("uge", rex, 0x48))):
             b.store(8, size)
+        b.store(self._hidden(b.load(size)), size)
         other = b.block()
         b.jump_unless(b.truth(b.op("and", what, _MODRM)), other)
         self._with_operand(at, code, rex, what, size)
@@ -162,7 +165,7 @@ class _Step(msgspec.Struct, frozen=True):
         # Without a base: 5 in place of it.
         base = b.select(has_sib, b.op("and", sib, 7), operand)
         far = b.either(b.icmp("eq", mode, 2), b.both(b.icmp("eq", mode, 0), b.icmp("eq", base, 5)))
-        displacement = b.select(far, 4, b.number(b.icmp("eq", mode, 1)))
+        displacement = self._hidden(b.select(far, 4, b.number(b.icmp("eq", mode, 1))))
         with b.when(b.both(b.icmp("eq", b.op("and", code, 0x1FE), 0xF6), b.icmp("uge", register, 2))):
             b.store(0, size)
         self._leave_if(b.both(b.icmp("eq", code, 0xFF), b.icmp("uge", register, 2)))
@@ -175,8 +178,9 @@ class _Step(msgspec.Struct, frozen=True):
         extended = b.op("and", rex, b.select(to_register, _REX_R, _REX_B))
         writes = b.both(b.icmp("ult", code, 256), b.either(to_register, in_register))
         writes = b.both(writes, b.icmp("eq", extended, 0))
-        self._leave_if(b.both(writes, b.icmp("eq", target, 5)))
-        with b.when(b.both(writes, b.icmp("eq", target, 4))):
+        written = self._hidden(b.select(writes, target, 0))
+        self._leave_if(b.icmp("eq", written, 5))
+        with b.when(b.icmp("eq", written, 4)):
             self._leave_if(b.icmp("eq", self._load(_POPPED), NOWHERE))
             self._store(_DEPTH, _LOST)
 
@@ -247,6 +251,14 @@ class _Step(msgspec.Struct, frozen=True):
         for one in rest:
             first = self.e.b.either(first, one)
         return first
+
+    def _hidden(self, value: Number) -> I64:
+        """The same number, of which the verifier knows nothing.
+
+        It follows each value that a choice so far has left in a register, one after the other; numbers that come out
+        of memory are all one to it. Six numbers by way of memory make 20,000 instructions of 67,000 for a stack.
+        """
+        return self.e.b.through(value, self.e.area(self.area + _HIDDEN))
 
     def _byte(self, position: I64) -> I64:
         return self.e.b.load(self._code(position), 8)
