@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,7 @@ def test_only_the_process_without_follow(server: Server, programs: Path) -> None
         program = f"u:{programs}/brood:hatched {{ @[arg0] = count(); }}"
         result = traced(server, program, process.pid, serve(process.pid))
         assert lines(result) == ["@[0]: 1"]
+        assert re.search(rf"\d child process(es)? of {process.pid} (is|are) not traced: --follow", result.stderr)
 
 
 def test_descendants_of_descendants_that_live_already(server: Server, programs: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 
 import msgspec
 
@@ -92,6 +93,27 @@ def live_thread(pid: int) -> int:
         if state and state[0].decode("ascii", "replace") not in _ENDED:
             return thread
     return 0
+
+
+def children(pid: int) -> list[int]:
+    """Child processes that a process has now; empty where the kernel does not list them (``CONFIG_PROC_CHILDREN``)."""
+    found: set[int] = set()
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.update(map(int, file.read().split()))
+    return sorted(found)
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parent of a process, its parent, and so on, as far as they are visible."""
+    found: list[int] = []
+    with suppress(OSError, IndexError, ValueError):
+        while pid and pid not in found[:-1]:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+            found.append(pid)
+    return [pid for pid in found if pid]
 
 
 def process_ids() -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -12,6 +13,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import perf
+from pytrace.runtime.host import procfs
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.losses import Key, NoHeartbeat
@@ -79,6 +81,7 @@ class Probes:
         self._opened.append(done.opened)
         self._miss_readers.append(MissReader(self._loaded, done.opened))
         self._follow_descendants(done)
+        self._tell_of_children()
         if attach_options.missing_probes == "warn":
             for failure in done.failures:
                 self._notices.warn(str(failure), failure.hints)
@@ -124,6 +127,18 @@ class Probes:
             warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
         for pid in descendants:
             self._processes.add(pid)
+
+    def _tell_of_children(self) -> None:
+        """A server of several processes works in its children, of which ``-p`` of their parent shows nothing."""
+        pids = self._options.filters.pids
+        if self._options.follow or not pids:
+            return
+        own = {os.getpid(), *procfs.ancestors(os.getpid())}
+        left_out = {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
+        if left_out:
+            of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
+            what = "1 child process of {} is" if len(left_out) == 1 else f"{len(left_out)} child processes of {{}} are"
+            self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too\n")
 
     def missed(self) -> dict[Key, int]:
         """Hits that the kernel skipped, up to now or until the probes were detached."""

@@ -109,6 +109,18 @@ def test_a_process_whose_first_thread_has_ended() -> None:
     assert procfs.live_thread(os.getpid()) == os.getpid()
 
 
+def test_children_and_ancestors() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        assert child.pid in procfs.children(os.getpid())
+        assert procfs.ancestors(child.pid)[0] == os.getpid()
+        assert procfs.ancestors(child.pid)[1] == os.getppid()
+    finally:
+        child.kill()
+        child.communicate()
+    assert procfs.children(NOBODY) == procfs.ancestors(NOBODY) == []
+
+
 def test_a_process_that_is_gone() -> None:
     assert procfs.read_maps(NOBODY) == b""
     assert procfs.root_prefix(NOBODY) == ""
