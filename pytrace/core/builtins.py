@@ -238,7 +238,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             least=1, most=2, probes=frozenset({FENTRY, FEXIT, ITER}),
             example="fentry:filp_close { print(path(args.filp.f_path)); }"),
     Builtin("pystr", "python", "pystr(object[, const int size])",
-            "Text of a Python object: of a string or bytes the contents, of an integer, bool or None what Python "
+            "Text of a Python object: of a string or bytes the contents, of a number, bool or None what Python "
             "prints; of others the type, as in `<list>`; empty if there is none.",
             least=1, most=2, probes=PYTHON_KINDS,
             example='python:json:loads { print(pystr(args.s, 64)); }'),
@@ -246,6 +246,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "Value of a Python integer or bool (its low 64 bits); 0 for other objects.",
             least=1, most=1, probes=PYTHON_KINDS,
             example='pythonret:*:fib { @ = hist(pyint(retval)); }'),
+    Builtin("pyfloat", "python", "pyfloat(object)",
+            "Value of a Python float as a `double`, of subclasses too (as `numpy.float64`); 0 for other objects.",
+            least=1, most=1, probes=PYTHON_KINDS,
+            example='python:shop:pay { printf("%.2f\\n", pyfloat(args.price)); }'),
     Builtin("strcap", "string", "strcap(value)", "Capacity in bytes of a string.", least=1, most=1,
             example='begin { $a = "abc"; print(strcap($a)); }'),
     Builtin("strlen", "string", "strlen(value)", "Length of a string in bytes.", least=1, most=1,

@@ -98,6 +98,40 @@ def test_files_modules_and_code_that_is_imported_later(server: Server, python: P
     }  # fmt: skip
 
 
+FLOATS = """
+import random, struct
+class Price(float):
+    pass
+def f(x):
+    return x
+ends = [float(text) for text in "0 -0 1e22 1e23 1e16 9999999999999998 1e-4 1e-5 1.2345e-300 inf -inf nan".split()]
+ends += [5e-324, 2.0 ** -1022, -1.7976931348623157e308, 2.0 ** 53, 0.1, 100.0, Price(2.5), -1 / 3]
+patterns = random.Random(7)
+ends += [struct.unpack("=d", patterns.randbytes(8))[0] for _ in range(300)]
+ends += [round(patterns.uniform(-1e6, 1e6), patterns.randrange(7)) for _ in range(300)]
+for x in ends:
+    f(x)
+    print(repr(float(x)), f"{float(x):.17g}".replace("-nan", "nan"))
+f([])
+"""
+
+
+@pytest.mark.parametrize("python", PROBED, ids=str)
+def test_floats(server: Server, python: Python, tmp_path: Path) -> None:
+    """Their text is the one that Python prints, their value all bits; subclasses are floats, other objects are not."""
+    (tmp_path / "floats.py").write_text(FLOATS)
+    script = 'python:floats.py:f { printf("%s %.17g\\n", pystr(args.x), pyfloat(args.x)); } '
+    script += 'pythonret:floats.py:f { @[pystr(retval, 3)] = count(); }'
+    command = " ".join((*python.command, f"{tmp_path}/floats.py"))
+    result = server.run(("-q", "-o", str(tmp_path / "out"), "-e", script, "-c", command), timeout=100)
+    assert result.stderr.startswith("WARNING: 615 strings truncated (pythonret:floats.py:f 615)")
+    rows = (tmp_path / "out").read_text().splitlines()
+    expected = [*result.stdout.splitlines(), "<list> 0"]
+    assert [row.replace("-nan", "nan") for row in rows if row and not row.startswith("@")] == expected
+    assert "@[inf]: 1" in rows
+    assert "@[-in]: 1" in rows
+
+
 RUNNING = """
 import sys
 def f(n):

@@ -33,6 +33,8 @@ def text(value):
         return str(value) if value is None or fits else f"<{type(value).__name__}>"
     if isinstance(value, str):
         return str(value)
+    if isinstance(value, float):
+        return repr(value)
     return value.decode("latin-1") if isinstance(value, bytes) else f"<{type(value).__name__}>"
 
 

@@ -148,6 +148,7 @@ class CallWord(IntEnum):
     """1 if the sign of an ``int`` is that of its size (before 3.12)."""
     LINES_DATA = 20
     """Where the entries of lines begin that are monitored; before them is the size of each. NONE: two bytes each."""
+    FLOAT_TYPE = 21
 
 
 CALL_ROW = 8 * len(CallWord)

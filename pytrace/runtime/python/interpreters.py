@@ -23,7 +23,7 @@ _THREAD_STATE = "PyGILState_GetThisThreadState"
 """Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
 _OLD_LOOP = "PyEval_EvalFrameEx"
 """The evaluation loop of CPython 2.5 to 3.5; later a function that calls it. Before 3.7 there is no ``_PyRuntime``."""
-OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type")
+OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type", "PyFloat_Type")
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
 _GET_VALUE = "pthread_getspecific"

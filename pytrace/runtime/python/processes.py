@@ -293,7 +293,7 @@ def call_row(interpreter: Interpreter, loop: EvalLoop | None, bias: int) -> byte
         CallWord.CODE_INSTRUMENTATION: layout.code_instrumentation, CallWord.THREAD_BREAKER: layout.thread_breaker,
         CallWord.TUPLE_ITEMS: layout.tuple_items, CallWord.OPCODES: packed,
         CallWord.FRAME_REGISTER: None if loop is None else loop.register, CallWord.NO_VALUE: objects[0],
-        CallWord.BOOL_TYPE: objects[1], CallWord.CELL_TYPE: objects[2],
+        CallWord.BOOL_TYPE: objects[1], CallWord.CELL_TYPE: objects[2], CallWord.FLOAT_TYPE: objects[3],
         CallWord.ENTRY_SLACK: int(layout.minor != _PRECISE), CallWord.CODE_MONITORING: layout.code_monitoring,
         CallWord.MONITORING_LINES: layout.monitoring_lines,
         CallWord.SIGNED_SIZE: int(layout.minor < _TAGGED_SIZE_SINCE), CallWord.LINES_DATA: layout.lines_data,

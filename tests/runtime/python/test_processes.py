@@ -156,10 +156,11 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
 
 def test_second_rows() -> None:
     """Of a version whose functions cannot be probed, they have nothing."""
-    known = Interpreter(layouts._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3))
+    known = Interpreter(layouts._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3, 4))
     words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
     assert len(words) == len(CallWord)
     assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)
+    assert words[CallWord.FLOAT_TYPE] == 0x104
     assert words[CallWord.FRAME_REGISTER] == 3
     assert words[CallWord.OPCODES] == int.from_bytes(bytes([83, 255, 255, 255, 144, 255]), "little")
     assert CALL_ROW_FORMAT.unpack(call_row(interpreter(9), None, 0))[CallWord.CODE_FIRST] == NONE

@@ -8,7 +8,7 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import INT64, String
+from pytrace.core.types import DOUBLE, INT64, String
 from pytrace.frontend.ast import nodes
 
 
@@ -23,4 +23,8 @@ def _pyint(e: Emitter, node: nodes.Call) -> Operand:
     return Scalar(python_objects.integer(e, argument(e, node)), INT64)
 
 
-EMIT: dict[str, Emission] = {"pystr": _pystr, "pyint": _pyint}
+def _pyfloat(e: Emitter, node: nodes.Call) -> Operand:
+    return Scalar(python_objects.fraction(e, argument(e, node)), DOUBLE)
+
+
+EMIT: dict[str, Emission] = {"pystr": _pystr, "pyint": _pyint, "pyfloat": _pyfloat}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number
 from pytrace.codegen.ir.operands import Memory
-from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python import decimals, records
 from pytrace.codegen.services.python.names import CalledCode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.stacks.python_format import CallWord, Word
@@ -20,6 +21,11 @@ _TYPE, _TYPE_NAME, _TYPE_FLAGS = 8, 24, 168
 """Offsets in ``PyObject`` and ``PyTypeObject`` of ordinary builds, as those below: type, ``tp_name``, ``tp_flags``."""
 _INTEGER, _BYTES, _STRING = 24, 27, 28
 """Bits of ``tp_flags``: ``Py_TPFLAGS_LONG_SUBCLASS`` …"""
+_ORDER, _LAST_BASE = 344, 7
+"""Offset of ``tp_mro`` in ``PyTypeObject``, the tuple of a type and its bases; in which place of it ``float`` may be
+(of ``numpy.float64`` it is in place 5)."""
+_FRACTION = 16
+"""Offset in ``PyFloatObject`` of ordinary builds: the number."""
 _SIZE, _DIGITS, _BYTES_DATA = 16, 24, 32
 """Offsets in objects with a size: ``ob_size`` (of integers since 3.12 ``lv_tag``), the first digit, the first byte."""
 _DIGIT_BITS, _MOST_DIGITS = 30, 3
@@ -48,7 +54,7 @@ def function_name(e: Emitter, type_: String) -> Memory:
 
 
 def text(e: Emitter, address: Number, type_: String) -> Memory:
-    """The text of an object: of a string or bytes what it contains, of ``None``, bools and integers what Python prints.
+    """The text of an object: of a string or bytes what it contains, of ``None``, bools and numbers what Python prints.
 
     Of others it is the name of the type in angle brackets; of no object it is empty.
     """
@@ -68,6 +74,31 @@ def integer(e: Emitter, address: Number) -> I64:
         magnitude, negative, _ = _digits(call, address)
         b.store(b.select(negative, b.sub(0, magnitude), magnitude), result)
     return b.load(result)
+
+
+def fraction(e: Emitter, address: Number) -> I64:
+    """The bits of a float as a ``double``; 0 for other objects."""
+    call, b, result, done = of(e), e.b, e.b.register(), e.b.block()
+    b.store(0, result)
+    _unless_float(call, call.user(call.after_header(address, _TYPE)), done)
+    b.store(call.user(call.after_header(address, _FRACTION)), result)
+    b.jump(done)
+    b.start(done)
+    return b.load(result)
+
+
+def _unless_float(call: CalledCode, type_: Number, other: Block) -> None:
+    """Jump unless a type is ``float`` or derived from it, for which types have no flag."""
+    b, here = call.e.b, call.e.b.block()
+    known = call.call_word(CallWord.FLOAT_TYPE)
+    b.jump_if(b.icmp("eq", type_, known), here)
+    bases = call.user(call.after_header(type_, _ORDER))
+    count, items = call.user(call.after_header(bases, _SIZE)), b.add(bases, call.call_word(CallWord.TUPLE_ITEMS))
+    for place in range(1, _LAST_BASE + 1):
+        b.jump_if(b.icmp("ule", count, place), other)
+        b.jump_if(b.icmp("eq", call.user(b.add(items, 8 * place)), known), here)
+    b.jump(other)
+    b.start(here)
 
 
 def _has(call: CalledCode, flags: Number, bit: int) -> I1:
@@ -127,6 +158,11 @@ class _Reader:
         with b.when(_has(call, flags, _INTEGER)):
             self._integer(address, type_)
             b.jump(done)
+        other = b.block()
+        _unless_float(call, type_, other)
+        self._fraction(call.user(call.after_header(address, _FRACTION)))
+        b.jump(done)
+        b.start(other)
         self._type_name(type_)
         b.jump(done)
         b.start(done)
@@ -158,12 +194,22 @@ class _Reader:
         self._e.count_cut(b.icmp("ugt", length, room))
         b.helper(helpers.PROBE_READ_USER, self._e.area(self.out), b.at_most(length, room), data)
 
+    def _fraction(self, value: Number) -> None:
+        buffer = self._e.reserve(decimals.BUFFER)
+        memory.zero(self._e, self._e.area(buffer), decimals.BUFFER)
+        size = decimals.text(self._e, value, buffer)
+        room = min(self._capacity - 1, decimals.LONGEST)
+        self._e.count_cut(self._b.icmp("ugt", size, self._capacity - 1))
+        for offset in range(room):
+            character = self._b.load(self._e.area(buffer + offset), 8, again=True)
+            self._b.store(character, self._e.area(self.out + offset), 8)
+
     def _constant(self, data: bytes) -> None:
         for offset, byte in enumerate(data[: self._capacity - 1]):
             self._b.store(byte, self._b.offset(self._e.area(self.out), offset), 8)
 
     def _type_name(self, type_: Number) -> None:
-        """``<float>``."""
+        """``<list>``."""
         b, area = self._b, self._e.area(self.out)
         if self._capacity < 4:
             return

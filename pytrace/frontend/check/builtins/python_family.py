@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.types import INT64, Pointer, String, Type
+from pytrace.core.types import DOUBLE, INT64, Pointer, String, Type
 from pytrace.frontend.check.inference.argument_checks import expression, literal_integer
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
@@ -22,6 +22,12 @@ def pyint(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``pyint(object)``."""
     _check_object(checker, node, arguments)
     return INT64
+
+
+def pyfloat(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``pyfloat(object)``."""
+    _check_object(checker, node, arguments)
+    return DOUBLE
 
 
 def _check_object(checker: Checker, node: Node, arguments: Arguments) -> None:

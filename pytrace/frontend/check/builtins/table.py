@@ -103,6 +103,7 @@ CHECKS: Mapping[str, Check] = {
     "path": string_family.path,
     "pystr": python_family.pystr,
     "pyint": python_family.pyint,
+    "pyfloat": python_family.pyfloat,
     "strcap": string_family.strcap,
     "strlen": string_family.strlen,
     "strcontains": string_family.strcontains,

@@ -15,6 +15,8 @@ from tests.frontend.checking import refused
     [
         ("print(pystr((1, 2)));", "pystr() takes an argument or result of a Python function, not (int8,int8)"),
         ("print(pyint(\"a\"));", "pyint() takes an argument or result of a Python function, not string[2]"),
+        ("print(pyfloat(\"a\"));", "pyfloat() takes an argument or result of a Python function, not string[2]"),
+        ("@ = sum(pyfloat(args.x));", "sum() takes an integer, not double"),
         ("print(pystr(args.x, 5000));", "the size of pystr() must be 1 to 1023, not 5000"),
         ("print(str(args.x));", "str() reads C strings, and this is a Python object"),
         ("print(args);", "python probes have no args here"),
