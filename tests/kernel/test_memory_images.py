@@ -169,3 +169,51 @@ def test_a_process_with_quiet_mappings_keeps_its_keys(server: Server, folder: Pa
         result = server.run(("-q", "-e", script, "-c", program), timeout=60)
         assert "@keys: 1\n" in result.stdout, result
         assert re.search(r"^@\[quiet_leaf\]: 2[01]$", result.stdout, re.MULTILINE), result
+
+
+IN_MEMORY = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+static int copied(const char *path)
+{
+    int from = open(path, O_RDONLY), to = memfd_create("copy", MFD_CLOEXEC);
+    while (sendfile(to, from, 0, 1 << 20) > 0)
+        ;
+    return to;
+}
+__attribute__((noinline)) void in_program(void (*call)(void)) { call(); __asm__ volatile(""); }
+/* LIBRARY: executes a copy of itself in memory, which loads a copy of the library. */
+int main(int argc, char **argv)
+{
+    char path[40];
+    if (argc == 2)
+        fexecve(copied("/proc/self/exe"), (char *[]){argv[0], argv[1], "again", 0}, (char *[]){0});
+    snprintf(path, sizeof path, "/proc/self/fd/%d", copied(argv[1]));
+    void *library = dlopen(path, RTLD_NOW);
+    for (int i = 0; i < 6000; i++) in_program((void (*)(void))dlsym(library, "in_library"));
+}
+"""
+IN_LIBRARY = """
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) static void ask(void) { usleep(5000); syscall(SYS_getsid, 0); __asm__ volatile(""); }
+void in_library(void) { ask(); __asm__ volatile(""); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "frames"), [("ustack", "-fno-omit-frame-pointer"), ("dw_ustack", "-fomit-frame-pointer")]
+)
+def test_programs_and_libraries_in_memory(server: Server, tmp_path: Path, stack: str, frames: str) -> None:
+    """Files by memfd_create(2), as container runtimes execute themselves: they have no path."""
+    program = compiled(tmp_path, "memory", IN_MEMORY, "-O1", frames)
+    library = compiled(tmp_path, "library.so", IN_LIBRARY, "-O1", frames, "-shared", "-fPIC")
+    script = f"t:syscalls:sys_enter_getsid /@n++ > 100/ {{ print({stack}(folded)); exit(); }} end {{ clear(@n); }}"
+    result = server.run(("-q", "-e", script, "-c", f"{program} {library}"), timeout=60)
+    assert "main;in_program;in_library" in result.stdout, result
+    assert "[JIT]" not in result.stdout

@@ -369,6 +369,9 @@ _KEPT_OTHERS = 8
 """How many earlier processes of a number are remembered."""
 KEPT_IMAGES = 1 << 15
 """How many images are remembered: the last ones."""
+_MEMORY_FILE = "/memfd:"
+_MOST_MEMORY_FILES = 256
+"""Mappings of files in memory that are looked at after one reading of records."""
 _LOOK = 1.0
 """Least seconds between two looks at what processes have mapped after records were lost."""
 
@@ -422,6 +425,7 @@ class MappingRecorder:
 
         Empty unless *prompt*.
         """
+        self._memory_files: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: dict[int, tuple[int, mmap.mmap]] = {}
@@ -437,7 +441,10 @@ class MappingRecorder:
         for pid in procfs.process_ids() if pids is None else pids:
             text = procfs.read_maps(pid)
             if text:
-                self._begin(pid, AddressSpace(pid, text), 0)
+                space = self._begin(pid, AddressSpace(pid, text), 0)
+                if _MEMORY_FILE.encode() in text:
+                    self._memory_files += [(space, row) for row in space.mappings if row.path.startswith(_MEMORY_FILE)]
+        del self._memory_files[_MOST_MEMORY_FILES:]
 
     def _open(self, cpu: int) -> int:
         attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
@@ -539,7 +546,15 @@ class MappingRecorder:
         space = self.spaces.get(pid)
         if space is None:
             space = self._begin(pid, AddressSpace(pid), when)
-        space.add(Mapping(start, start + length, offset, os.makedev(major, minor), inode, path), when)
+        row = Mapping(start, start + length, offset, os.makedev(major, minor), inode, path)
+        space.add(row, when)
+        if path.startswith(_MEMORY_FILE) and len(self._memory_files) < _MOST_MEMORY_FILES:
+            self._memory_files.append((space, row))
+
+    def take_memory_files(self) -> list[tuple[AddressSpace, Mapping]]:
+        """Mappings of files by ``memfd_create(2)`` that came since the last call."""
+        taken, self._memory_files = self._memory_files, []
+        return taken
 
     def _fork(self, body: bytes, when: int) -> None:
         pid, parent = struct.unpack_from("=II", body)

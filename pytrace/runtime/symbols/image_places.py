@@ -44,6 +44,11 @@ def is_file(mapping: Mapping) -> bool:
     return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
 
 
+def is_memory_file(mapping: Mapping) -> bool:
+    """True if a mapping is of a file by ``memfd_create(2)``: a program or library, or code that was compiled there."""
+    return bool(mapping.inode) and mapping.path.startswith("/memfd:")
+
+
 def is_generated(mapping: Mapping) -> bool:
     """True if a mapping has no file, or a memory file, as code that was compiled at run time."""
     return mapping.path.startswith(("/memfd:", "/dev/zero", "[anon")) or not (mapping.inode or mapping.path)
@@ -66,8 +71,10 @@ def linked(
 ) -> tuple[LinkedPlace, Binary] | None:
     """Where an address of a process lies, and in what; None where that is no file with a build id."""
     mapping = image.find(address)
-    opened = binary(image.space, mapping) if mapping is not None and is_file(mapping) else None
-    if mapping is None or opened is None:
+    if mapping is None or not (is_file(mapping) or is_memory_file(mapping)):
+        return None
+    opened = binary(image.space, mapping)
+    if opened is None:
         return None
     inside, identity = opened.elf.address_at(address - mapping.start + mapping.offset), build_id(opened)
     if inside is None or len(identity) not in _BUILD_ID:
@@ -86,9 +93,9 @@ def in_process(
     if mapping.path == "[vdso]":
         vdso = vdso_image()
         return ImagePlace("" if vdso is None else build_id(vdso), distance)
-    if not is_file(mapping):
+    opened = binary(image.space, mapping) if is_file(mapping) or is_memory_file(mapping) else None
+    if opened is None and not is_file(mapping):
         return ImagePlace("", 0 if is_generated(mapping) else address)
-    opened = binary(image.space, mapping)
     inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
     if opened is None or inside is None:
         return ImagePlace("", distance + mapping.offset)

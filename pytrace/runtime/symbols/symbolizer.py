@@ -16,8 +16,16 @@ from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, Image, MappingRecorder
-from pytrace.runtime.symbols.compiled_code import CompiledCode
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, LinkedPlace, in_process, is_file, linked
+from pytrace.runtime.symbols.compiled_code import JIT, CompiledCode
+from pytrace.runtime.symbols.image_places import (
+    ImagePlace,
+    KernelImages,
+    LinkedPlace,
+    in_process,
+    is_file,
+    is_memory_file,
+    linked,
+)
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
 from pytrace.runtime.symbols.met_binaries import MetBinaries
@@ -101,6 +109,8 @@ class Symbolizer:
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
         self._mapped: dict[tuple[int, int, int], Binary] = {}  # by address space, start and inode of a mapping
+        self._generated: dict[tuple[int, int, int], None] = {}
+        """Mappings of files in memory that are no programs or libraries."""
         self._dropped = 0
         self._recorder: MappingRecorder | None = None
         self._kernel_images = KernelImages()
@@ -190,6 +200,9 @@ class Symbolizer:
         """Read the kernel's records of processes; called several times a second while a session runs."""
         if self._recorder is not None:
             self._recorder.drain()
+            for space, mapping in self._recorder.take_memory_files():
+                # It has no name: once its processes have ended, nobody can read it.
+                self._binary(space, mapping)
 
     def renew(self, cpu: int) -> list[int]:
         """Follow mappings on a CPU that came online. Returns the new descriptors."""
@@ -236,7 +249,9 @@ class Symbolizer:
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
-            return [self._compiled.frame(process, space, mapping, address, caller)]
+            frame = self._compiled.frame(process, space, mapping, address, caller)
+            if frame.name != JIT or not self._has_file(space, mapping):
+                return [frame]
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
@@ -318,7 +333,7 @@ class Symbolizer:
                 image, owner = self._image(pid), pid
                 mapping = None if image is None else image.find(address)
                 binary = None
-                if image is not None and mapping is not None and is_file(mapping):
+                if image is not None and mapping is not None and self._has_file(image.space, mapping):
                     binary = self._binary(image.space, mapping)
             if mapping is not None and binary is not None:
                 inside = binary.elf.address_at(address - mapping.start + mapping.offset)
@@ -353,7 +368,7 @@ class Symbolizer:
         if mapping is None:
             return b""
         vdso = mapping.path == "[vdso]"
-        if not vdso and not is_file(mapping):
+        if not vdso and not self._has_file(image.space, mapping):
             return b""
         binary = vdso_image() if vdso else self._binary(image.space, mapping)
         if binary is None:
@@ -395,11 +410,17 @@ class Symbolizer:
             self._mapped.clear()
         key = (space.serial, mapping.start, mapping.inode)
         known = self._mapped.get(key)
-        if known is None:
+        if known is None and key not in self._generated:
             known = self._open_binary(space, mapping)
             if known is not None:
                 remember(self._mapped, key, known, _MAPPED)
+            elif is_memory_file(mapping):
+                remember(self._generated, key, None, _MAPPED)
         return known
+
+    def _has_file(self, space: AddressSpace, mapping: Mapping) -> bool:
+        """Whether a mapping is of a file with code; of one in memory if that is a program or a library."""
+        return is_file(mapping) or (is_memory_file(mapping) and self._binary(space, mapping) is not None)
 
     def _open_binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
         for path in _places(space, mapping):
@@ -413,8 +434,11 @@ class Symbolizer:
             try:
                 return self._images.binary(path, status, space.root)
             except TraceError as error:
-                self._unreadable[f"symbols of {mapping.path}"] = error.message
+                if not is_memory_file(mapping):
+                    self._unreadable[f"symbols of {mapping.path}"] = error.message
                 return None
+        if is_memory_file(mapping):
+            return None
         self._unreadable[f"symbols of {mapping.path}"] = "the file was removed or replaced since it was mapped"
         return None
 
@@ -454,6 +478,7 @@ def _places(space: AddressSpace, mapping: Mapping) -> list[str]:
         space.root + mapping.path,
         mapping.path,
         f"/proc/{space.pid}/map_files/{mapping.start:x}-{mapping.end:x}",
+        f"/proc/{space.pid}/exe",
     ]
 
 

@@ -22,7 +22,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
-from pytrace.runtime.symbols.image_places import is_file
+from pytrace.runtime.symbols.image_places import is_file, is_memory_file
 from pytrace.runtime.symbols.images import vdso_image
 from pytrace.runtime.unwind import tables
 
@@ -387,7 +387,7 @@ class _Loaded:
 
 
 def _has_file(mapping: Mapping) -> bool:
-    return is_file(mapping) or mapping.path == "[vdso]"
+    return is_file(mapping) or is_memory_file(mapping) or mapping.path == "[vdso]"
 
 
 def _identity(mapping: Mapping) -> Identity:
