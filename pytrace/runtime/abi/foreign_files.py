@@ -200,18 +200,42 @@ def open_contents(path: str, start: int = 0, size: int | None = None) -> Content
     """*size* bytes (all without it) of a regular file from *start* on.
 
     Raises:
-        TraceError: the file is empty.
+        TraceError: the file is empty, or has hardly anything but holes.
         OSError: it cannot be read.
     """
     with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if not status.st_size:
             raise TraceError(f"{path} is empty")
+        if status.st_size > _LARGE and status.st_blocks * 512 < status.st_size // 2:
+            _check_holes(path, file.fileno(), status.st_size)
         end = status.st_size if size is None else min(start + size, status.st_size)
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS_WRITE:
             return ReadFile(file.fileno(), start, max(0, end - start))
         mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
     return memoryview(mapped)[start:end]
+
+
+_LARGE = 16 << 20
+"""Bytes from which on a file is looked at for holes."""
+_MOST_HOLES = 10_000
+
+
+def _check_holes(path: str, descriptor: int, size: int) -> None:
+    """Refuse a file more than half of which are holes: its gigabytes cost who made it nothing, and are zeros.
+
+    Blocks alone do not tell: file systems that compress have fewer, and some say late how many there are.
+    """
+    at = data = 0
+    for _ in range(_MOST_HOLES):
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: the rest is a hole
+            break
+        end = os.lseek(descriptor, at, os.SEEK_HOLE)
+        data, at = data + end - at, end
+    if data < size // 2:
+        raise TraceError(f"{path} is not read: of its {size >> 20} MiB only {data >> 20} MiB are on the disk")
 
 
 def pieces(contents: Contents) -> Iterator[memoryview]:

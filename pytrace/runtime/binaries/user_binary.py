@@ -19,7 +19,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.go_lines import GoLines
 from pytrace.runtime.elf import debug_files, go_build, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
-from pytrace.runtime.elf.symbol_table import Symbol, function_names
+from pytrace.runtime.elf.symbol_table import Symbol, check_strings, function_names
 from pytrace.runtime.host.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class Binary:
         if self._go is not None:
             tables.append(self._go)
         return tuple(sorted(tables, key=len, reverse=True))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Which symbols of tables that were read are not used, as sentences."""
+        return [table.problem for table in self.__dict__.get("tables", ()) if table.problem]
 
     @cached_property
     def _go(self) -> SymbolTable | None:
@@ -214,7 +219,7 @@ class Binary:
     @property
     def problems(self) -> list[str]:
         """Which files with debug information former questions missed, as sentences."""
-        missed = [*(f"{self.path}: {text}" for text in self._unanswered), *self._gone]
+        missed = [*(f"{self.path}: {text}" for text in self._unanswered), *self._gone, *self.left_out]
         return [*missed, *(self._opened_debug.problems if self._opened_debug is not None else ())]
 
     @property
@@ -406,6 +411,7 @@ def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
 
 
 _STUB = 16
+_MOST_RELOCATIONS = 1 << 22
 _HEADERS = {EM_X86_64: 16, EM_AARCH64: 32}
 """Bytes before the first stub of ``.plt``; ``.plt.sec`` (stubs with landing pads) has none."""
 
@@ -423,9 +429,10 @@ def stubs(file: ElfFile) -> list[Symbol]:
     if landing:
         header = 0
     strings = bytes(file.contents(file.linked(symbols)))
+    check_strings(file, strings)
     entries = bytes(file.contents(symbols))
     stub_symbols = []
-    rows = file.contents(relocations)
+    rows = file.contents(relocations)[: _MOST_RELOCATIONS * 24]
     for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])):
         number = info >> 32
         address = table.address + header + position * _STUB
@@ -476,9 +483,10 @@ def _slot_names(file: ElfFile, resolved: Callable[[int], str]) -> dict[int, str]
     """The functions whose addresses the dynamic linker writes to slots, by the addresses of these."""
     symbols, names = file.section(".dynsym"), dict[int, str]()
     strings = bytes(file.contents(file.linked(symbols))) if symbols is not None else b""
+    check_strings(file, strings)
     entries = bytes(file.contents(symbols)) if symbols is not None else b""
     for section in (file.section(".rela.plt"), file.section(".rela.dyn")):
-        rows = file.contents(section) if section is not None else memoryview(b"")
+        rows = file.contents(section)[: _MOST_RELOCATIONS * 24] if section is not None else memoryview(b"")
         for slot, info, addend in struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24]):
             kind, number = info & 0xFFFFFFFF, info >> 32
             if kind == _RELATIVE_FUNCTION:

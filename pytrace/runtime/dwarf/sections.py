@@ -18,10 +18,15 @@ from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfF
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    Buffer = bytes | bytearray | memoryview
+
 _ZLIB, _ZSTD = 1, 2
 """``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""
 _CHUNK = 1 << 20
 """Most bytes that are decompressed at once."""
+_INPUT = 1 << 16
+_MOST_RATIO = 100
+"""What debug information becomes by decompression at most, as a multiple; 3 to 10 are usual, and 1,032 possible."""
 
 
 class ViewStream:
@@ -58,7 +63,7 @@ class DebugSection:
     Stands where pyelftools has a ``DebugSectionDescriptor``, which has all contents from the start.
     """
 
-    def __init__(self, name: str, read: Callable[[], bytes | memoryview]) -> None:
+    def __init__(self, name: str, read: Callable[[], Buffer]) -> None:
         self.name = name
         self.address = self.global_offset = 0
         self._read = read
@@ -107,6 +112,7 @@ class FileSections:
         self.address_size = 8 if elf.wide else 4
         self._suffix = ".dwo" if split else ""
         self._known: dict[str, DebugSection] = {}
+        self._damaged: dict[str, str] = {}
 
     def section(self, name: str) -> DebugSection:
         """``.debug_NAME``, an empty one when it is not there."""
@@ -122,7 +128,18 @@ class FileSections:
             known = self._known[name] = DebugSection(name, lambda: self._find(name))
         return known
 
-    def _find(self, name: str) -> bytes | memoryview:
+    def _find(self, name: str) -> Buffer:
+        """The contents; what was wrong with them is not tried again for each question."""
+        problem = self._damaged.get(name)
+        if problem is not None:
+            raise TraceError(problem)
+        try:
+            return self._read(name)
+        except TraceError as error:
+            self._damaged[name] = error.message
+            raise
+
+    def _read(self, name: str) -> Buffer:
         sections = self.elf.sections
         numbers = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
         # Object files, and `.dwo` files with them, have each type unit in a section of its own. References between
@@ -132,19 +149,24 @@ class FileSections:
             return self._contents(numbers[0])
         return b"".join(self._contents(number) for number in numbers)
 
-    def _contents(self, number: int) -> bytes | memoryview:
+    def _contents(self, number: int) -> Buffer:
         section = self.elf.sections[number]
         if section.type == SHT_NOBITS:
             return b""
         stored = self.elf.contents(section)
         try:
             if section.flags & SHF_COMPRESSED:
-                return _decompressed(stored, self.elf.wide)
-            if section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
-                return _from_zlib(stored[12:], int.from_bytes(stored[4:12], "big"))
+                method, size, at = _compression(stored, self.elf.wide)
+            elif section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
+                method, size, at = _ZLIB, int.from_bytes(stored[4:12], "big"), 12
+            else:
+                return stored
+            self.elf.check_size(section, size)
+            if size > max(_MOST_RATIO * len(stored), _CHUNK):
+                raise ValueError(f"{len(stored)} bytes cannot be {size} of debug information")
+            return _from_zstd(stored[at:], size) if method == _ZSTD else _from_zlib(stored[at:], size)
         except (zlib.error, ValueError, MemoryError, OverflowError) as error:
             raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
-        return stored
 
 
 class SectionParts:
@@ -166,23 +188,27 @@ class SectionParts:
         return DebugSection(name, lambda: whole.data[start : start + size])
 
 
-def _decompressed(stored: memoryview, wide: bool) -> bytes:
-    """Contents after an ``Elf64_Chdr`` or ``Elf32_Chdr``; the second of its three words is the size of them."""
+def _compression(stored: memoryview, wide: bool) -> tuple[int, int, int]:
+    """The method, the size of the contents and where they begin, of an ``Elf64_Chdr`` or ``Elf32_Chdr``."""
     word = 8 if wide else 4
     method, size = int.from_bytes(stored[:4], "little"), int.from_bytes(stored[word : 2 * word], "little")
-    if method == _ZSTD:
-        return _from_zstd(stored[3 * word :], size)
-    if method != _ZLIB:
+    if method not in (_ZLIB, _ZSTD):
         raise ValueError(f"the method has the number {method}, which is unknown")
-    return _from_zlib(stored[3 * word :], size)
+    return method, size, 3 * word
 
 
-def _from_zlib(data: memoryview, size: int) -> bytes:
+def _from_zlib(data: memoryview, size: int) -> bytearray:
     # No more than the header says: a damaged or malicious one must not fill memory.
-    return zlib.decompressobj().decompress(data, max(size, 1))
+    contents, unpacker = bytearray(), zlib.decompressobj()
+    for start in range(0, len(data), _INPUT):
+        room = size - len(contents)
+        if room <= 0 or unpacker.eof:
+            break
+        contents += unpacker.decompress(data[start : start + _INPUT], room)
+    return contents
 
 
-def _from_zstd(data: memoryview, size: int) -> bytes:
+def _from_zstd(data: memoryview, size: int) -> bytearray:
     """At most *size* bytes of one or more frames; memory is taken as their content needs it, whatever is claimed."""
     import zstandard  # few files have such sections
 
@@ -193,4 +219,4 @@ def _from_zstd(data: memoryview, size: int) -> bytes:
                 contents += part
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None
-    return bytes(contents)
+    return contents

@@ -10,11 +10,12 @@ import os
 import struct
 import zlib
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.foreign_files import Contents, open_contents, open_regular, pieces
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
@@ -28,6 +29,34 @@ PT_LOAD, PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
 _ELSEWHERE = 0xFFFF
 """``SHN_XINDEX``."""
+
+_MOST_HEADERS = 1 << 18
+"""Sections or segments; object files with a section for each function have some 10,000."""
+_LONGEST_HEADER = 256
+_MOST_NAMES = 64 << 20
+"""Bytes of the names of all sections."""
+_MOST_NOTES = 4 << 20
+_MOST_LINK = 4096 + 64
+"""Bytes of a section with the name of a file (``PATH_MAX``) and a checksum or build id."""
+_MOST_MINI = 64 << 20
+"""Bytes of an unpacked ``.gnu_debugdata``; those of Fedora's libraries have less than 2 MB."""
+_MOST_COPIED = 1 << 30
+
+
+@cache
+def most_copied() -> int:
+    """Bytes of a file's sections that are copied into memory, or unpacked: a share of the memory of the machine."""
+    allowed = cgroups.memory_limit()
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(_MOST_COPIED, (total if allowed is None else min(total, allowed.size)) // 16)
+
+
+_QUOTED = 200
+
+
+def quoted(text: str) -> str:
+    """A text of a foreign file for a message, of which that need not be full."""
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -86,6 +115,8 @@ class ElfFile:
         if layout is None or head[5] != 1:
             raise TraceError(f"{path} is an ELF file of a class or byte order that this machine does not run")
         self._layout = layout
+        self._copied: dict[int, int] = {}
+        """Bytes of the sections that were copied or unpacked, by where they are in the file."""
         self.wide = head[4] == 2
         size = struct.calcsize("<" + layout.header)
         if len(head) < size:
@@ -146,11 +177,16 @@ class ElfFile:
         if names >= len(rows):
             raise TraceError(f"{self.path} is damaged: the names of its {len(rows)} sections are in section {names}")
         strings_at, strings_size = rows[names][4:6]
+        if strings_size > _MOST_NAMES:
+            raise TraceError(f"{self.path} is damaged: the names of its sections have {strings_size} bytes")
         strings = bytes(self.view[strings_at : strings_at + strings_size])
-        sections = []
+        sections, length = [], 0
         for row in rows:
             name, *rest = row[:7]
             title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
+            length += len(title)
+            if length > _MOST_NAMES:
+                raise TraceError(f"{self.path} is damaged: the names of its sections overlap")
             sections.append(Section(title, *rest))
         return tuple(sections)
 
@@ -171,12 +207,14 @@ class ElfFile:
             TraceError: there is none of that number.
         """
         if section.link >= len(self.sections):
-            raise TraceError(f"{self.path} is damaged: {section.name} belongs to section {section.link}, "
+            raise TraceError(f"{self.path} is damaged: {quoted(section.name)} belongs to section {section.link}, "
                              f"and there are {len(self.sections)}")
         return self.sections[section.link]
 
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
         record = struct.Struct("<" + layout)
+        if count > _MOST_HEADERS or size > _LONGEST_HEADER:
+            raise TraceError(f"{self.path} is damaged: it has {count} headers of {size} bytes")
         rows = self.view[at : at + size * count]
         if len(rows) < size * count or (count and size < record.size):
             raise TraceError(f"{self.path} is truncated: its headers are outside the file")
@@ -186,11 +224,34 @@ class ElfFile:
         """The first section of a name."""
         return next((section for section in self.sections if section.name == name), None)
 
-    def contents(self, section: Section) -> memoryview:
-        """Bytes of a section; empty when it has none in the file."""
+    def contents(self, section: Section, most: int | None = None) -> memoryview:
+        """Bytes of a section, the first *most* of them; empty when it has none in the file.
+
+        Raises:
+            TraceError: it is outside of the file, or would take too much memory.
+        """
         if section.type == SHT_NOBITS:
             return memoryview(b"")
-        return self.view[section.offset : section.offset + section.size]
+        if section.offset + section.size > len(self.view):
+            raise TraceError(f"{self.path} is truncated: its section {quoted(section.name)} is outside the file")
+        size = section.size if most is None else min(section.size, most)
+        if not isinstance(self.view, memoryview):
+            self.check_size(section, size)
+        return self.view[section.offset : section.offset + size]
+
+    def check_size(self, section: Section, size: int) -> None:
+        """Refuse to have *size* bytes of a section in memory, with those of other sections, where that is too much.
+
+        Raises:
+            TraceError: it is too much.
+        """
+        self._copied[section.offset] = size
+        if sum(self._copied.values()) > most_copied():
+            del self._copied[section.offset]
+            raise TraceError(
+                f"{self.path}: {quoted(section.name)} is not read: its {size >> 20} MiB are more than what a file may "
+                f"take ({most_copied() >> 20} MiB)"
+            )
 
     # ---- addresses
 
@@ -244,10 +305,14 @@ class ElfFile:
             return None
         import lzma
 
+        unpacker = lzma.LZMADecompressor(memlimit=2 * _MOST_MINI)
         try:
-            return ElfFile(lzma.decompress(self.contents(section)), f"{self.path}(.gnu_debugdata)")
+            data = unpacker.decompress(self.contents(section, _MOST_MINI), _MOST_MINI)
         except lzma.LZMAError as error:
             raise TraceError(f"{self.path}: .gnu_debugdata is damaged: {error}") from error
+        if not unpacker.eof:
+            raise TraceError(f"{self.path}: .gnu_debugdata is damaged: it has no end in {len(data)} bytes")
+        return ElfFile(data, f"{self.path}(.gnu_debugdata)")
 
     # ---- notes and links
 
@@ -262,7 +327,7 @@ class ElfFile:
 
     def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
         """``(owner, type, body)`` of the notes of a section."""
-        return parse_notes(bytes(self.contents(section)))
+        return parse_notes(bytes(self.contents(section, _MOST_NOTES)))
 
     @cached_property
     def debug_link(self) -> tuple[str, int] | None:
@@ -270,7 +335,7 @@ class ElfFile:
         section = self.section(".gnu_debuglink")
         if section is None:
             return None
-        data = bytes(self.contents(section))
+        data = bytes(self.contents(section, _MOST_LINK))
         end = data.find(b"\0")
         place = end + 4 & ~3
         if end < 0 or place + 4 > len(data):
@@ -286,10 +351,10 @@ class ElfFile:
         """Name and build id (hexadecimal) of the file that this one shares debug information with (``dwz -m``)."""
         old, new = self.section(".gnu_debugaltlink"), self.section(".debug_sup")
         if old is not None:
-            name, _, build_id = bytes(self.contents(old)).partition(b"\0")
+            name, _, build_id = bytes(self.contents(old, _MOST_LINK)).partition(b"\0")
         elif new is not None:
             # Version (2 bytes), whether this is the supplementary file itself, name, length and bytes of its id.
-            data = bytes(self.contents(new))
+            data = bytes(self.contents(new, _MOST_LINK))
             name, _, build_id = data[3:].partition(b"\0")
             build_id = build_id[1:]
             if data[2:3] != b"\0":

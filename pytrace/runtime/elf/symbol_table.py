@@ -12,21 +12,31 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host.name_patterns import exact, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytrace.runtime.elf.file import ElfFile, Section
 
 
+_Text = TypeVar("_Text", str, bytes)
+
 CODE_TYPES = frozenset((2, 10))
 """``STT_FUNC`` and ``STT_GNU_IFUNC``."""
 INDIRECT = 10
+
+MOST_SYMBOLS = 1 << 22
+"""Symbols of one table that are used; a browser with all its local functions has a million."""
+_LONGEST_NAME = 1 << 16
+_MOST_NAMES = 64 << 20
+"""Bytes of names that may be taken out of any table, beside a multiple of what its strings have."""
+_BATCH = 1024
 
 _NOT_ZERO = b"\0" + b"\1" * 255
 
@@ -65,6 +75,8 @@ class SymbolTable:
     ) -> None:
         """*sections* are the addresses of the file's sections: a symbol without a size ends where its section does."""
         self._sections = sorted(sections)
+        self.problem = ""
+        """Why not all symbols are here."""
         self._strings = strings
         self._wide = wide
         self._record = record_size(wide)
@@ -76,9 +88,17 @@ class SymbolTable:
         cls, file: ElfFile, section: Section, types: frozenset[int] | None = CODE_TYPES
     ) -> SymbolTable:
         """The symbols of a section."""
-        strings = file.contents(file.linked(section))
+        most = MOST_SYMBOLS * record_size(file.wide)
+        linked = file.linked(section)
+        for item, size in ((section, min(section.size, most)), (linked, linked.size)):
+            file.check_size(item, size)
+        strings = bytes(file.contents(linked))
+        check_strings(file, strings)
         loaded = [(item.address, item.address + item.size) for item in file.sections if item.address and item.size]
-        return cls(bytes(file.contents(section)), bytes(strings), file.wide, types, loaded)
+        table = cls(bytes(file.contents(section, most)), strings, file.wide, types, loaded)
+        if section.size > most:
+            table.problem = f"only the first {MOST_SYMBOLS} symbols of {file.path} are used"
+        return table
 
     def _column(self, words: Iterable[int]) -> list[int]:
         return list(compress(words, self._defined))
@@ -124,8 +144,9 @@ class SymbolTable:
 
     def names(self) -> list[bytes]:
         """All names, as they are in the file, in order of address."""
+        places = list(map(self._words[0].__getitem__, self._sorted[1]))
         strings, find = self._strings, self._strings.find
-        return [strings[at : find(b"\0", at)] for at in map(self._words[0].__getitem__, self._sorted[1])]
+        return _texts(places, len(strings), lambda part: [strings[at : find(b"\0", at)] for at in part])
 
     def match(self, pattern: str) -> list[Symbol]:
         """Functions whose name a ``*`` pattern accepts."""
@@ -183,6 +204,37 @@ class SymbolTable:
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
 
 
+def check_strings(file: ElfFile, strings: str | bytes) -> None:
+    """Refuse strings of which one is longer than any name: each of the symbols could be all of it.
+
+    Raises:
+        TraceError: they have one.
+    """
+    at = 0
+    while at + _LONGEST_NAME < len(strings):
+        reached = at + _LONGEST_NAME
+        at = (strings.rfind("\0", at, reached) if isinstance(strings, str) else strings.rfind(b"\0", at, reached)) + 1
+        if not at:
+            raise TraceError(f"{file.path} is damaged: a name in it has more than {_LONGEST_NAME} bytes")
+
+
+def _texts(places: Sequence[int], size: int, cut: Callable[[Sequence[int]], list[_Text]]) -> list[_Text]:
+    """What *cut* returns for all places in strings of a size.
+
+    Raises:
+        TraceError: names overlap so much that they are many times as long as the strings.
+    """
+    texts: list[_Text] = []
+    room = 16 * size + _MOST_NAMES
+    for start in range(0, len(places), _BATCH):
+        part = cut(places[start : start + _BATCH])
+        room -= sum(map(len, part))
+        if room < 0:
+            raise TraceError("a symbol table is damaged: its names overlap")
+        texts += part
+    return texts
+
+
 def record_size(wide: bool) -> int:
     """Bytes of a symbol in a table of one ELF class."""
     return 24 if wide else 16
@@ -204,14 +256,17 @@ def function_names(file: ElfFile, section: Section) -> list[str]:
 
     They are read straight from the mapped file: nothing of it is copied but the names.
     """
-    data = file.contents(section)
     record = record_size(file.wide)
+    data = file.contents(section, MOST_SYMBOLS * record)
     data = data[: len(data) // record * record]
     chosen = compress(data.cast("I")[:: record // 4], defined(data, file.wide, CODE_TYPES))
     # In this encoding a byte and its character have the same place.
-    text = str(file.contents(file.linked(section)), "latin-1")
+    linked = file.linked(section)
+    file.check_size(linked, linked.size)
+    text = str(file.contents(linked), "latin-1")
+    check_strings(file, text)
     find = text.find
-    names = [text[at : find("\0", at)] for at in chosen]
+    names = _texts(list(chosen), len(text), lambda part: [text[at : find("\0", at)] for at in part])
     if "@" in text:
         names = [name.partition("@")[0] for name in names]
     if not text.isascii():

@@ -158,6 +158,8 @@ class Images:
             symbol = binary.covering(inside) or binary.plt_entry(inside)
             if self._lacks(binary, symbol) and self._downloaded(binary, "source lines" if symbol else "symbols"):
                 symbol = binary.covering(inside) or symbol
+            for text in binary.left_out:
+                self._unreadable[f"more symbols of {module}"] = text
         except (TraceError, OSError) as error:
             self._unreadable[f"symbols of {module}"] = reason(error)
             symbol = None

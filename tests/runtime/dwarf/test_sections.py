@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import struct
 import zlib
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ import zstandard
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.sections import FileSections, SectionParts, ViewStream
-from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, Section
+from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, Section
 
 TEXT = b"debug information" * 10
 
@@ -24,7 +26,8 @@ def file(*rows: tuple[str, bytes, int], wide: bool = True, kind: int = 1) -> Any
         Section(name, kind, flags, 0, number, len(data), 0) for number, (name, data, flags) in enumerate(rows)
     )
     return SimpleNamespace(
-        path="/bin/app", wide=wide, sections=sections, contents=lambda section: memoryview(rows[section.offset][1])
+        path="/bin/app", wide=wide, sections=sections, contents=lambda section: memoryview(rows[section.offset][1]),
+        check_size=partial(ElfFile.check_size, SimpleNamespace(path="/bin/app", _copied={})),
     )
 
 
@@ -91,6 +94,32 @@ def test_damage_names_file_and_section(data: bytes, reason: str) -> None:
     section = FileSections(file((".debug_line", data, SHF_COMPRESSED))).section("line")
     with pytest.raises(TraceError, match=rf"^/bin/app: \.debug_line cannot be decompressed: .*{reason}"):
         _ = section.data
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [(64 << 20, r"cannot be 67108864 of debug information"), (1 << 40, r"not read: its 1048576 MiB are more than")],
+)
+@pytest.mark.parametrize("method", [1, 2])
+def test_what_would_fill_memory_is_refused(method: int, size: int, reason: str) -> None:
+    """Nothing is unpacked for it, and the next question costs nothing."""
+    zeros = bytes(64 << 20)
+    data = chdr(method, size, zlib.compress(zeros, 9) if method == 1 else zstd(zeros))
+    asked: list[int] = []
+    bomb = file((".debug_info", data, SHF_COMPRESSED))
+    contents = bomb.contents
+    bomb.contents = lambda section: (asked.append(1), contents(section))[1]
+    section = FileSections(bomb).section("info")
+    for _ in range(3):
+        with pytest.raises(TraceError, match=reason):
+            _ = section.data
+    assert len(asked) == 1
+
+
+def test_much_is_unpacked_in_pieces() -> None:
+    text = random.Random(1).randbytes(1 << 20) + TEXT * 10_000
+    for data in (chdr(1, len(text), zlib.compress(text)), chdr(2, len(text), zstd(text))):
+        assert bytes(FileSections(file((".debug_info", data, SHF_COMPRESSED))).section("info").data) == text
 
 
 def test_what_is_not_there_is_empty() -> None:

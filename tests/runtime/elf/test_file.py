@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
+import os
+import struct
 import subprocess
 import zipfile
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import UserBinaries
+from pytrace.runtime.elf import file as elf_file
 from pytrace.runtime.elf.file import ElfFile, archive_member, attach_path, is_elf
 from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.compile import compiled
@@ -71,3 +75,62 @@ def test_is_elf(program: Path, tmp_path: Path) -> None:
     assert is_elf(str(program))
     assert not is_elf(__file__)
     assert not is_elf(str(tmp_path / "missing"))
+
+
+# ---------------------------------------------------------------------------------------------- too much
+
+
+def one_section(path: Path, name: str, data: bytes, hole: int = 0, claimed: int = 0) -> str:
+    """A file that others may change, with one section: *data* and *hole* bytes that are not there."""
+    names = b"\0" + name.encode() + b"\0"
+    headers = 64 + len(data) + hole
+    rows = [(0,) * 10, (1, 2, 0, 0, 64, claimed or len(data) + hole, 2, 0, 1, 24),
+            (0, 3, 0, 0, headers + 3 * 64, len(names), 0, 0, 1, 0)]  # fmt: skip
+    head = struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, headers, 0, 64, 56, 0, 64, 3, 2)
+    with path.open("wb") as file:
+        file.write(b"\x7fELF\2\1\1" + bytes(9) + head + data)
+        file.seek(hole, os.SEEK_CUR)
+        file.write(b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows) + names)
+    path.chmod(0o666)
+    return str(path)
+
+
+def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    path = one_section(tmp_path / "file", ".symtab", b"", hole=4 << 30)
+    with pytest.raises(TraceError, match="of its 4096 MiB only 0 MiB are on the disk"):
+        ElfFile.open(path)
+
+
+def test_a_section_that_is_not_all_in_the_file(tmp_path: Path) -> None:
+    with ElfFile.open(one_section(tmp_path / "file", ".data", b"x" * 100, claimed=1 << 40)) as file:
+        with pytest.raises(TraceError, match=r"its section \.data is outside the file"):
+            file.contents(file.sections[1])
+
+
+def test_sections_that_are_too_large_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elf_file, "most_copied", lambda: 3 << 20)
+    with ElfFile.open(one_section(tmp_path / "file", "n" * 1000, b"x" * (2 << 20))) as file:
+        section = file.sections[1]
+        assert len(file.contents(section)) == len(file.contents(section)) == 2 << 20
+        other = elf_file.Section("n" * 1000, 1, 0, 0, 65, 2 << 20, 0)
+        with pytest.raises(TraceError, match="more than what a file may take") as error:
+            file.contents(other)
+        assert len(str(error.value)) < 1000
+        assert len(file.contents(other, 100)) == 100
+
+
+def test_a_small_symbol_table_that_unpacks_to_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elf_file, "_MOST_MINI", 8 << 20)
+    data = lzma.compress(bytes(32 << 20), preset=0)
+    with ElfFile.open(one_section(tmp_path / "file", ".gnu_debugdata", data)) as file:
+        with pytest.raises(TraceError, match="it has no end in 8388608 bytes"):
+            _ = file.mini_debug_info
+
+
+def test_headers_that_are_too_many(tmp_path: Path) -> None:
+    path = Path(one_section(tmp_path / "file", ".data", b""))
+    data = bytearray(path.read_bytes())
+    data[60:62] = bytes(2)  # so many that their number is the size of the first section
+    data[64 + 32 : 64 + 40] = (1 << 50).to_bytes(8, "little")
+    with pytest.raises(TraceError, match=f"it has {1 << 50} headers of 64 bytes"):
+        _ = ElfFile(bytes(data), "made").sections

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.elf import symbol_table
 from pytrace.runtime.elf.file import SHT_SYMTAB, ElfFile
 from pytrace.runtime.elf.symbol_table import CODE_TYPES, Symbol, SymbolTable, defined, function_names
 
@@ -232,3 +234,31 @@ def test_strings_whose_end_is_missing(strings: bytes) -> None:
 def test_listed_names_in_any_encoding() -> None:
     strings = b"\0" + "größe".encode() + b"\0odd\xff@V\0"
     assert names(strings, [(1, FUNCTION, HERE), (strings.index(b"odd"), FUNCTION, HERE)]) == ["größe", "odd\udcff"]
+
+
+# ---------------------------------------------------------------------------------------------- too much
+
+
+def test_symbols_beyond_a_limit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbol_table, "MOST_SYMBOLS", 2)
+    file = image(b"\0one\0two\0three\0", [(1, FUNCTION, HERE), (5, FUNCTION, HERE), (9, FUNCTION, HERE)])
+    (table,) = file.tables
+    assert sorted(symbol.name for symbol in table.match("*")) == ["one", "two"]
+    assert table.problem == "only the first 2 symbols of made are used"
+    assert sorted(function_names(file, file.symbol_sections[0])) == ["one", "two"]
+
+
+@pytest.mark.parametrize(("strings", "reason"), [
+    (b"\0" + b"x" * 100_000 + b"\0", "a name in it has more than 65536 bytes"),
+    (b"\0" + b"x" * 2000 + b"\0", "names overlap"),
+])  # fmt: skip
+def test_names_that_are_mostly_the_same_text(
+    strings: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of some megabytes would have names of gigabytes."""
+    monkeypatch.setattr(symbol_table, "_MOST_NAMES", 0)
+    file = image(strings, [(1 + at, FUNCTION, HERE) for at in range(1500)])
+    with pytest.raises(TraceError, match=reason):
+        function_names(file, file.symbol_sections[0])
+    with pytest.raises(TraceError, match=reason):
+        file.tables[0].names()
