@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import struct
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import MapSpec
-from pytrace.core.types import AGGREGATIONS, Bool, Int, Pointer, Record, String, Tuple, Type
+from pytrace.core.types import AGGREGATIONS, Bool, Float, Int, Pointer, Record, String, Tuple, Type
 from pytrace.render.forms import as_python
 from pytrace.render.python_values import Result
 from pytrace.results.snapshot import MapData
@@ -31,6 +32,11 @@ def encoded(type_: Type, value: object) -> bytes:
         return value.to_bytes(type_.width, "little", signed=type_.signed)
     if isinstance(type_, Pointer) and isinstance(value, int) and 0 <= value < 1 << 64:
         return value.to_bytes(8, "little")
+    if isinstance(type_, Float) and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return struct.pack("=f" if type_.size == 4 else "=d", value)
+        except OverflowError:
+            raise _UnencodableError from None
     if isinstance(type_, String) and isinstance(value, str | bytes):
         text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
         if len(text) < type_.size and b"\0" not in text:

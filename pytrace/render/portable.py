@@ -6,6 +6,7 @@ already, so that tuples of them are not rebuilt.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar
@@ -31,6 +32,7 @@ class Held(Enum):
 
     BOOL = "bool"
     INTEGER = "integer"
+    FLOAT = "float"
     TEXT = "text"
     BYTES = "bytes"
     STACK = "stack"
@@ -94,6 +96,19 @@ def printed(forms: PortableForms, type_: types.Type) -> Form:
     return lambda value: _text(text(value))
 
 
+_NAN, _NEGATIVE_NAN = math.nan, math.copysign(math.nan, -1)
+
+
+def fraction(_forms: object, _kind: types.Type) -> Callable[[float], float]:
+    """The form of floating-point numbers, and back."""
+    return one_nan
+
+
+def one_nan(value: float) -> float:
+    """The number; what is none is always the same object of its sign, so that keys with it are equal."""
+    return value if not math.isnan(value) else _NAN if math.copysign(1, value) > 0 else _NEGATIVE_NAN
+
+
 def array(forms: PortableForms, type_: types.Array) -> Callable[[Values], Plain]:
     """The form of arrays."""
     element = forms.form(type_.element)
@@ -146,11 +161,6 @@ def encoded(text: str) -> bytes:
 def restored_text(_restored: Restored, _kind: types.Type) -> Callable[[str], bytes]:
     """Texts."""
     return encoded
-
-
-def restored_fraction(_restored: Restored, _kind: types.Type) -> Callable[[str], float]:
-    """Floating-point numbers."""
-    return float
 
 
 def restored_array(restored: Restored, type_: types.Array) -> Callable[[tuple[Plain, ...]], Decoded]:

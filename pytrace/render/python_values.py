@@ -138,14 +138,9 @@ def fixed(_forms: PythonForms, type_: types.Fixed) -> Callable[[int], float]:
     return type_.number
 
 
-def fraction(_forms: PythonForms, _kind: types.Type) -> Callable[[str], float]:
-    """Floating-point numbers."""
-    return float
-
-
 def members(forms: PythonForms, type_: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Result]:
     """Tuples and records."""
-    if not any(isinstance(inner, types.Fixed | types.Float) for inner in types.parts(type_.members)):
+    if not any(isinstance(inner, types.Fixed) for inner in types.parts(type_.members)):
         return lambda value: value
     parts = [forms.form(member) for member in type_.members]
     return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])

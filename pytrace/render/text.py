@@ -125,13 +125,17 @@ def fraction(_forms: TextForms, type_: types.Float) -> Callable[[float], bytes]:
 
 
 def _shortest(value: float) -> bytes:
+    if math.isnan(value):
+        return b"-nan" if math.copysign(1, value) < 0 else b"nan"
     return repr(value).removesuffix(".0").encode()
 
 
 def _shortest_of_4(value: float) -> bytes:
+    if not math.isfinite(value):
+        return _shortest(value)
     for digits in range(6, 9):
         text = f"{value:.{digits}g}"
-        if math.isfinite(value) and struct.unpack("=f", struct.pack("=f", float(text)))[0] == value:
+        if struct.unpack("=f", struct.pack("=f", float(text)))[0] == value:
             return text.encode()
     return f"{value:.9g}".encode()
 

@@ -116,7 +116,7 @@ ROWS: dict[type[types.Type], ValueRow[types.Type]] = dict((
     )),
     row(types.Float, ValueRow(
         decode=decoders.scalar, code=decoders.code_of_fraction, text=text.fraction, json=json.fraction,
-        held=Held.TEXT, portable=portable.printed, restored=portable.restored_fraction, python=python_values.fraction,
+        held=Held.FLOAT, portable=portable.fraction, restored=portable.fraction,
     )),
     row(types.Enum, ValueRow(
         decode=decoders.scalar, code=decoders.code_of_integer, text=text.enum, json=text.always(json.number),

@@ -1,12 +1,14 @@
 """Keys and values of snapshots as columns, which msgspec encodes and decodes with their types.
 
-Integers are :class:`Numbers`, texts are lists of bytes (they may be no UTF-8), members of tuples and parts of
-aggregations are columns of their own. Each form in which snapshots hold values (:class:`pytrace.render.portable.Held`)
-has a row. Every value takes at least a byte, so that a file holds no more values than bytes.
+Integers are :class:`Numbers`, floating-point numbers doubles (little endian), texts are lists of bytes (they may be no
+UTF-8), members of tuples and parts of aggregations are columns of their own. Each form in which snapshots hold values
+(:class:`pytrace.render.portable.Held`) has a row. Every value takes at least a byte, so that a file holds no more
+values than bytes.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import Generic, TypeVar, cast
@@ -15,7 +17,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.render.portable import Held
+from pytrace.render.portable import Held, one_nan
 from pytrace.render.value_types import ROWS as VALUE_ROWS
 from pytrace.results.stored_tables import (
     Column,
@@ -82,6 +84,16 @@ def _plain(
 
 def _bools(column: Numbers, count: int) -> list[bool]:
     return [bool(value) for value in column.values(count)]
+
+
+def _pack_fractions(values: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(values)}d", *values)
+
+
+def _fractions(column: bytes, count: int) -> list[float]:
+    if len(column) != 8 * count:
+        raise ValueError(f"{len(column)} bytes of floating-point numbers where {count} of 8 bytes should be")
+    return [one_nan(value) for value in struct.unpack(f"<{count}d", column)]
 
 
 def _texts(column: list[bytes], count: int) -> list[str]:
@@ -194,6 +206,7 @@ def _series(column: tuple[Numbers, ...], count: int) -> list[Series]:
 ROWS: dict[Held, Row[Value, Column]] = {
     Held.BOOL: _plain(Numbers, Numbers.of, _bools),
     Held.INTEGER: _plain(Numbers, Numbers.of, Numbers.values),
+    Held.FLOAT: _plain(bytes, _pack_fractions, _fractions),
     Held.TEXT: _plain(list[bytes], lambda values: [raw(value) for value in values], _texts),
     Held.BYTES: _plain(list[bytes], list, counted),
     Held.STACK: _any(Row(lambda _type: Numbers, _pack_stacks, _unpack_stacks)),

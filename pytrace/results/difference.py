@@ -109,7 +109,8 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
     changes = {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
-        if was != is_:
+        # NaN is the same object in both, but equal to nothing.
+        if was is not is_ and was != is_:
             delta, size = subtract(was, is_)
             changes[item] = Change(was, is_, delta, size)
     mark = max(data.mark for data in (before, after) if data is not None)

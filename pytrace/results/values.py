@@ -5,6 +5,7 @@ type                        portable form
 =========================== ==========================================================
 bool                        ``bool``
 int, enum, pointer          ``int``
+float                       ``float``; of NaN one object for each sign
 string                      ``str``; bytes that are no UTF-8 as lone surrogates (``surrogateescape``)
 buffer                      ``bytes``
 array, tuple, record        ``tuple`` of members
@@ -82,7 +83,7 @@ class StackTrace(NamedTuple):
     """Why there is no stack; empty when there is one, and where a task has none (kernel threads have no user stack)."""
 
 
-Portable: TypeAlias = "bool | int | str | bytes | StackTrace | tuple[Portable, ...] | None"
+Portable: TypeAlias = "bool | int | float | str | bytes | StackTrace | tuple[Portable, ...] | None"
 """A key, or a value that is no aggregation; None is the key of a map without keys."""
 
 Pair: TypeAlias = tuple[int, int]

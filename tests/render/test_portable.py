@@ -29,8 +29,8 @@ PAIR = Struct(
 VALUES: list[tuple[types.Type, Any, Any]] = [
     (types.BOOL, True, True),
     (INT64, -5, -5),
-    (types.DOUBLE, 2.5, "2.5"),
-    (types.FLOAT, 0.10000000149011612, "0.1"),
+    (types.DOUBLE, 2.5, 2.5),
+    (types.FLOAT, 0.10000000149011612, 0.10000000149011612),
     (types.Enum("e", 4, False, (("A", 1),)), 1, 1),
     (types.Pointer(types.VOID), 0xFFFF_8000_0000_0000, 0xFFFF_8000_0000_0000),
     (String(8), b"ab", "ab"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
 import pytest
 
 from pytrace.core import types
-from pytrace.render.portable import Held
+from pytrace.render.portable import Held, one_nan
 from pytrace.results import columns
 from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter
 from pytrace.results.values import Value
@@ -50,6 +51,12 @@ def test_members_are_columns_of_their_own() -> None:
     assert again(types.Array(types.BOOL, 2), [(True, False)]) == [(True, False)]
 
 
+def test_floating_point_numbers() -> None:
+    values: list[Value] = [2.5, -0.0, math.inf, math.nan, -math.nan]
+    assert repr(again(types.DOUBLE, values)) == repr(values)
+    assert again(types.Tuple((types.DOUBLE, types.FLOAT)), [(math.nan, 0.5)]) == [(one_nan(float("nan")), 0.5)]
+
+
 def test_stacks_are_numbers_of_a_table() -> None:
     kind = types.Stack(True)
     assert columns.pack(TablesWriter(), kind, [stack("f"), stack("g"), stack("f")]) == Numbers("B", b"\0\1\0")
@@ -74,6 +81,8 @@ def test_elements_of_arrays_are_one_column() -> None:
         (types.INT64, 1, ["B", b"12"]),
         (types.INT64, 1, ["O", b"12"]),
         (types.INT64, 1 << 60, ["B", b"12"]),
+        (types.DOUBLE, 2, b"12345678"),
+        (types.DOUBLE, 1 << 60, b"12345678"),
         (STRING, 1, ["text"]),
         (STRING, 2, [b"text"]),
         (STRING, 1, {"a": b"b"}),

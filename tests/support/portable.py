@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ Sample = tuple[tuple[Type, ...], st.SearchStrategy[Any]]
 PLAIN: dict[type[Type], Sample] = {
     types.Bool: ((types.BOOL,), st.booleans()),
     types.Int: ((types.INT64, types.UINT64, types.INT8), I64 | U64),
-    types.Float: ((types.DOUBLE,), st.sampled_from(("2.5", "-0", "3", "1e+300", "inf"))),
+    types.Float: ((types.DOUBLE,), st.sampled_from((2.5, 0.0, 3.0, -1e300, math.inf, math.nan))),
     types.Enum: ((COLOUR, WIDER), st.integers(-1, 3)),
     types.Pointer: ((types.Pointer(types.VOID), types.Pointer(types.INT8, types.AddressSpace.USER)), U64),
     types.String: ((types.String(16), types.String(64)), TEXTS),

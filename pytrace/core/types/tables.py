@@ -20,6 +20,7 @@ from pytrace.core.types import (
     Count,
     Enum,
     Fixed,
+    Float,
     Hist,
     Int,
     Joined,
@@ -46,7 +47,7 @@ _MAP_UNITS = {**UNITS, "nsecs": "ns", "usecs": "us", "msecs": "ms", "secs": "s"}
 INTEGERS = (Int, Count, Sum, Avg, Min, Max)
 """Types whose values are decoded as integers and print as such."""
 
-RIGHT = (*INTEGERS, Fixed)
+RIGHT = (*INTEGERS, Fixed, Float)
 """Types whose values are right-aligned and may have a unit."""
 
 JOINED_TEXTS = Joined("", ())

@@ -175,7 +175,7 @@ _PREFIXES = {"x": b"0x", "X": b"0X"}
 
 
 def _fraction(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
-    """Python formats as C does, but fills in front of what is no number with zeros."""
+    """Python formats as C does, but fills in front of what is no number with zeros, and drops the sign of NaN."""
     if not isinstance(type_, types.Float):
         return _refused(conversion, type_, forms)
     flags, columns = conversion.flags, conversion.columns
@@ -183,10 +183,16 @@ def _fraction(conversion: Conversion, type_: types.Type, forms: TextForms) -> Pi
     side = "-" if "-" in flags else ""
     precision = "" if conversion.digits is None else f".{conversion.digits}"
     spaced = f"%{sign}{side if columns else ''}{columns or ''}{precision}{conversion.name}".encode()
-    if side or "0" not in flags or not columns:
-        return Piece(spaced)
-    filled = f"%{sign}0{columns}{precision}{conversion.name}".encode()
-    return Piece(b"%s", render=lambda value: (filled if math.isfinite(value) else spaced) % value)
+    filled = f"%{sign}0{columns}{precision}{conversion.name}".encode() if "0" in flags and not side else spaced
+
+    def render(value: float) -> bytes:
+        if math.isfinite(value):
+            return filled % value
+        if math.isnan(value) and math.copysign(1, value) < 0:
+            return (spaced % -math.inf).replace(b"inf", b"nan").replace(b"INF", b"NAN")
+        return spaced % value
+
+    return Piece(b"%s", render=render)
 
 
 def _character(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:

@@ -95,7 +95,7 @@ class _Samples(msgspec.Struct, rename="camel"):
 class _Markers(msgspec.Struct, rename="camel"):
     """Rows of a thread."""
 
-    data: list[dict[str, int | str]] = []
+    data: list[dict[str, int | float | str]] = []
     name: list[int] = []
     start_time: list[float] = []
     end_time: list[float | None] = []

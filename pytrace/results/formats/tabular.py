@@ -161,7 +161,10 @@ def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
 _Parts = Callable[[_Held], _Row]
 """From a portable value to those of its columns."""
 
-_KINDS = {Held.BOOL: ColumnKind.BOOL, Held.BYTES: ColumnKind.BYTES, Held.STACK: ColumnKind.LINES}
+_KINDS = {
+    Held.BOOL: ColumnKind.BOOL, Held.FLOAT: ColumnKind.FLOAT, Held.BYTES: ColumnKind.BYTES,
+    Held.STACK: ColumnKind.LINES,
+}  # fmt: skip
 
 
 def _kind(type_: types.Type) -> ColumnKind:

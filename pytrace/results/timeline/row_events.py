@@ -39,7 +39,7 @@ _WALL = 10**18
 
 Held: TypeAlias = Any
 """A portable value, whose type stands beside it."""
-Value: TypeAlias = bool | int | str
+Value: TypeAlias = bool | int | float | str
 
 
 class RowEvent(msgspec.Struct, frozen=True):

@@ -160,6 +160,8 @@ def _annotation(name: str, value: Value) -> bytes:
         content = number(2, value)
     elif isinstance(value, int):
         content = number(3, value) if value >= 1 << 63 else number(4, value)
+    elif isinstance(value, float):
+        content = double(5, value)
     else:
         content = data(6, value)
     return data(4, data(10, name) + content)

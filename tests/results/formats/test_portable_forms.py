@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as standard_json
+import math
 from io import BytesIO
 from typing import Any
 
@@ -25,6 +26,7 @@ NAMED = types.Struct("struct", "x", 8, (types.Field("n", types.INT32, 0), types.
 KEYS: list[tuple[Type, list[Any], list[Any]]] = [
     (types.INT64, [-1, 3, 2], [-1, 3, 2]),
     (types.BOOL, [True, False], [True, False]),
+    (types.DOUBLE, [2.5, -1e300, math.inf], [2.5, -1e300, math.inf]),
     (COLOUR, [5, 0, 7], [5, 0, 7]),
     (types.Pointer(types.VOID), [255, 16], [255, 16]),
     (STRING, [b"b", b"a\xff", b"%d"], ["b", "a\udcff", "%d"]),
@@ -41,6 +43,7 @@ KEYS: list[tuple[Type, list[Any], list[Any]]] = [
 
 VALUES: list[tuple[Type, list[Any], list[Any]]] = [
     (types.INT64, [5, -2, 1 << 62], [5, -2, 1 << 62]),
+    (types.FLOAT, [-2.5, 1.0, math.inf], [-2.5, 1.0, math.inf]),
     (STRING, [b"x", b"y", b"\xfe"], ["x", "y", "\udcfe"]),
     (types.Tuple((types.INT64, STRING)), [(1, b"x"), (2, b"y"), (3, b"")], [(1, "x"), (2, "y"), (3, "")]),
     (COUNT, [[2], [1], [3]], [2, 1, 3]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv as standard_csv
+import math
 from io import BytesIO, StringIO
 from typing import Any
 
@@ -112,12 +113,22 @@ def test_types(form: str) -> None:
         (types.LHist(0, 10, 1), {3: 5}, {"@usecs.min", "@usecs.max"}),
         (types.Stats(), (9, 3), {"@usecs.average", "@usecs.total"}),
         (types.Sum(), 9, {"@usecs"}),
+        (types.DOUBLE, 2.5, {"@usecs"}),
         (types.Max(), 9, {"@usecs"}),
     ],
 )
 def test_units_of_columns(form: str, type_: types.Type, value: object, with_unit: set[str]) -> None:
     schema = arrow(snapshot(map_data("@usecs", None, type_, {None: value})), form).schema
     assert {field.name for field in schema if (field.metadata or {}).get(b"unit") == b"us"} == with_unit
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_floating_point_numbers(form: str) -> None:
+    entries = {(2.5, math.nan): -math.inf, (-0.5, 3.0): math.nan}
+    read = arrow(snapshot(map_data("@", types.Tuple((types.DOUBLE, types.FLOAT)), types.DOUBLE, entries)), form)
+    assert [str(field.type) for field in read.schema] == ["double"] * 3
+    rows = sorted(str(list(row.values())) for row in read.to_pylist())
+    assert rows == ["[-0.5, 3.0, nan]", "[2.5, nan, -inf]"]
 
 
 def test_histograms_and_series() -> None:
