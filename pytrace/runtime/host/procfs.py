@@ -42,6 +42,12 @@ def writable_mappings(text: bytes) -> list[Mapping]:
     return _mappings(text, "write", b"w")
 
 
+def file_mappings(text: bytes) -> list[Mapping]:
+    """The rows of files of a ``/proc/PID/maps`` text, whatever their rights, in order of address."""
+    rows = _mappings(text, "execute", b"x") + _mappings(text, "execute", b"-")
+    return sorted((row for row in rows if row.inode), key=lambda row: row.start)
+
+
 def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
     mappings = []
     for match in _LINE.finditer(text):

@@ -370,8 +370,8 @@ _KEPT_OTHERS = 8
 KEPT_IMAGES = 1 << 15
 """How many images are remembered: the last ones."""
 _MEMORY_FILE = "/memfd:"
-_MOST_MEMORY_FILES = 256
-"""Mappings of files in memory that are looked at after one reading of records."""
+_MOST_FLEETING = 256
+"""Mappings that are looked at after one reading of records, as long as their processes run."""
 _LOOK = 1.0
 """Least seconds between two looks at what processes have mapped after records were lost."""
 
@@ -425,7 +425,7 @@ class MappingRecorder:
 
         Empty unless *prompt*.
         """
-        self._memory_files: list[tuple[AddressSpace, Mapping]] = []
+        self._fleeting: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: dict[int, tuple[int, mmap.mmap]] = {}
@@ -443,8 +443,8 @@ class MappingRecorder:
             if text:
                 space = self._begin(pid, AddressSpace(pid, text), 0)
                 if _MEMORY_FILE.encode() in text:
-                    self._memory_files += [(space, row) for row in space.mappings if row.path.startswith(_MEMORY_FILE)]
-        del self._memory_files[_MOST_MEMORY_FILES:]
+                    self._fleeting += [(space, row) for row in space.mappings if row.path.startswith(_MEMORY_FILE)]
+        del self._fleeting[_MOST_FLEETING:]
 
     def _open(self, cpu: int) -> int:
         attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
@@ -547,14 +547,17 @@ class MappingRecorder:
         if space is None:
             space = self._begin(pid, AddressSpace(pid), when)
         row = Mapping(start, start + length, offset, os.makedev(major, minor), inode, path)
+        over = not inode and any(old.inode for old in space.find_within(start, 0, NEVER))
         space.add(row, when)
-        if path.startswith(_MEMORY_FILE) and len(self._memory_files) < _MOST_MEMORY_FILES:
-            self._memory_files.append((space, row))
+        if (over or path.startswith(_MEMORY_FILE)) and len(self._fleeting) < _MOST_FLEETING:
+            self._fleeting.append((space, row))
 
-    def take_memory_files(self) -> list[tuple[AddressSpace, Mapping]]:
-        """Mappings of files by ``memfd_create(2)`` that came since the last call."""
-        taken, self._memory_files = self._memory_files, []
-        return taken
+    def take_fleeting(self) -> list[tuple[AddressSpace, Mapping]]:
+        """Mappings since the last call of which only ``/proc`` can tell what they are: of files by ``memfd_create(2)``,
+        and of anonymous memory where a file was mapped.
+        """
+        taken, self._fleeting = self._fleeting, []
+        return taken[:_MOST_FLEETING]
 
     def _fork(self, body: bytes, when: int) -> None:
         pid, parent = struct.unpack_from("=II", body)
@@ -661,6 +664,7 @@ class MappingRecorder:
             space.unmap(result, result + length, when, begun)
         elif change == Change.MOVE:
             space.move(start, length, result, new_length, when)
+            self._fleeting += [(space, row) for row in space.find_within(result, when, NEVER) if not row.inode]
         else:
             latest.unsure = True
         latest.until = until

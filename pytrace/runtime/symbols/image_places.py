@@ -5,19 +5,23 @@ Output does not need them; snapshots compare the places of two runs by them, and
 
 from __future__ import annotations
 
+import mmap
 import os
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import parse_notes
 from pytrace.runtime.symbols.images import vdso_image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytrace.runtime.binaries.user_binary import Binary
+    from pytrace.runtime.elf.file import Segment
     from pytrace.runtime.host.kallsyms import Kallsyms
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.address_space import AddressSpace, Image
@@ -52,6 +56,46 @@ def is_memory_file(mapping: Mapping) -> bool:
 def is_generated(mapping: Mapping) -> bool:
     """True if a mapping has no file, or a memory file, as code that was compiled at run time."""
     return mapping.path.startswith(("/memfd:", "/dev/zero", "[anon")) or not (mapping.inode or mapping.path)
+
+
+_NEAR = 4 << 20
+"""Bytes between anonymous memory and other parts of the file that it stands for: twice a huge page."""
+_MOST_NEAR = 8
+
+
+def replaced(
+    mapping: Mapping, files: Sequence[Mapping], segments: Callable[[Mapping], Iterable[Segment]]
+) -> Mapping | None:
+    """The part of a file that anonymous memory stands for: code that a program has moved to huge pages.
+
+    The file's other parts, among all that the process has mapped of *files* in order of address, say where it was
+    loaded; the code must lie in one of its executable *segments*. None for other memory.
+    """
+    if mapping.inode or not is_generated(mapping):
+        return None
+    at = bisect_left(files, mapping.start, key=lambda row: row.start)
+    near = [
+        row for row in files[max(0, at - _MOST_NEAR) : at + _MOST_NEAR]
+        if is_file(row) and row.start - mapping.end < _NEAR and mapping.start - row.end < _NEAR
+    ]  # fmt: skip
+    for device, inode in dict.fromkeys((row.device, row.inode) for row in near):
+        parts = [row for row in near if (row.device, row.inode) == (device, inode)]
+        loaded = list(segments(parts[0]))
+        # A page of the file that two segments share is mapped twice; together all parts leave one distance.
+        distances = set.intersection(*({
+            part.start - part.offset + one.offset - one.address
+            for one in loaded if one.offset & -mmap.PAGESIZE <= part.offset < one.offset + one.file_size
+        } for part in parts))  # fmt: skip
+        if len(distances) != 1:
+            continue
+        (distance,) = distances
+        for one in loaded:
+            inside = mapping.start - distance
+            if one.executable and one.address & -mmap.PAGESIZE <= inside < one.address + one.file_size:
+                return replace(
+                    parts[0], start=mapping.start, end=mapping.end, offset=one.offset + inside - one.address
+                )
+    return None
 
 
 class LinkedPlace(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from pytrace.runtime.symbols.image_places import (
     is_file,
     is_memory_file,
     linked,
+    replaced,
 )
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Table
 
     from pytrace.base.interruption import EndRequests
+    from pytrace.runtime.elf.file import Segment
     from pytrace.runtime.host.procfs import Mapping
 
 _SPACES = 4096
@@ -111,6 +113,8 @@ class Symbolizer:
         self._mapped: dict[tuple[int, int, int], Binary] = {}  # by address space, start and inode of a mapping
         self._generated: dict[tuple[int, int, int], None] = {}
         """Mappings of files in memory that are no programs or libraries."""
+        self._replaced: dict[tuple[int, int, int], Mapping | None] = {}
+        """Of anonymous mappings (address space, start and end) the part of a file that each stands for."""
         self._dropped = 0
         self._recorder: MappingRecorder | None = None
         self._kernel_images = KernelImages()
@@ -200,9 +204,9 @@ class Symbolizer:
         """Read the kernel's records of processes; called several times a second while a session runs."""
         if self._recorder is not None:
             self._recorder.drain()
-            for space, mapping in self._recorder.take_memory_files():
-                # It has no name: once its processes have ended, nobody can read it.
-                self._binary(space, mapping)
+            for space, mapping in self._recorder.take_fleeting():
+                # Once its processes have ended, nobody can tell what it was.
+                self._part(space, mapping)
 
     def renew(self, cpu: int) -> list[int]:
         """Follow mappings on a CPU that came online. Returns the new descriptors."""
@@ -250,8 +254,10 @@ class Symbolizer:
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
             frame = self._compiled.frame(process, space, mapping, address, caller)
-            if frame.name != JIT or not self._has_file(space, mapping):
+            part = self._part(space, mapping) if frame.name == JIT else None
+            if part is None:
                 return [frame]
+            mapping = part
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
@@ -333,7 +339,9 @@ class Symbolizer:
                 image, owner = self._image(pid), pid
                 mapping = None if image is None else image.find(address)
                 binary = None
-                if image is not None and mapping is not None and self._has_file(image.space, mapping):
+                if image is not None and mapping is not None:
+                    mapping = self._part(image.space, mapping) or mapping
+                if image is not None and mapping is not None and (is_file(mapping) or is_memory_file(mapping)):
                     binary = self._binary(image.space, mapping)
             if mapping is not None and binary is not None:
                 inside = binary.elf.address_at(address - mapping.start + mapping.offset)
@@ -368,8 +376,10 @@ class Symbolizer:
         if mapping is None:
             return b""
         vdso = mapping.path == "[vdso]"
-        if not vdso and not self._has_file(image.space, mapping):
+        part = mapping if vdso else self._part(image.space, mapping)
+        if part is None:
             return b""
+        mapping = part
         binary = vdso_image() if vdso else self._binary(image.space, mapping)
         if binary is None:
             return b""
@@ -418,9 +428,26 @@ class Symbolizer:
                 remember(self._generated, key, None, _MAPPED)
         return known
 
-    def _has_file(self, space: AddressSpace, mapping: Mapping) -> bool:
-        """Whether a mapping is of a file with code; of one in memory if that is a program or a library."""
-        return is_file(mapping) or (is_memory_file(mapping) and self._binary(space, mapping) is not None)
+    def _part(self, space: AddressSpace, mapping: Mapping) -> Mapping | None:
+        """The part of a file with code that a mapping is of, or stands for; None for one without such a file."""
+        if is_file(mapping):
+            return mapping
+        if is_memory_file(mapping):
+            return mapping if self._binary(space, mapping) is not None else None
+        key = (space.serial, mapping.start, mapping.end)
+        if key not in self._replaced:
+            if space.ended:
+                return None
+            text = procfs.read_maps(space.pid)
+            part = None
+            if any(row.start == mapping.start and not row.inode for row in procfs.executable_mappings(text)):
+                part = replaced(mapping, procfs.file_mappings(text), lambda row: self._segments(space, row))
+            remember(self._replaced, key, part, _MAPPED)
+        return self._replaced[key]
+
+    def _segments(self, space: AddressSpace, mapping: Mapping) -> tuple[Segment, ...]:
+        binary = self._binary(space, mapping)
+        return () if binary is None else binary.elf.segments
 
     def _open_binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
         for path in _places(space, mapping):

@@ -22,14 +22,15 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
-from pytrace.runtime.symbols.image_places import is_file, is_memory_file
-from pytrace.runtime.symbols.images import vdso_image
+from pytrace.runtime.symbols.image_places import is_file, is_generated, is_memory_file, replaced
+from pytrace.runtime.symbols.images import remember, vdso_image
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from pytrace.core.manifest import Manifest, UnwindMaps
+    from pytrace.runtime.elf.file import Segment
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
 
@@ -88,6 +89,10 @@ class _Slices:
 
 def _slice_size(count: int) -> int:
     return max(_SMALLEST_SLICE, 1 << (count - 1).bit_length())
+
+
+_MOST_SEGMENTS = 4096
+"""Files whose segments are remembered."""
 
 
 class Unwound:
@@ -171,6 +176,8 @@ class Unwinder:
         self._loading: set[Identity] = set()
         self._prune_at = _PRUNE
         self._binaries: dict[Identity, _Loaded] = {}
+        self._segments: dict[Identity, tuple[Segment, ...]] = {}
+        """Of files that are mapped near code in anonymous memory."""
         self._filled = 0
         self._full = False
         self._processes: dict[int, tuple[int, int]] = {}
@@ -214,7 +221,7 @@ class Unwinder:
         known = space, hash(text)
         if not text or known == self._known.get(pid):
             return
-        root, code = procfs.root_prefix(pid), list(_code(text))
+        root, code = procfs.root_prefix(pid), self._code(pid, text)
         self._known[pid] = known
         unread = [item for item in code if _has_file(item) and _identity(item) not in self._binaries]
 
@@ -236,6 +243,23 @@ class Unwinder:
                 yield
             fresh = True
         put()
+
+    def _code(self, pid: int, text: bytes) -> list[Mapping]:
+        """Mappings of code; for anonymous memory that stands for a part of a file that part."""
+        code = list(_code(text))
+        if all(item.inode or not is_generated(item) for item in code):
+            return code
+        files = procfs.file_mappings(text)
+        return [replaced(item, files, lambda row: self._segments_of(pid, row)) or item for item in code]
+
+    def _segments_of(self, pid: int, mapping: Mapping) -> tuple[Segment, ...]:
+        key = _identity(mapping)
+        if key not in self._segments:
+            segments: tuple[Segment, ...] = ()
+            with suppress(OSError, TraceError), ElfFile.open(procfs.root_prefix(pid) + mapping.path) as file:
+                segments = file.segments
+            remember(self._segments, key, segments, _MOST_SEGMENTS)
+        return self._segments[key]
 
     def inherit(self, pid: int, parent: int) -> None:
         """A known process forked: the new one has the same mappings."""

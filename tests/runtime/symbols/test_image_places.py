@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf.file import ElfFile, parse_notes
+from pytrace.runtime.elf.file import ElfFile, Segment, parse_notes
 from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols import image_places
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages
+from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, replaced
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled
 
@@ -106,3 +107,38 @@ def test_notes_of_what_is_not_there(tmp_path: Path) -> None:
     assert image_places._build_id_of_notes(str(tmp_path / "none")) == ""
     (tmp_path / "notes").write_bytes(b"\0" * 11)
     assert image_places._build_id_of_notes(str(tmp_path / "notes")) == ""
+
+
+SEGMENTS = (
+    Segment(0, 0, 0x600, 0x600, executable=False),
+    Segment(0x1000, 0x1000, 0x3200, 0x3200, executable=True),
+    Segment(0x5000, 0x5000, 0x100, 0x100, executable=False),
+    Segment(0x5DD0, 0x6DD0, 0x260, 0x268, executable=False),
+)
+BASE = 0x7F0000000000
+
+
+def _of_file(start: int, end: int, offset: int, inode: int = 7) -> Mapping:
+    return Mapping(BASE + start, BASE + end, offset, 1, inode, "/app")
+
+
+def _anonymous(start: int, end: int, path: str = "") -> Mapping:
+    return Mapping(BASE + start, BASE + end, 0, 0, 0, path)
+
+
+def test_memory_that_stands_for_code_of_a_file() -> None:
+    """In whole or in part, wherever other parts of the file are; other memory beside a file does not."""
+    rows = [_of_file(0, 0x1000, 0), _of_file(0x5000, 0x6000, 0x5000), _of_file(0x6000, 0x7000, 0x5000)]
+    whole = _anonymous(0x1000, 0x5000)
+    assert replaced(whole, rows, lambda _: SEGMENTS) == _of_file(0x1000, 0x5000, 0x1000)
+    # Without its beginning, and a part of what is executed only.
+    part = _anonymous(0x2000, 0x3000, "[anon:text]")
+    parts = [_of_file(0x1000, 0x2000, 0x1000), _of_file(0x3000, 0x5000, 0x3000), *rows[1:]]
+    assert replaced(part, parts, lambda _: SEGMENTS) == _of_file(0x2000, 0x3000, 0x2000)
+    # Beside the file, in its data, far away, beside another file; a heap; no segments.
+    for other in (_anonymous(0x7000, 0x8000), _anonymous(0x6000, 0x7000), _anonymous(0x10000000, 0x10001000)):
+        assert replaced(other, rows, lambda _: SEGMENTS) is None
+    assert replaced(_anonymous(0x1000, 0x5000, "[heap]"), rows, lambda _: SEGMENTS) is None
+    assert replaced(whole, rows, lambda _: ()) is None
+    assert replaced(whole, [], lambda _: SEGMENTS) is None
+    assert replaced(_of_file(0x1000, 0x5000, 0x1000), rows, lambda _: SEGMENTS) is None
