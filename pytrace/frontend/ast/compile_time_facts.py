@@ -137,15 +137,31 @@ class MapAccess(Fact, frozen=True):
     keys: tuple[nodes.Expr, ...] = ()
 
 
+class ShortText(msgspec.Struct, frozen=True):
+    """A text in its object, at byte *text*, if a bit is zero; another byte has its length, above *length_shift* bits.
+
+    *flag* and *flag_bit* say where the bit is, *length* where the byte is, of which *length_bits* count.
+    """
+
+    text: int
+    flag: int
+    flag_bit: int
+    length: int
+    length_shift: int
+    length_bits: int
+
+
 class CountedString(msgspec.Struct, frozen=True):
     """An object that has the address and the length of a text, at these byte offsets.
 
-    *in_front*: the length is that many bytes before the text, not in the object.
+    *in_front*: the length is that many bytes before the text, not in the object. *short*: where a short text is, which
+    has no address.
     """
 
     address: int
     length: int
     in_front: int = 0
+    short: ShortText | None = None
 
 
 class StringLength(Fact, frozen=True):

@@ -14,9 +14,9 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.string_search import search
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
+from pytrace.core.types import BOOL, INT64, UINT8, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, StringLength
+from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, ShortText, StringLength
 
 FOLLOWED = 1024
 """Maximum iterations of an inline loop, each of which the verifier follows."""
@@ -91,9 +91,28 @@ def _counted(e: Emitter, node: nodes.Call, type_: String, place: CountedString, 
         length: Number = memory.read_scalar(e, e.b.sub(address, place.in_front), UINT64, space).value
     else:
         length = word(place.length)
+    if place.short is not None:
+        address, length = _short_or_long(e, source, place.short, address, length)
     if limit is not None:
         length = e.b.select(e.b.icmp("ult", limit, length), limit, length)
     return counted_strings.read(e, node, type_, address, length, space)
+
+
+def _short_or_long(
+    e: Emitter, source: Operand, short: ShortText, address: Number, length: Number
+) -> tuple[Number, Number]:
+    """Address and length of a text that is in its object if it is short."""
+    if not isinstance(source, Remote):
+        raise InternalError("a copy of an object is refused")
+
+    def bits(place: int, shift: int, count: int) -> Number:
+        value = memory.read_scalar(e, e.b.add(source.address, place), UINT8, source.space).value
+        return e.b.op("and", e.b.op("lshr", value, shift), (1 << count) - 1)
+
+    long = e.b.truth(bits(short.flag, short.flag_bit, 1))
+    size = bits(short.length, short.length_shift, short.length_bits)
+    inside = e.b.add(source.address, short.text)
+    return e.b.select(long, address, inside), e.b.select(long, length, size)
 
 
 def _buf(e: Emitter, node: nodes.Call) -> Operand:

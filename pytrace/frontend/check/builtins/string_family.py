@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Field, Float, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, StringLength
+from pytrace.frontend.ast.compile_time_facts import (
+    BufferLength,
+    ComparedLength,
+    CountedString,
+    ShortText,
+    StringLength,
+)
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     integer_argument,
@@ -35,6 +41,9 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     type_ = checker.value(source)
     struct = type_.target if isinstance(type_, Pointer) else type_
     counted = _counted(struct) if isinstance(struct, Struct) else None
+    if counted is not None and counted.short is not None and _copied(checker, source):
+        message = f"{source.span.text} is a copy, and {struct} may have its text in the object that was copied"
+        return checker.error(message, node.span, hints=["keep the address of the object, or the result of str()"])
     if counted is not None:
         checker.program.facts[node] = StringLength(len(arguments) == 1, counted)
     elif isinstance(struct, Struct) and _of_program(struct) and not _begins_with_text(struct):
@@ -69,6 +78,8 @@ _PLACES = (("_M_dataplus._M_p", "_M_string_length"), ("_M_str", "_M_len"), ("dat
 """Members with the address and the length: of std::string (libstdc++ since GCC 5), std::string_view, slices of Rust,
 strings of Go, std::string_view (libc++).
 """
+_WIDE_PLACES = (("d.ptr", "d.size"), ("m_data", "m_size"))
+"""Those of QString and QStringView (Qt 6)."""
 _HEADER = 24
 """Bytes of ``_Rep`` before the text of an older std::string (``_GLIBCXX_USE_CXX11_ABI=0``); its length comes first."""
 
@@ -81,7 +92,7 @@ def _counted(struct: Struct) -> CountedString | None:
             if place is not None and count is not None and count.type.size == UINT64.size:
                 return CountedString(place, count.offset)
         place = _text_member(struct, "_M_dataplus._M_p")
-        return None if place is None else CountedString(place, 0, _HEADER)
+        return _either_form(struct) if place is None else CountedString(place, 0, _HEADER)
     if struct.name == "String" or struct.name.startswith("Vec<u8"):
         # Of Rust; which members lead to the address differs from release to release.
         vector = struct.find("vec") if struct.name == "String" else Field("", struct, 0)
@@ -90,6 +101,56 @@ def _counted(struct: Struct) -> CountedString | None:
             if place is not None and count is not None and count.type.size == UINT64.size:
                 return CountedString(vector.offset + place, vector.offset + count.offset)
     return None
+
+
+def _either_form(struct: Struct) -> CountedString | None:
+    """libc++'s std::string: a union of a long form, with an address, and a short one.
+
+    A bit says which it is. Before LLVM 14 it is no member but the lowest one of the capacity, and so of the first byte,
+    whose other bits are the length of the short form.
+    """
+    found = _union_of(struct, ("__l", "__s"))
+    if found is None:
+        return None
+    union, start = found
+    forms = [field.type for name in ("__l", "__s") if (field := _member(union, name)) is not None]
+    if len(forms) < 2 or not all(isinstance(form, Struct) for form in forms):
+        return None
+    long, short = (form for form in forms if isinstance(form, Struct))
+    address, length, text = _text_member(long, "__data_"), _member(long, "__size_"), _member(short, "__data_")
+    size, flag = _member(short, "__size_"), _member(short, "__is_long_")
+    if address is None or length is None or length.type.size != UINT64.size or text is None or size is None:
+        return None
+    if not is_text(text.type):
+        return None
+    if flag is None:
+        place = ShortText(start + text.offset, start + size.offset, 0, start + size.offset, 1, 7)
+    else:
+        place = ShortText(
+            start + text.offset, start + flag.offset + flag.bit_offset // 8, flag.bit_offset % 8,
+            start + size.offset + size.bit_offset // 8, size.bit_offset % 8, size.bit_size or 8,
+        )  # fmt: skip
+    return CountedString(start + address, start + length.offset, short=place)
+
+
+def _union_of(struct: Struct, names: tuple[str, ...]) -> tuple[Struct, int] | None:
+    """The struct or union in a value that has members of these names, and its offset."""
+    if all(struct.find(name) is not None for name in names):
+        return struct, 0
+    for field in struct.fields:
+        inner = _union_of(field.type, names) if isinstance(field.type, Struct) else None
+        if inner is not None:
+            return inner[0], field.offset + inner[1]
+    return None
+
+
+def _copied(checker: Checker, source: nodes.Expr) -> bool:
+    """Whether an object is in a variable or map, not in the memory of the program."""
+    while not isinstance(checker.value(source), Pointer):
+        if not isinstance(source, nodes.FieldAccess | nodes.TupleAccess | nodes.Index):
+            return isinstance(source, nodes.Variable | nodes.MapRef | nodes.MapIndex)
+        source = source.base
+    return False
 
 
 def _member(struct: Struct, path: str) -> Field | None:
@@ -141,6 +202,13 @@ def _member_hint(struct: Struct, source: nodes.Expr) -> str:
         known = isinstance(target, Struct) and _counted(target) is not None
         if field.name and (known or is_text(field.type) or is_text_pointer(field.type)):
             texts.append(f"str({source.span.text}.{field.name})")
+    for address, length in (*_PLACES, *_WIDE_PLACES):
+        place, count = _member(struct, address), _member(struct, length)
+        if place is not None and count is not None and isinstance(place.type, Pointer):
+            name, size = source.span.text, place.type.target.size
+            if size in (2, 4):
+                bits = f"its characters have {8 * size} bits, and str() reads those of 8"
+                return f"{bits}: buf({name}.{address}, {size} * {name}.{length}) has its bytes"
     if texts:
         return f"write {' or '.join(texts[:3])}"
     return "write str(ADDRESS, LENGTH) of the members that have them; print(*p) shows all members"
