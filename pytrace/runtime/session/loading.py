@@ -16,7 +16,6 @@ from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import privileges
-from pytrace.runtime.host import procfs
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, load
@@ -91,6 +90,8 @@ def run_to_interpreter(traced: Command, *, strict: bool) -> None:
     if not strict:
         return
     if traced.poll() is None:
+        from pytrace.runtime.host import procfs
+
         text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
     else:
         text = f"process {traced.pid} has ended, and executed none"

@@ -13,7 +13,6 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import perf
-from pytrace.runtime.host import procfs
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.losses import Key, NoHeartbeat
@@ -133,6 +132,8 @@ class Probes:
         pids = self._options.filters.pids
         if self._options.follow or not pids:
             return
+        from pytrace.runtime.host import procfs
+
         own = {os.getpid(), *procfs.ancestors(os.getpid())}
         left_out = {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
         if left_out:
