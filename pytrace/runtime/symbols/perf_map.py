@@ -5,7 +5,7 @@ same code. Lines have no times: one came between the reading that found it and t
 ``tools/perf/Documentation/jit-interface.txt`` of the kernel.
 
 Anybody may put something under this name. A file is read if it belongs to the user of the process, to root or to this
-user, up to a size and without its holes; names stay in the file until they are needed.
+user, up to a size and without its holes; names stay in the file, which is kept open, until they are needed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 import time
 from array import array
 from bisect import bisect_right
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pytrace.base import kernel_files
 from pytrace.runtime.abi import foreign_files
@@ -35,6 +37,9 @@ MOST_FUNCTIONS = 1 << 19
 """Functions of one file that are remembered, 15 MB."""
 MOST_ADDED = 1 << 17
 """Functions that are remembered with their times: those that are added after the process became known."""
+MOST_OPEN = 256
+"""Files that are kept open; of others names are lost once the file is removed."""
+_kept: WeakSet[foreign_files.ReadFile] = WeakSet()
 _PIECE = 1 << 20
 _LONGEST_LINE = 4096
 """Bytes of a line from which a name is read. Java's longest names have some hundred."""
@@ -60,6 +65,8 @@ class PerfMap:
         self._begin = self._checked = time.monotonic_ns()
         self._early = {path: state[2] for path in self._paths if (state := _state(path)) is not None}
         """Sizes of the files at the beginning."""
+        self._kept: foreign_files.ReadFile | None = None
+        """The file, open: its program may remove it at its end, and a container that ends takes it along."""
         self.problem = ""
         """Why a file was not used, or not all of it."""
         self._clear()
@@ -110,6 +117,8 @@ class PerfMap:
         return not (self._starts or self._added.count)
 
     def _text(self, position: int, length: int) -> bytes:
+        if self._kept is not None:
+            return bytes(self._kept[position : position + length])
         try:
             with self._open(self._path) as file:
                 return os.pread(file.fileno(), length, position)
@@ -140,6 +149,7 @@ class PerfMap:
             try:
                 with self._open(path) as file:
                     self._continue(path, file.fileno())
+                    self._keep(file.fileno())
                     self._add(self._pieces(path, file.fileno()), before)
                 return
             except OSError:
@@ -154,7 +164,13 @@ class PerfMap:
             if self._path:
                 self._early[path] = status.st_size
             self._clear()
+            self._kept = None
         self._path, self._state = path, state
+
+    def _keep(self, file: int) -> None:
+        if self._kept is None and len(_kept) < MOST_OPEN:
+            self._kept = foreign_files.ReadFile(file, 0, sys.maxsize)
+            _kept.add(self._kept)
 
     def _pieces(self, path: str, file: int) -> Iterator[tuple[int, bytes]]:
         """Whole lines that were not read yet, with their positions. Holes are left out."""

@@ -91,6 +91,20 @@ def test_a_replaced_file_is_read_anew(places: tuple[Path, Path], tmp_path: Path)
     assert last(found, 0x1000) == ("other", 0)
 
 
+def test_a_file_that_was_read_may_be_removed(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs remove it at their end, and containers go; another one at its place counts again."""
+    places[1].unlink()
+    places[0].write_text("1000 20 gone\n")
+    found = PerfMap(1)
+    found.read_on()
+    places[0].unlink()
+    assert last(found, 0x1010) == ("gone", 0x10)
+    places[0].write_text("1000 20 again\n")
+    assert last(found, 0x1010) == ("again", 0x10)
+    monkeypatch.setattr(perf_map, "MOST_OPEN", 0)
+    assert last(PerfMap(1), 0x1010) == ("again", 0x10)
+
+
 def test_a_sparse_file_costs_nothing(places: tuple[Path, Path]) -> None:
     """``truncate -s 3G /tmp/perf-PID.map`` took 3 GB and 23 seconds."""
     path = places[0]
