@@ -22,7 +22,7 @@ from elftools.common.exceptions import DWARFError
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.sections import FileSections, SectionParts
 from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.elf.file import ElfFile, quoted
 from pytrace.runtime.host.procfs import normalized, resolved
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class SplitUnits:
     def _find(self, unit: Unit, name: str) -> Unit | None:
         identity = _identity(unit)
         if identity is None:
-            self.problems[f"{unit.dwarfinfo.path}: a unit names {name} and has no id to know it by"] = None
+            self.problems[f"{unit.dwarfinfo.path}: a unit names {quoted(name)} and has no id to know it by"] = None
             return None
         for package in self._dwp_files():
             whole = self._reading(package.path, partial(package.unit, identity))
@@ -191,7 +191,7 @@ class SplitUnits:
         except TraceError as error:
             self.problems[error.message] = None
         except COMPLAINTS as error:
-            self.problems[f"{path}: its DWARF cannot be read: {explained(error)}"] = None
+            self.problems[f"{path}: its DWARF cannot be read: {quoted(explained(error))}"] = None
         return None
 
     # ---- .dwo files
@@ -255,9 +255,10 @@ class SplitUnits:
 
 
 def _complaint(unit: Unit, name: str, stale: str) -> str:
-    owner, source = unit.dwarfinfo.path, unit.top.text("DW_AT_name")
+    owner, source = unit.dwarfinfo.path, quoted(unit.top.text("DW_AT_name"))
     what = f"the debug information of {source}" if source else "debug information"
     if stale:
+        stale = quoted(stale)
         return f"{owner}: {what} should be in {stale}, but that file is of another build (its id is a different one)"
-    folder = unit.top.text("DW_AT_comp_dir") or "no folder"
-    return f"{owner}: {what} is in {name}, which does not exist (compiled in {folder})"
+    folder = quoted(unit.top.text("DW_AT_comp_dir")) or "no folder"
+    return f"{owner}: {what} is in {quoted(name)}, which does not exist (compiled in {folder})"

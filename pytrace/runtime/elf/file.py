@@ -54,9 +54,9 @@ def most_copied() -> int:
 _QUOTED = 200
 
 
-def quoted(text: str) -> str:
-    """A text of a foreign file for a message, of which that need not be full."""
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+def quoted(text: str, most: int = _QUOTED) -> str:
+    """At most so many characters of a text that others chose, for a message: its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - most // 2 + 1 :]}"
 
 
 class Section(msgspec.Struct, frozen=True):

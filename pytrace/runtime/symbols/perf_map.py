@@ -35,6 +35,8 @@ MOST_READ = 64 << 20
 """Bytes that are read of one file."""
 MOST_FUNCTIONS = 1 << 19
 """Functions of one file that are remembered, 15 MB."""
+MOST_LINES = 1 << 20
+"""Lines that are looked at: a file may have ten million of a few bytes, all of one address."""
 MOST_ADDED = 1 << 17
 """Functions that are remembered with their times: those that are added after the process became known."""
 MOST_OPEN = 256
@@ -72,7 +74,7 @@ class PerfMap:
         self._clear()
 
     def _clear(self) -> None:
-        self._position, self._read, self._tail = 0, 0, b""
+        self._position, self._read, self._count, self._tail = 0, 0, 0, b""
         # Of functions in order of address: start, size, position and length of the line in the file.
         self._starts, self._sizes = array("Q"), array("Q")
         self._lines, self._lengths = array("Q"), array("I")
@@ -186,6 +188,9 @@ class PerfMap:
                 return
             text = os.pread(file, _PIECE, position)
             # A line that is being written is read the next time, unless it fills a piece.
+            self._count += text.count(b"\n")
+            if self._count > MOST_LINES:
+                self._read = MOST_READ
             whole = text.rfind(b"\n") + 1 or (len(text) if len(text) == _PIECE else 0)
             if not whole:
                 return

@@ -13,6 +13,7 @@ from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
+from pytrace.runtime.elf.file import quoted
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, Image, MappingRecorder
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _SPACES = 4096
 _MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
+_MOST_NOTICES = 50
+"""Programs and libraries whose names are missing of which each is reported."""
+_LONGEST_REASON = 600
 _NAMED_UNKNOWN = 6
 """How many processes without known mappings are remembered for the notice at the end, and one more."""
 _TRAMPOLINES = (bytes.fromhex("48c7c00f0000000f05"), bytes.fromhex("681180d2010000d4"))
@@ -471,7 +475,10 @@ class Symbolizer:
 
     def notices(self) -> list[str]:
         """Sentences about symbols that are missing and why, for the end of a session."""
-        notices = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
+        missing = sorted(self._unreadable.items())
+        notices = [f"no {quoted(what)}: {quoted(why, _LONGEST_REASON)}" for what, why in missing]
+        if len(notices) > _MOST_NOTICES:
+            notices[_MOST_NOTICES:] = [f"{len(notices) - _MOST_NOTICES} more programs and libraries lack names"]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""

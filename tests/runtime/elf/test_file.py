@@ -134,3 +134,9 @@ def test_headers_that_are_too_many(tmp_path: Path) -> None:
     data[64 + 32 : 64 + 40] = (1 << 50).to_bytes(8, "little")
     with pytest.raises(TraceError, match=f"it has {1 << 50} headers of 64 bytes"):
         _ = ElfFile(bytes(data), "made").sections
+
+
+def test_texts_of_others_in_messages_are_short() -> None:
+    assert elf_file.quoted("x" * 200) == "x" * 200
+    shown = elf_file.quoted("a" * 100_000 + "z")
+    assert (len(shown), shown[99:101], shown[-2:]) == (200, "a…", "az")

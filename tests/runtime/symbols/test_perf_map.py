@@ -138,6 +138,16 @@ def test_a_large_file_is_read_up_to_a_limit(
     assert "is too large: what is after its first" in found.problem
 
 
+def test_lines_of_one_address_are_counted(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 MB of them took four seconds."""
+    monkeypatch.setattr(perf_map, "MOST_LINES", 200_000)
+    places[0].write_text("1000 9 a\n" * 300_000 + "2000 9 b\n")
+    found = PerfMap(1)
+    assert last(found, 0x1000) == ("a", 0)
+    assert last(found, 0x2000) is None
+    assert "is too large: what is after its first" in found.problem
+
+
 def test_a_file_without_lines(places: tuple[Path, Path]) -> None:
     places[0].write_bytes(b"1000 10 " + b"x" * (3 << 20) + b"\n2000 10 second\n")
     found = PerfMap(1)

@@ -41,6 +41,15 @@ def test_ended_processes_are_told_as_such() -> None:
     assert not procfs.hidden(os.getpid())
 
 
+def test_what_programs_lack_is_told_in_short() -> None:
+    symbols = Symbolizer()
+    symbols._unreadable.update({f"symbols of {number:03}{'x' * 5000}": "y" * 5000 for number in range(200)})
+    notices = symbols.notices()
+    assert len(notices) == 51
+    assert notices[-1] == "150 more programs and libraries lack names"
+    assert max(map(len, notices)) < 900
+
+
 def test_hidden_addresses_of_the_kernel_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kallsyms").write_text("0000000000000000 T startup\n0000000000000000 t helper\n")
     symbols = Symbolizer()
