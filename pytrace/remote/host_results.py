@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
 from pytrace.core.types.tables import row_tables
 from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
+from pytrace.render.portable import Plain
 from pytrace.results import file_form, stored_document, type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.type_union import MismatchError
@@ -72,7 +72,7 @@ def read(data: bytes, host: str) -> SnapshotData:
     if file_form.size_of(data) > limit:
         raise TraceError(f"its results would unpack {len(data)} bytes to {file_form.size_of(data)}; {limit} are read")
     snapshot = file_form.from_bytes(data, host)
-    columns: list[tuple[Type | None, Iterable[Any]]] = []
+    columns: list[tuple[Type | None, Iterable[Plain]]] = []
     for item in snapshot.maps.values():
         columns += [(item.key, item.entries), (item.value, item.entries.values())]
     columns += [(table.type, rows) for table in snapshot.tables for rows in table.rows.values()]
@@ -81,7 +81,7 @@ def read(data: bytes, host: str) -> SnapshotData:
     return snapshot
 
 
-def _checked(type_: Type | None, values: Sequence[Any]) -> int:
+def _checked(type_: Type | None, values: Sequence[Plain]) -> int:
     """The frames of all stacks in values of a type, each as often as it occurs.
 
     Raises:

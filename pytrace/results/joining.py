@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Never, TypeAlias, TypeVar, cast
+from typing import Never, TypeAlias, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.core.types.builtin_types import wrapped
@@ -50,19 +50,19 @@ def _least(_type: types.Type) -> Join[int]:
     return lambda first, second: second if first is None else min(first, second)
 
 
-def _greatest(type_: types.Type) -> Join[Any]:
+def _greatest(type_: types.Type) -> Join[int]:
     if any(isinstance(part, types.Float) for part in types.parts((type_,))):
         return lambda first, second: second if first is None else max(first, second, key=_rank)
     return lambda first, second: second if first is None else max(first, second)
 
 
-def _rank(value: Any) -> Any:
+def _rank(value: object) -> tuple[object, ...]:
     """What orders values with floating-point numbers: NaN, which compares with nothing, is less than the others."""
     if isinstance(value, tuple):
         return tuple(map(_rank, value))
     if isinstance(value, float):
         return (False, math.copysign(1, value)) if math.isnan(value) else (True, value)
-    return value
+    return (value,)
 
 
 def _buckets(_type: types.Hist | types.LHist) -> Join[Counts]:

@@ -93,6 +93,11 @@ def _int(first: types.Int, second: types.Int) -> Type:
     return types.Int(max(first.width, second.width), first.signed or second.signed)
 
 
+def _float(first: types.Float, second: types.Float) -> Type:
+    # A double has each value of a float.
+    return types.Float(max(first.width, second.width))
+
+
 def _enum(first: types.Enum, second: types.Enum) -> Type:
     _same(first.name, second.name)
     members = first.members
@@ -199,6 +204,7 @@ def _row(class_: type[_T], union: Callable[[_T, _T], Type]) -> tuple[type[Type],
 
 ROWS: dict[type[Type], _Union] = dict((
     _row(types.Int, _int),
+    _row(types.Float, _float),
     _row(types.Enum, _enum),
     _row(types.Pointer, _pointer),
     _row(types.String, _capacity),

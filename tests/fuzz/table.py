@@ -25,7 +25,7 @@ MODULES = {
         "snapshot_file", "snapshot_document", "compiled_file", "compiled_manifest", "cache_entry",
     ),
     "fleet_messages": (
-        "agent_request", "agent_message", "facts_of_hosts", "lying_hosts",
+        "agent_request", "agent_message", "lying_hosts", "facts_of_hosts",
     ),
     "traced_data": (
         "events", "ring", "names", "python_record", "python_lines", "request",

@@ -29,6 +29,7 @@ from tests.support.snapshots import (
     table,
     two_tasks,
 )
+from tests.support.waiting import until
 
 K, U = types.Stack(False), types.Stack(True)
 KEY = types.Tuple((STRING, K, U))
@@ -56,6 +57,11 @@ def kept(folder: Path, data: bytes) -> Path:
 
 def by_name(page: Any, number: int = 0) -> dict[str, dict[str, Any]]:
     return {frame["name"]: frame for frame in frames(page, number)}
+
+
+def come_true(page: Any, expression: str) -> None:
+    """Wait for a condition. Chromium asks again within the page, where its policy forbids to evaluate texts."""
+    until(lambda: page.evaluate(expression))
 
 
 def text_of(page: Any, selector: str) -> str:
@@ -253,7 +259,7 @@ def test_long_tables_show_what_is_scrolled_to(tmp_path: Path) -> None:
     with opened(written(tmp_path, snapshot(tables=(table(("n", "name"), (types.INT32, STRING), rows),)))) as page:
         assert page.locator("tbody tr").count() < 100
         page.evaluate("document.querySelector('.rows').scrollTop = 24 * 15000")
-        page.wait_for_function("document.querySelector('tbody').textContent.includes('name15005')")
+        come_true(page, "document.querySelector('tbody').textContent.includes('name15005')")
 
 
 def test_histograms(tmp_path: Path) -> None:
@@ -336,7 +342,7 @@ def test_hosts_by_buckets(tmp_path: Path) -> None:
         assert "Hits were left out on: web7." in section.inner_text()
         assert "lost events: 3 (web7: t:x:y)" in text_of(page, "header .losses")
         page.set_viewport_size({"width": 500, "height": 700})
-        page.wait_for_function("document.querySelector('div.keyheat canvas').getBoundingClientRect().width < 500")
+        come_true(page, "document.querySelector('div.keyheat canvas').getBoundingClientRect().width < 500")
 
 
 def test_flame_graphs_of_hosts(tmp_path: Path) -> None:
@@ -372,7 +378,7 @@ def test_dark_and_printed(tmp_path: Path) -> None:
     with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS))), color_scheme="dark") as page:
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 24, 27)"
         page.set_viewport_size({"width": 360, "height": 700})
-        page.wait_for_function("document.querySelector('canvas').getBoundingClientRect().width < 360")
+        come_true(page, "document.querySelector('canvas').getBoundingClientRect().width < 360")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, "no text beside the window"
         page.emulate_media(media="print")
         assert not page.locator("div.flame .toolbar").is_visible()

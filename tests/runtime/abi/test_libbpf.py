@@ -28,7 +28,7 @@ def anew() -> Iterator[None]:
 
 def test_a_missing_library_names_the_package(anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libbpf, "LIBRARY", "libnothing.so.9")
-    with pytest.raises(TraceError, match=r"^the library libnothing.so.9 is not installed$") as raised:
+    with pytest.raises(TraceError, match=r"^the library libnothing.so.9 is not installed\n") as raised:
         libbpf.library()
     assert "apt-get install libbpf1" in raised.value.hints[0]
 

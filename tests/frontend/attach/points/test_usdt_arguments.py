@@ -34,7 +34,7 @@ def symbol(name: str) -> int | None:
         ("-4@counter+8(%rip)", At("ip", 0x3008, True, 4, True)),
         ("8@16(%rip)", At("ip", 16, True)),
         ("%rdi", At("di")),
-        ("-8f@%rdx", At("dx", signed=True)),
+        ("-8f@%rdx", At("dx", signed=True, fraction=True)),
     ],
 )
 def test_x86(text: str, place: At) -> None:
