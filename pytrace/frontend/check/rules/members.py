@@ -95,6 +95,8 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
         return _record_field(checker, node, type_)
     if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
         member_type = _struct_field(checker, node, type_.target, "pointer")
+        if type_.trusted and checker.options.verbose:
+            _say_space(checker, base)
         return inherit(checker, member_type, type_)
     if isinstance(type_, Struct):
         member_type = _struct_field(checker, node, type_, "memory")
@@ -120,6 +122,16 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
     type_ = argument_type(checker, argument)
     checker.program.fields[node] = FieldPath("argument", type_, argument=argument)
     return loaded(type_)
+
+
+def _say_space(checker: Checker, base: nodes.Expr) -> None:
+    """Type information of kernels that GCC has built does not say which arguments of functions are ``__user``."""
+    place = checker.program.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
+    if place is not None and place.argument is not None:
+        text = base.span.text
+        message = f"members of {text} are read in kernel memory; if it points to user memory, write uptr({text})"
+        if all(note.message != message for note in checker.diagnostics.notes):
+            checker.diagnostics.note(message, base.span)
 
 
 def argument_type(checker: Checker, argument: ProbeArgument) -> Type:

@@ -167,3 +167,14 @@ def test_files_compiled_ahead_ask_the_machine_that_runs_them(query: str, parts: 
     open_value = program.loaded.get(node)
     assert (open_value and (open_value.what, open_value.parts)) == parts
     assert (node in program.constants) is (parts is None)
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_arguments_that_may_point_to_user_memory(verbose: bool) -> None:
+    """Said once for each argument, however often it is used."""
+    script = "fentry:vfs_read { print(args.file.f_flags); print(args.file->f_flags); }"
+    found = analyse(script, CompileOptions(verbose=verbose))
+    assert not found.errors
+    told = "members of args.file are read in kernel memory; if it points to user memory, write uptr(args.file)"
+    assert [note.message for note in found.diagnostics.notes] == [told] * verbose
+    assert not analyse(script.replace("args.file", "uptr(args.file)"), CompileOptions(verbose=verbose)).diagnostics.notes
