@@ -389,7 +389,8 @@ class KernelInfo(Protocol):
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
 
-        A pattern without ``(`` is compared with the qualified name without parameters.
+        A pattern without ``(`` is compared with the qualified name without parameters, ``_Z…`` and ``_R…`` with the
+        mangled name.
         """
 
     def executable(self, path: str) -> bool:

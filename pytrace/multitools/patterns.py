@@ -43,7 +43,7 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
     target = trace_targets.resolve(target, kernel, options.only_pid())
     attachment = trace_targets.attach(target, kernel, options.only_pid())
     naming = Naming.of(target, attachment)
-    if not target.wild and target.family != trace_targets.KERNEL:
+    if not target.wild and not target.mangled and target.family != trace_targets.KERNEL:
         naming = Naming(literal(target.name))
     return Pattern(target, attachment, naming, filter_)
 

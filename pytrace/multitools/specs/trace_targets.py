@@ -71,6 +71,11 @@ class TraceTarget(msgspec.Struct, frozen=True):
         """Whether it may match several functions or events."""
         return bool(_WILD.search(self.name) or _WILD.search(self.container))
 
+    @property
+    def mangled(self) -> bool:
+        """Whether its functions are given by mangled names of C++ or Rust, as symbols have them."""
+        return self.family == USER and self.name.startswith(("_Z", "_R")) and "+" not in self.name
+
 
 def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     """Parse a target; with *regexp* its name may be a regular expression.
@@ -198,8 +203,9 @@ def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> A
         parts = ":".join(quoted(part) for part in target.name.split(":"))
         return Attachment(f"usdt:{quoted(container, path=True)}:{parts}", prefix=len("usdt:") + path)
     plain = target.name.removeprefix(_CPP)
-    # The qualified name of a method is that of a C++ function, however its symbol is mangled.
-    language = _CPP if plain != target.name or "::" in plain else ""
+    # The qualified name of a method is that of a C++ function, however its symbol is mangled; what is known by its
+    # mangled name is shown demangled.
+    language = _CPP if plain != target.name or "::" in plain or target.mangled else ""
     name = f"{quoted(container, path=True)}:{language}{quoted(plain)}"
     shown = len("uprobe:") + path + (len(language) if path else 0)
     return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=shown)

@@ -275,18 +275,18 @@ class UserBinaries:
         return [placed for symbol in functions if (placed := _placed(binary, symbol))]
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
-        """Functions whose demangled name a ``*`` pattern accepts, with that name."""
+        """Functions whose demangled name a ``*`` pattern accepts, with that name; by ``_Z…`` their symbols."""
         from pytrace.runtime.abi.demangle import demangle, mangled, qualified_name
 
         binary = self.binary(path)
         accepts = name_pattern(pattern).fullmatch
-        whole = "(" in pattern
+        whole, symbol_names = "(" in pattern, pattern.startswith(("_Z", "_R"))
         symbols = []
         for symbol in binary.functions("_Z*") + binary.functions("_R*"):
             if not mangled(symbol.name):
                 continue
             text = demangle(symbol.name)
-            if accepts(text if whole else qualified_name(text)):
+            if accepts(symbol.name if symbol_names else text if whole else qualified_name(text)):
                 placed = _placed(binary, symbol)
                 if placed is not None:
                     symbols.append((placed, text))

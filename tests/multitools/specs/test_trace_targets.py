@@ -103,6 +103,8 @@ def test_binaries() -> None:
     assert trace_targets.attach(parsed("many*:f"), facts).prefix == len("uprobe:")
     assert trace_targets.attach(parsed("unknown:f"), facts).entry == "uprobe:unknown:f"
     assert trace_targets.attach(parsed("c:zoo::Animal::walk"), facts).entry == 'uprobe:libc:cpp:"zoo::Animal::walk"'
+    assert trace_targets.attach(parsed("c:_ZN3zoo*"), facts).entry == "uprobe:libc:cpp:_ZN3zoo*"
+    assert trace_targets.attach(parsed("c:_ZN3zoo1fEv+4"), facts).entry == "uprobe:libc:_ZN3zoo1fEv+4"
     assert trace_targets.attach(parsed("r:c:cpp:twice"), facts).leave == "uretprobe:libc:cpp:twice"
     assert trace_targets.attach(parsed("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
     assert trace_targets.attach(parsed('/opt/my app:a,b'), facts).entry == 'uprobe:"/opt/my app":"a,b"'

@@ -145,6 +145,9 @@ def test_functions_by_demangled_name(programs: Path) -> None:
         "int zoo::twice<int>(int)", "long zoo::twice<long>(long)",
     }  # fmt: skip
     assert kernel.cpp_symbols(path, "main") == []
+    ((symbol, name),) = kernel.cpp_symbols(path, "_ZN3zoo6Animal4walkEi")
+    assert (symbol.name, name) == ("_ZN3zoo6Animal4walkEi", "zoo::Animal::walk(int)")
+    assert len(kernel.cpp_symbols(path, "_ZN3zoo6Animal4walk*")) == 2
 
 
 def _nested(levels: int) -> str:
