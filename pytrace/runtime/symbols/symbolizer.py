@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base import kernel_files
@@ -330,10 +331,13 @@ class Symbolizer:
     # ---- source lines
 
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
-        """Read the source lines of user addresses (process, address) in short steps: :meth:`user` has them then."""
+        """Read the source lines of user addresses (process, address) in short steps: :meth:`user` has them then.
+
+        The binaries of a container go with it: they are opened, and their symbols read, whatever is shown.
+        """
         wanted = []
-        owner, mapping, binary = 0, None, None
-        for count, (pid, address) in enumerate(addresses if self._ahead else ()):
+        owner, space, mapping, binary = 0, None, None, None
+        for count, (pid, address) in enumerate(addresses):
             if self._python is not None and self._python.has(address):
                 continue
             if not count % 64:
@@ -341,13 +345,18 @@ class Symbolizer:
                 mapping = None  # it may have changed meanwhile
             if mapping is None or pid != owner or not mapping.start <= address < mapping.end:
                 image, owner = self._image(pid), pid
-                mapping = None if image is None else image.find(address)
-                binary = None
-                if image is not None and mapping is not None:
-                    mapping = self._part(image.space, mapping) or mapping
-                if image is not None and mapping is not None and (is_file(mapping) or is_memory_file(mapping)):
-                    binary = self._binary(image.space, mapping)
-            if mapping is not None and binary is not None:
+                space = None if image is None else image.space
+                mapping = binary = None
+                if image is not None and space is not None and (self._ahead or space.root):
+                    mapping = image.find(address)
+                if space is not None and mapping is not None:
+                    mapping = self._part(space, mapping) or mapping
+                    if is_file(mapping) or is_memory_file(mapping):
+                        binary = self._binary(space, mapping)
+                if binary is not None and not self._ahead:
+                    with suppress(TraceError, OSError):  # it is reported when it is needed
+                        _ = binary.tables
+            if mapping is not None and binary is not None and self._ahead:
                 inside = binary.elf.address_at(address - mapping.start + mapping.offset)
                 if inside is not None:
                     wanted.append((binary, inside))

@@ -150,6 +150,23 @@ def test_a_removed_binary_is_still_read(waiting: tuple[subprocess.Popen[str], Pa
     assert Symbolizer().user(child.pid, address)[0].name == "deep::place(int)"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the files of a process by its root are for root")
+@pytest.mark.parametrize("ahead", [True, False])
+def test_binaries_of_a_container_are_opened_while_it_lasts(
+    waiting: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    """Also without source lines."""
+    child, path = waiting
+    address = _address(child)
+    monkeypatch.setattr(procfs, "root_prefix", lambda pid: f"/proc/{pid}/root")
+    symbols = Symbolizer()
+    list(symbols.prepare([(child.pid, address)] if ahead else []))
+    symbols.user(child.pid, 0)
+    child.communicate("\n")
+    path.unlink()
+    assert symbols.user(child.pid, address)[0].name == ("deep::place(int)" if ahead else "")
+
+
 def test_a_replaced_binary_is_not_mistaken(waiting: tuple[subprocess.Popen[str], Path]) -> None:
     child, path = waiting
     address = _address(child)
