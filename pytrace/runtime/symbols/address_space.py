@@ -420,6 +420,9 @@ class MappingRecorder:
         """Processes that execute another program, since when, and its mappings; the report of its image comes last."""
         self._attached = NEVER
         self._looked_at_loss, self._looked = 0, 0.0
+        self._over = False
+        self._unknown: set[int] = set()
+        """Processes that were looked for after the end."""
         self.changes: list[tuple[str, int, int]] = []
         """Events (``map``, ``fork``, ``exec``, ``exit``), processes, and the parents of forked ones.
 
@@ -593,7 +596,9 @@ class MappingRecorder:
     def image(self, process: int) -> Image | None:
         """The image of a process, or of its number in stacks and symbols; None if it is not known."""
         found = self._image(process)
-        if found is None:
+        if found is None and process in self._unknown:
+            return None
+        if found is None and not self._over:
             # It may have begun since the last poll.
             self.drain()
             found = self._image(process)
@@ -602,11 +607,19 @@ class MappingRecorder:
             found = self._image(process)
         if found is None and process < FIRST_IMAGE and self._exact:
             text = procfs.read_maps(process)
-            self.drain()
+            if not self._over:
+                self.drain()
             if text and process not in self._first:
                 self._begin(process, AddressSpace(process, text), 0)
             found = self._image(process)
+        if found is None and self._over:
+            self._unknown.add(process)
         return found
+
+    def end(self) -> None:
+        """Nothing is traced any more: each process that is not known is looked for once, not for each address."""
+        self.drain()
+        self._over = True
 
     def _image(self, process: int) -> Image | None:
         if process >= FIRST_IMAGE:

@@ -364,6 +364,8 @@ class Symbolizer:
 
     def hurry(self, say: Callable[[str], None] | None) -> None:
         """The run is ending, and the user waits; *say* is called with a message when source lines take long."""
+        if self._recorder is not None:
+            self._recorder.end()
         self._reading.hurry(say, "stacks")
         self._images.forget_unknown()
 

@@ -401,6 +401,24 @@ def test_the_clock_of_records_is_ours() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the mappings of all processes are for root")
+def test_at_the_end_a_process_that_is_gone_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps may have addresses of thousands of processes that were forgotten."""
+    made = MappingRecorder([])
+    drained: list[int] = []
+    drain = made.drain
+    monkeypatch.setattr(made, "drain", lambda: (drained.append(1), drain()))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    made.end()
+    assert made.image(ended.pid) is not None, "what was recorded before the end is known"
+    for table in (made.spaces, made._first, made._latest):
+        del table[ended.pid]
+    assert [made.image(ended.pid) for _ in range(5)] == [None] * 5
+    assert len(drained) == 1
+    made.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the mappings of all processes are for root")
 def test_a_cpu_that_came_online_is_recorded_again() -> None:
     made = MappingRecorder([])
     cpu = perf.online_cpus()[0]
