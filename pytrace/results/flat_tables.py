@@ -7,11 +7,13 @@ them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.base import extras
 from pytrace.core.diagnostics import TraceError
@@ -55,19 +57,43 @@ class FlatTable(msgspec.Struct, frozen=True):
     """Of the map that it shows, or ``rows``."""
     columns: tuple[FlatColumn, ...]
 
-    def to_arrow(self, notes: Mapping[str, str] | None = None) -> pyarrow.Table:
+    @classmethod
+    def joined(cls, parts: Sequence[FlatTable]) -> FlatTable:
+        """One table of the rows of several with the same columns."""
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(parts[0].name, tuple(
+            replace(same[0], values=list(chain.from_iterable(column.values for column in same))) for same in columns
+        ))  # fmt: skip
+
+    @staticmethod
+    def ranges(parts: Iterable[FlatTable]) -> list[tuple[int, int]]:
+        """For each column the least and the greatest integer in it, of all parts; 0 and 0 for other columns."""
+        found: list[tuple[int, int]] = []
+        for part in parts:
+            own = [_range(column) for column in part.columns]
+            found = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(found or own, own, strict=True)]
+        return found
+
+    def to_arrow(
+        self, notes: Mapping[str, str] | None = None, ranges: Sequence[tuple[int, int]] | None = None
+    ) -> pyarrow.Table:
         """As an Arrow table: 64-bit integers, doubles, text, binaries, lists of text, timestamps in nanoseconds UTC.
 
         Integers that do not all fit 64 bits (a signed column that was merged with an unsigned one) are decimals.
 
         Args:
             notes: metadata of the table; units are metadata of the columns.
+            ranges: those of the whole table (:meth:`ranges`), where this is a part of it.
 
         Raises:
             TraceError: pyarrow is not installed.
         """
         arrow = library("pyarrow", "arrow")
-        arrays = [arrow.array(column.values, _arrow_type(arrow, column)) for column in self.columns]
+        known = ranges or FlatTable.ranges((self,))
+        arrays = [
+            arrow.array(column.values, _arrow_type(arrow, column.kind, held))
+            for column, held in zip(self.columns, known, strict=True)
+        ]
         fields = [
             arrow.field(column.name, array.type, metadata={"unit": column.unit} if column.unit else None)
             for column, array in zip(self.columns, arrays, strict=True)
@@ -120,20 +146,25 @@ _SIGNED = (-(1 << 63), (1 << 63) - 1)
 _UNSIGNED = (0, (1 << 64) - 1)
 
 
-def _integer_kind(column: FlatColumn) -> ColumnKind | None:
-    """The type that holds all integers of a column, its own if it does; None if 64 bits do not."""
+def _range(column: FlatColumn) -> tuple[int, int]:
+    if column.kind not in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
+        return 0, 0
     known = [value for value in column.values if value is not None]
-    low, high = min(known, default=0), max(known, default=0)
+    return min(known, default=0), max(known, default=0)
+
+
+def _integer_kind(own: ColumnKind, held: tuple[int, int]) -> ColumnKind | None:
+    """The type that holds all integers of a range, a column's *own* if it does; None if 64 bits do not."""
     ranges = {ColumnKind.SIGNED: _SIGNED, ColumnKind.UNSIGNED: _UNSIGNED}
-    for kind in sorted(ranges, key=lambda kind: kind is not column.kind):
-        if ranges[kind][0] <= low and high <= ranges[kind][1]:
+    for kind in sorted(ranges, key=lambda kind: kind is not own):
+        if ranges[kind][0] <= held[0] and held[1] <= ranges[kind][1]:
             return kind
     return None
 
 
-def _arrow_type(arrow: Any, column: FlatColumn) -> Any:
-    if column.kind in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
-        kind = _integer_kind(column)
+def _arrow_type(arrow: Any, own: ColumnKind, held: tuple[int, int]) -> Any:
+    if own in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
+        kind = _integer_kind(own, held)
         return arrow.decimal128(20, 0) if kind is None else getattr(arrow, kind.value)()
     return {
         ColumnKind.FLOAT: arrow.float64(),
@@ -142,12 +173,12 @@ def _arrow_type(arrow: Any, column: FlatColumn) -> Any:
         ColumnKind.BYTES: arrow.binary(),
         ColumnKind.TIME: arrow.timestamp("ns", tz="UTC"),
         ColumnKind.LINES: arrow.list_(arrow.string()),
-    }[column.kind]
+    }[own]
 
 
 def _polars_type(frames: Any, column: FlatColumn) -> Any:
     if column.kind in (ColumnKind.SIGNED, ColumnKind.UNSIGNED):
-        kind = _integer_kind(column)
+        kind = _integer_kind(column.kind, _range(column))
         return frames.Int128 if kind is None else {"int64": frames.Int64, "uint64": frames.UInt64}[kind.value]
     return {
         ColumnKind.FLOAT: frames.Float64,

@@ -7,6 +7,7 @@ seconds for 100,000 series.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from pytrace.results.formats.format_row import WriteOptions
@@ -21,7 +22,9 @@ OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
     """Write runs, losses, and maps by name."""
-    file.write(exposition(families(snapshot, timestamps=options.flag("timestamps"))))
+    for family in families(snapshot, timestamps=options.flag("timestamps")):
+        file.writelines(f"{line}\n".encode() for line in chain(_heading(family), _samples(family)))
+    file.write(b"# EOF\n")
 
 
 def exposition(families: Iterable[Family], *, older: bool = False) -> bytes:

@@ -124,13 +124,18 @@ class Printers:
 
     def in_order(self, data: MapData) -> Iterator[list[Entry]]:
         """The entries of a map, decoded, as they print; some at a time."""
+        decoded = self._decoded(data)
+        for block in self.portable_in_order(data):
+            yield list(map(decoded, block))
+
+    def portable_in_order(self, data: MapData) -> Iterator[list[tuple[Value, ...]]]:
+        """The entries of a map, portable, as they print; some at a time."""
         decoded, order = self._decoded(data), self.printer(data).order_key()
         if data.key is None:
-            yield from filter(None, [list(self.entries(data))])
+            yield from filter(None, [[*data.entries.items()]])
             return
         type_ = types.Tuple((data.key, data.value))
-        for block in external_sort.in_order(data.entries.items(), lambda item: order(decoded(item)), type_):
-            yield list(map(decoded, block))
+        yield from external_sort.in_order(data.entries.items(), lambda item: order(decoded(item)), type_)
 
     def last_interval(self, data: MapData) -> int:
         """Of a map of time series the number of the last interval; 0 of others."""

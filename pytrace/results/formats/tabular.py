@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import chain
 from typing import Any, BinaryIO, TypeAlias
 
 from pytrace.core import byte_escapes, types
@@ -55,10 +56,8 @@ def write_arrow(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -
     Raises:
         TraceError: there are several of them, or pyarrow is not installed.
     """
-    table = _only(snapshot, options, "arrow").to_arrow(_notes(snapshot))
     ipc = library("pyarrow.ipc", "arrow")
-    with ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    _write_parts(snapshot, options, "arrow", lambda schema: ipc.new_file(file, schema))
 
 
 def write_parquet(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
@@ -67,8 +66,23 @@ def write_parquet(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO)
     Raises:
         TraceError: as :func:`write_arrow`.
     """
-    table = _only(snapshot, options, "parquet").to_arrow(_notes(snapshot))
-    library("pyarrow.parquet", "arrow").write_table(table, file)
+    parquet = library("pyarrow.parquet", "arrow")
+    _write_parts(snapshot, options, "parquet", lambda schema: parquet.ParquetWriter(file, schema))
+
+
+def _write_parts(snapshot: SnapshotData, options: WriteOptions, name: str, opened: Callable[[_Held], _Held]) -> None:
+    """Write one map or table by a writer for its schema, some thousand rows at a time: memory does not grow with keys.
+
+    The types of columns are those that hold all values, which are looked at first.
+    """
+    parts = _only(snapshot, options, name)
+    ranges = FlatTable.ranges(parts())
+    notes = _notes(snapshot)
+    tables = (part.to_arrow(notes, ranges) for part in parts())
+    first = next(tables)
+    with opened(first.schema) as writer:
+        for table in chain((first,), tables):
+            writer.write_table(table)
 
 
 def _notes(snapshot: SnapshotData) -> dict[str, str]:
@@ -76,19 +90,24 @@ def _notes(snapshot: SnapshotData) -> dict[str, str]:
     return {"pytrace": about.json_line(snapshot).decode("utf-8", "replace").rstrip()}
 
 
-def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> FlatTable:
-    """The one table that a file of such a format holds."""
+def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> Callable[[], Iterator[FlatTable]]:
+    """The one table that a file of such a format holds, in parts, which can be gone through again."""
     number = options.settings.get("rows")
     if number is not None:
         if not number.isdecimal():
             raise TraceError(f"rows={number}: expected the number of a table of rows, from 1")
-        return named_table(snapshot, "rows", int(number))
+        table = named_table(snapshot, "rows", int(number))
+        return lambda: iter((table,))
     names = [*snapshot.maps, *(f"rows={table}" for table in range(1, len(snapshot.tables) + 1))]
     if len(names) != 1:
         hints = (f"--map {next(iter(snapshot.maps), 'rows')} chooses one of them", *_row_hint(snapshot, name))
         there = ", ".join(names) or "nothing"
         raise TraceError(f"a file of format {name} holds one table; the snapshot has {there}", hints=hints)
-    return map_table(next(iter(snapshot.maps.values()))) if snapshot.maps else rows_table(snapshot, snapshot.tables[0])
+    if snapshot.maps:
+        data = next(iter(snapshot.maps.values()))
+        return lambda: map_parts(data)
+    table = rows_table(snapshot, snapshot.tables[0])
+    return lambda: iter((table,))
 
 
 def _row_hint(snapshot: SnapshotData, name: str) -> tuple[str, ...]:
@@ -122,13 +141,23 @@ def map_table(data: MapData) -> FlatTable:
     Entries are in the order in which the map prints. A histogram has a row for each bucket from the first to the last
     that counted something, a time series one for each interval with a sample.
     """
+    parts = list(map_parts(data))
+    return parts[0] if len(parts) == 1 else FlatTable.joined(parts)
+
+
+def map_parts(data: MapData) -> Iterator[FlatTable]:
+    """The table of :func:`map_table` in parts of some thousand rows; one without rows if there are none."""
     of_key, of_value = data.key_columns, value_columns(data.title, data.value)
     keys = _parts(data.key, of_key) if data.key is not None else _no_parts
     values = _values(data.value, of_value)
-    entries = ((keys(key), value) for key, value in _in_order(data))
-    rows = [(*parts, *row) for parts, value in entries for row in values(value)]
-    times = ("start",) if isinstance(data.value, types.TSeries) else ()
-    return _table(data.name, TableSchema((*of_key, *of_value)), rows, {f"{data.title}.{name}" for name in times})
+    schema = TableSchema((*of_key, *of_value))
+    times = {f"{data.title}.start"} if isinstance(data.value, types.TSeries) else set()
+    empty = True
+    for block in Printers().portable_in_order(data):
+        empty = False
+        yield _table(data.name, schema, [(*keys(key), *row) for key, value in block for row in values(value)], times)
+    if empty:
+        yield _table(data.name, schema, [], times)
 
 
 def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
@@ -146,16 +175,6 @@ def _table(name: str, schema: TableSchema, rows: list[_Row], times: Set[str] = f
         )
         for column, values in zip(schema.columns, columns, strict=True)
     ))  # fmt: skip
-
-
-def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
-    """Portable keys and values, as the map prints."""
-    printers = Printers()
-    printer, keys = printers.printer(data), list(data.entries)
-    entries = list(printers.entries(data))
-    places = {id(entry): key for entry, key in zip(entries, keys, strict=True)}
-    printer.sort(entries)
-    return [(places[id(entry)], data.entries[places[id(entry)]]) for entry in entries]
 
 
 _Parts = Callable[[_Held], _Row]

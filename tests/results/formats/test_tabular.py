@@ -14,6 +14,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote.answer import labelled
+from pytrace.results import external_sort
 from pytrace.results.formats import tabular
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
@@ -206,3 +207,18 @@ def test_the_label_of_an_answer_is_a_column_of_its_name() -> None:
     (data,) = labelled(snapshot(map_data("@", STRING, COUNT, {"cat": 3})), "host", "web1").maps.values()
     assert csv(snapshot(data)) == b"host,key,@\r\nweb1,cat,3\r\n"
     assert [column.name for column in tabular.map_table(data).columns] == ["host", "key", "@"]
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_many_rows_are_written_in_parts_of_one_schema(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not grow with keys; a value of the last part decides the type of the whole column."""
+    entries = {(number, f"name{number % 7}"): number for number in range(50)} | {(50, "last"): (1 << 64) - 1}
+    data = map_data("@m", types.Tuple((types.INT64, STRING)), types.Sum(), entries)
+    whole = arrow(snapshot(data), form)
+    monkeypatch.setattr(external_sort, "RUN", 8)
+    monkeypatch.setattr(external_sort, "CHUNK", 3)
+    assert len(list(tabular.map_parts(data))) > 5
+    assert arrow(snapshot(data), form).equals(whole)
+    assert tabular.map_table(data).to_arrow().equals(whole)
+    assert whole.num_rows == 51
+    assert arrow(snapshot(map_data("@m", types.INT64, types.Sum(), {})), form).num_rows == 0
