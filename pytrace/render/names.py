@@ -151,6 +151,8 @@ class Names:
                 name = os.fsencode(pwd.getpwuid(identity).pw_name)
             except (KeyError, OverflowError):
                 name = b"%d" % identity
+            if len(self._users) >= _REMEMBERED:
+                self._users.clear()  # ids of user namespaces are any numbers
             self._users[identity] = name
         return name
 

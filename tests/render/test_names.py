@@ -144,10 +144,14 @@ def test_no_stack(names: Names) -> None:
     assert text((0, (), -22)) == b"\n        [no stack: Invalid argument]\n"
 
 
-def test_users(names: Names) -> None:
+def test_users(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytrace.render.names._REMEMBERED", 10)
     assert names.user(0) == b"root"
     assert names.user(4_000_000_123) == b"4000000123"
     assert names.user(2**64 - 1) == b"18446744073709551615"
+    for number in range(50):
+        assert names.user(4_000_001_000 + number) == b"%d" % (4_000_001_000 + number)
+    assert len(names._users) <= 10, "user namespaces may have any number of them"
 
 
 def test_timestamp(names: Names) -> None:

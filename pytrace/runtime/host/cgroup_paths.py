@@ -43,7 +43,8 @@ class CgroupPaths:
         known = self._known.get((root, identity))
         if known is not None and fingerprints.inode(root + known) == identity:
             return known
-        # One walk serves all ids: every directory that it passes is remembered.
+        # One walk serves all ids: every directory that it passes is remembered, in place of those that are gone.
+        self._known = {key: path for key, path in self._known.items() if key[0] != root}
         result = ""
         for path in cgroups.directories(root):
             relative, number = path.removeprefix(root.rstrip("/")) or "/", fingerprints.inode(path)

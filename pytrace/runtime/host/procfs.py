@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import suppress
 
 import msgspec
@@ -54,7 +55,7 @@ def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
         if match[right] == letter:
             start, end, _, _, offset, major, minor, inode, path = match.groups()
             device = os.makedev(int(major, 16), int(minor, 16))
-            name = path.decode(errors="surrogateescape").removesuffix(" (deleted)")
+            name = sys.intern(path.decode(errors="surrogateescape").removesuffix(" (deleted)"))
             mappings.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))
     return mappings
 

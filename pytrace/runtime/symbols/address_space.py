@@ -12,10 +12,12 @@ order of the kernel's records. Mappings have a begin and an end in the clock of 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import mmap
 import os
 import struct
+import sys
 import time
 from bisect import bisect_right, insort
 from collections import OrderedDict
@@ -29,6 +31,7 @@ from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
 from pytrace.runtime.abi import bpf_maps, perf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.symbols.image_places import is_file
 from pytrace.runtime.symbols.jit_dump import NAME, JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 
@@ -44,6 +47,7 @@ _REREAD = 0.05
 _SERIALS = itertools.count()
 _KEPT_PAST = 1 << 16
 """Mappings at one address that are remembered after their end."""
+_OF_THE_KERNEL = ("[vdso]", "[vsyscall]")
 NEVER = 1 << 63
 """The end of what has not ended."""
 
@@ -63,6 +67,11 @@ def _origin(row: Mapping) -> tuple[object, ...]:
     return row.device, row.inode, row.offset - row.start
 
 
+def _compiles(row: Mapping) -> bool:
+    """True if code in a mapping may have names that the process wrote."""
+    return not is_file(row) and row.path not in _OF_THE_KERNEL
+
+
 def _piece(row: Mapping, start: int, end: int) -> Mapping:
     return replace(row, start=start, end=end, offset=row.offset + (start - row.start if row.inode else 0))
 
@@ -75,16 +84,39 @@ class AddressSpace:
     what is unmapped, so what has been mapped is known for any time.
     """
 
-    exact = False
+    __slots__ = (
+        "_begin",
+        "_begins",
+        "_checked_at",
+        "_identity",
+        "_jit_dump",
+        "_longest",
+        "_past",
+        "_past_starts",
+        "_read_at",
+        "_rows",
+        "_searched",
+        "_starts",
+        "_unread",
+        "ended",
+        "exact",
+        "perf_map",
+        "pid",
+        "previous",
+        "root",
+        "serial",
+    )
 
     def __init__(self, pid: int, text: bytes | None = None) -> None:
         self.pid = pid
+        self.exact = False
         self.serial = next(_SERIALS)
         """Never the same for two programs, also when one process ran both or the number was given again."""
         self.root = procfs.root_prefix(pid)
         self.previous: AddressSpace | None = None
         self.ended = False
-        self.perf_map = PerfMap(pid)
+        self.perf_map: PerfMap | None = PerfMap(pid)
+        """Names of code that the process compiled; None of a program that ended without such code."""
         self._begin = time.monotonic_ns()
         self._jit_dump: JitDump | None = None
         self._searched: list[Mapping] | None = None
@@ -144,7 +176,7 @@ class AddressSpace:
         if self._jit_dump is None and self._searched is not self._rows:
             self._searched = self._rows
             path = next((row.path for row in self._rows if NAME.search(row.path)), None)
-            if path is not None:
+            if path is not None and self.perf_map is not None:
                 self._jit_dump = JitDump(self.root + path, self.perf_map.owners, self._begin)
         return self._jit_dump
 
@@ -268,10 +300,9 @@ class AddressSpace:
     def start_program(self) -> None:
         """``execve``: the mappings so far belong to the program before."""
         self._parse()
-        before = AddressSpace.__new__(AddressSpace)
-        before.__dict__.update(self.__dict__)
+        before = copy.copy(self)
         before.previous = None
-        before.ended = True
+        before.end()
         self.previous = before
         self._jit_dump = self._searched = None
         self.serial = next(_SERIALS)
@@ -280,8 +311,7 @@ class AddressSpace:
 
     def program_after(self, when: int) -> AddressSpace:
         """The address space of the next program of the process, which begins at *when*: nothing is mapped yet."""
-        after = AddressSpace.__new__(AddressSpace)
-        after.__dict__.update(self.__dict__)
+        after = copy.copy(self)
         after.serial = next(_SERIALS)
         after.previous = after._jit_dump = after._searched = after._unread = None
         after.ended = False
@@ -295,8 +325,17 @@ class AddressSpace:
         """The address space of a new child process."""
         self._parse()
         child = AddressSpace(pid)
-        child._put(self._rows)
+        # Nobody changes these lists: what is mapped later makes others.
+        child._rows, child._starts = self._rows, self._starts
         return child
+
+    def end(self) -> None:
+        """The program is over. What only a running one needs is forgotten: thousands that ended are remembered."""
+        self.ended = True
+        self._identity = None
+        past = (row.mapping for rows in self._past.values() for row in rows)
+        if self._unread is None and self._jit_dump is None and not any(map(_compiles, (*self._rows, *past))):
+            self.perf_map = None
 
     @property
     def program(self) -> Mapping | None:
@@ -363,8 +402,11 @@ _PROT_EXEC = 4
 _HEAD, _TAIL = 1024, 1032
 """Offsets of ``data_head`` and ``data_tail`` in ``struct perf_event_mmap_page``."""
 _PAGES = 64
-KEPT_ENDED = 4096
-"""How many ended processes are remembered."""
+KEPT_ENDED = 1 << 13
+"""How many ended processes are remembered, with their images: 2 kB for one that a shell has started."""
+_SWEPT = 1 << 10
+"""Ended processes that are forgotten before the images of all of them are, and running ones before their ends are
+looked for."""
 _KEPT_OTHERS = 8
 """How many earlier processes of a number are remembered."""
 KEPT_IMAGES = 1 << 15
@@ -431,6 +473,10 @@ class MappingRecorder:
         self._fleeting: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
+        self._forgotten = 0
+        """Processes that were forgotten since images were looked through."""
+        self._most_running = _SWEPT
+        """Processes that seem to run at which it is looked for ends that were not reported."""
         self._rings: dict[int, tuple[int, mmap.mmap]] = {}
         """Descriptor and ring by CPU."""
         self._early: list[tuple[int, int, int, bytes]] = []
@@ -527,6 +573,8 @@ class MappingRecorder:
         """A process begins, or is met first."""
         space.exact = self._exact
         self.spaces[pid] = space
+        if len(self.spaces) - len(self._ended) > self._most_running:
+            self._find_ended(pid)
         image = Image(space, when, reread=self._reread)
         before = self._first.get(pid)
         if before is not None:
@@ -545,7 +593,8 @@ class MappingRecorder:
             return
         self._note("map", pid)
         name = body[64 : body.index(b"\0", 64)].decode(errors="surrogateescape")
-        path = "" if name == "//anon" else name.removesuffix(" (deleted)")
+        # Thousands of processes have mapped the same files: their names are in memory once.
+        path = "" if name == "//anon" else sys.intern(name.removesuffix(" (deleted)"))
         space = self.spaces.get(pid)
         if space is None:
             space = self._begin(pid, AddressSpace(pid), when)
@@ -583,7 +632,7 @@ class MappingRecorder:
             return
         self._settle(pid)
         # Until its image is reported stacks are those of the program before.
-        space.ended = True
+        space.end()
         program = self.spaces[pid] = space.program_after(when)
         self._executed[pid] = when, program
 
@@ -688,7 +737,7 @@ class MappingRecorder:
         begun, space = self._executed.pop(pid, (0, None))
         if space is None:
             # The record of it was lost.
-            self.spaces[pid].ended = True
+            self.spaces[pid].end()
             begun, space = when, self.spaces[pid].program_after(when)
             self.spaces[pid] = space
         latest = self._latest.get(pid)
@@ -717,7 +766,7 @@ class MappingRecorder:
             if bpf_maps.lookup(self._table, key, 8) != value:
                 continue
             if pid in self.spaces:
-                self.spaces[pid].ended = True
+                self.spaces[pid].end()
             space = AddressSpace(pid, text)
             space.exact = True
             self.spaces[pid] = space
@@ -730,15 +779,30 @@ class MappingRecorder:
         pid, _, thread, _ = struct.unpack_from("=IIII", body)
         if thread == pid:
             self._note("exit", pid)
-        space = self.spaces.get(pid)
-        if space is None or thread != pid:
-            return
-        space.ended = True
+        if thread == pid and pid in self.spaces:
+            self._end(pid)
+
+    def _end(self, pid: int) -> None:
+        """A process has ended. It is remembered until that many others have."""
+        self.spaces[pid].end()
         self._ended[pid] = None
         while len(self._ended) > KEPT_ENDED:
             oldest, _ = self._ended.popitem(last=False)
             for table in (self.spaces, self._first, self._latest, self._executed):
                 table.pop(oldest, None)
+            self._forgotten += 1
+        if self._forgotten >= _SWEPT:
+            self._forgotten = 0
+            for number, image in list(self._images.items()):
+                if image.space.ended and image.space.pid not in self.spaces:
+                    del self._images[number]
+
+    def _find_ended(self, begun: int) -> None:
+        """Records of the ends of processes may be lost: such processes would be remembered for ever."""
+        for pid in list(self.spaces):
+            if pid not in self._ended and pid != begun and not os.path.exists(f"/proc/{pid}"):
+                self._end(pid)
+        self._most_running = 2 * (len(self.spaces) - len(self._ended)) + _SWEPT
 
 
 def _records(ring: mmap.mmap) -> Iterator[tuple[int, int, int, bytes]]:

@@ -56,7 +56,7 @@ class CompiledCode:
         for names in (dump, space.perf_map):
             if names is not None:
                 names.read_on()
-        return not space.perf_map.empty or (dump is not None and not dump.empty)
+        return any(names is not None and not names.empty for names in (space.perf_map, dump))
 
     def frame(self, process: int, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
         """The function at an address: by jitdump, by perf map, else :data:`JIT`. *caller*: it is that of a call, one
@@ -78,7 +78,11 @@ class CompiledCode:
         found: dict[str, int] = {}
         dump, names = space.jit_dump, space.perf_map
         for period in self._seen(process, seen):
-            found.update((dump.find(address, period) if dump is not None else None) or names.find(address, period))
+            for source in (dump, names):
+                functions = source.find(address, period) if source is not None else []
+                if functions:
+                    found.update(functions)
+                    break
         return list(found.items())
 
     def _seen(self, process: int, address: int) -> list[Period]:

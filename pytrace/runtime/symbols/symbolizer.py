@@ -29,7 +29,7 @@ from pytrace.runtime.symbols.image_places import (
     linked,
     replaced,
 )
-from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
+from pytrace.runtime.symbols.images import Frame, Images, Unreadable, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
 from pytrace.runtime.symbols.met_binaries import MetBinaries
 
@@ -95,7 +95,7 @@ class Symbolizer:
         self._cache = _cache_mode(cache)
         self._named = short_name if demangled and short else demangle if demangled else str
         self._lines = lines
-        self._unreadable: dict[str, str] = {}
+        self._unreadable = Unreadable()
         self._compiled = CompiledCode(self._unreadable)
         self._reading = LineReading(requests)
         self._images = Images(
@@ -427,7 +427,10 @@ class Symbolizer:
         program = space.program
         if program is None:
             return space
-        return self._programs.setdefault((program.device, program.inode), space)
+        key = (program.device, program.inode)
+        if key not in self._programs:
+            remember(self._programs, key, space, _SPACES)
+        return self._programs[key]
 
     def _binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
         if self._dropped != self._images.dropped:
@@ -489,7 +492,9 @@ class Symbolizer:
         missing = sorted(self._unreadable.items())
         notices = [f"no {quoted(what)}: {quoted(why, _LONGEST_REASON)}" for what, why in missing]
         if len(notices) > _MOST_NOTICES:
-            notices[_MOST_NOTICES:] = [f"{len(notices) - _MOST_NOTICES} more programs and libraries lack names"]
+            least = "at least " if self._unreadable.left_out else ""
+            rest = len(notices) - _MOST_NOTICES
+            notices[_MOST_NOTICES:] = [f"{least}{rest} more programs and libraries lack names"]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""

@@ -98,6 +98,7 @@ def test_a_cgroup_that_was_removed_or_made_later(root: Path) -> None:
     assert found.paths(inode(later)) == "unified:/later"
     moved.rmdir()
     assert found.paths(identity) == ""
+    assert "/renamed.slice" not in found._known.values(), "containers come and go"
 
 
 def test_links_are_not_followed(root: Path) -> None:

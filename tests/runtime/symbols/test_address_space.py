@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import re
 import struct
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -525,6 +527,58 @@ def test_programs_one_after_another(images: MappingRecorder, rings: Rings) -> No
                   [image(32, Change.EXEC, 2, 32)]]  # fmt: skip
     images.drain()
     assert [at(images, number, 0x1800) for number in range(3)] == ["/a", "/b", "/c"]
+
+
+def short_lived(first: int, count: int) -> list[Record]:
+    """Records of processes that are forked, execute a program with two libraries, and end."""
+    records = []
+    for pid in range(first, first + count):
+        when = 10 * (pid - first)
+        records += [forked(when, pid, TRACED), executed(when + 1, pid)]
+        records += [library(when + 2, 0x1000 * pid + place, name, pid) for place, name in ((0, "a"), (1 << 40, "b"))]
+        records += [image(when + 3, Change.EXEC, pid - PARENT + 1, when + 1, pid=pid), exited(when + 4, pid)]
+    return records
+
+
+def test_memory_of_processes_that_ended_is_bounded(
+    images: MappingRecorder, rings: Rings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of an hour has seen a million of them: the last ones are remembered, with what names need."""
+    monkeypatch.setattr(address_space, "KEPT_ENDED", 200)
+    monkeypatch.setattr(address_space, "_SWEPT", 20)
+    rings.held = [[forked(1, TRACED, 7), library(2, 0x1000, "a")], []]
+    rings.now = 100_000
+    images.drain()
+
+    def held_after(first: int) -> int:
+        rings.held = [short_lived(first, 300), []]
+        images.drain()
+        assert len(images.spaces) <= 201
+        assert len(images._images) <= 220
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        begin = tracemalloc.get_traced_memory()[0]
+        held = [held_after(PARENT + 300 * number) for number in range(4)]
+    finally:
+        tracemalloc.stop()
+    assert (held[0] - begin) / 200 < 4000, "2 kB were measured; 5.2 kB with what only running processes need"
+    assert held[3] - held[1] < 20_000
+    assert [at(images, number, 0x1000 * (PARENT + number - 1)) for number in (1, 1200)] == ["", "/a"]
+
+
+def test_processes_whose_ends_were_lost_are_forgotten(
+    images: MappingRecorder, rings: Rings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_space, "KEPT_ENDED", 20)
+    monkeypatch.setattr(images, "_most_running", 50)
+    rings.held = [[forked(pid, pid, 7) for pid in range(PARENT, PARENT + 500)], []]
+    rings.now = PARENT + 1000
+    monkeypatch.setattr(address_space, "_SWEPT", 50)
+    images.drain()
+    assert len(images.spaces) <= 20 + 52
 
 
 def test_a_number_that_is_given_again(images: MappingRecorder, rings: Rings) -> None:

@@ -48,6 +48,10 @@ def test_what_programs_lack_is_told_in_short() -> None:
     assert len(notices) == 51
     assert notices[-1] == "150 more programs and libraries lack names"
     assert max(map(len, notices)) < 900
+    for number in range(5000):
+        symbols._unreadable[f"symbols of /build/{number}"] = "the file was removed"
+    assert len(symbols._unreadable) == 512, "a machine that builds programs runs ever new ones"
+    assert symbols.notices()[-1] == "at least 462 more programs and libraries lack names"
 
 
 def test_hidden_addresses_of_the_kernel_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
