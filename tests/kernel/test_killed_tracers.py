@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.kernel.test_pinning import in_bpffs
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
+from tests.support.saved import read
 from tests.support.waiting import sleeps, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -205,3 +208,66 @@ def test_killed_while_it_attaches(programs: Path) -> None:
         killed.append(tracer.pid)
     assert not watch.leaked(1.0)
     assert not [line for process in killed for line in definitions(process)]
+
+
+MOMENTS = ("attach", "run", "print", "save")
+SCRIPT = (
+    "config = { max_map_keys = 20000; } begin { for ($i : 0..20000) { @many[$i] = $i; } } "
+    "t:syscalls:sys_enter_getppid /pid == %d/ { @[ustack, kstack] = count(); } profile:hz:99 { @p = count(); } "
+    "uprobe:%s/usdt:pass { @u = count(); } usdt:%s/usdt:sample:guarded { @s = count(); } "
+    "interval:ms:50 { print(@many); }"
+)
+"""Uprobes, tracepoints, perf events, stacks, and maps that take a while to print and to save."""
+
+
+def killed_at(moment: str, seconds: float, folder: Path, programs: Path, *options: str) -> int:
+    """Kill a tracer so many *seconds* after it has come to a moment. Returns its process id."""
+    script = SCRIPT % (os.getpid(), programs, programs)
+    saving = ("--save", folder / "end", "--save-every", "0.1", folder / "all")
+    command = [sys.executable, "-m", "pytrace", *options, *saving]
+    (folder / "end").write_text("old")
+    with (folder / "errors").open("w") as errors:
+        tracer = subprocess.Popen([*command, "-e", script], stdout=subprocess.DEVNULL, stderr=errors)
+    try:
+        if moment != "attach":
+            until(lambda: "Attached" in (folder / "errors").read_text(), 60)
+        if moment == "save":
+            until(lambda: list((folder / "all").iterdir()), 60)
+        if moment in ("print", "save"):
+            tracer.send_signal(signal.SIGINT)
+        time.sleep(seconds)
+    finally:
+        tracer.kill()
+        tracer.wait(patience(20))
+    return tracer.pid
+
+
+@pytest.mark.parametrize("number", [15, pytest.param(200, marks=pytest.mark.soak)])
+def test_killed_at_a_random_moment(number: int, tmp_path: Path, programs: Path) -> None:
+    """As it attaches, traces, prints and saves: nothing stays in the kernel, and a saved file is whole or the old one.
+
+    The seed is the number of the tracer. Half of them trace as on old kernels: through perf events and tracefs.
+    """
+    watch = Watch()
+
+    def one(seed: int) -> tuple[int, Path]:
+        moment = MOMENTS[seed % 4]
+        folder = tmp_path / f"{seed}-{moment}"
+        folder.mkdir()
+        longest = patience(1) if moment == "attach" else 0.4
+        seconds = random.Random(seed).uniform(0, longest)
+        return killed_at(moment, seconds, folder, programs, *(OLD if seed // 4 % 2 else ())), folder
+
+    with ThreadPoolExecutor(4) as pool:
+        killed = list(pool.map(one, range(number)))
+    assert not watch.leaked(1.0)
+    assert guarded(programs) == "guarded 0"
+    for process, folder in killed:
+        for line in definitions(process):
+            assert enabled(line) == "0\n", f"{folder.name}: {line}"
+        if (folder / "end").read_bytes() != b"old":
+            read(folder / "end")
+        for path in (folder / "all").glob("[!.]*"):
+            read(path)
+    trace(*OLD, "-e", f"uprobe:{programs}/usdt:pass {{ @ = count(); }}", "-c", f"{programs}/usdt 3")
+    assert not [line for process, _ in killed for line in definitions(process)]
