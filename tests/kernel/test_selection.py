@@ -250,6 +250,18 @@ def test_a_program_that_is_executed_later(
     assert sorted(lines(result)) == [*expected, "true"], result
 
 
+@pytest.mark.parametrize("children", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_thousands_of_children_are_followed(server: Server, programs: Path, children: int) -> None:
+    need("uprobe", "syscalls")
+    script = (
+        f"u:{programs}/forks:in_child {{ @ = count(); @sum = sum(arg0); }} "
+        "t:syscalls:sys_enter_exit_group { @exits = count(); }"
+    )
+    result = server.run(("-q", "--follow", "-e", script, "-c", f"{programs}/forks {children}"), timeout=600)
+    expected = [f"@: {children}", f"@exits: {children + 1}", f"@sum: {children * (children - 1) // 2}"]
+    assert sorted(lines(result)) == expected, result
+
+
 def test_a_program_that_a_thread_executes(server: Server, programs: Path, tmp_path: Path) -> None:
     """The thread takes over the number of its process."""
     need("uprobe", "syscalls", "iter")
