@@ -216,6 +216,9 @@ class Arguments(TypedDict, total=False):
     """Folders of C headers."""
     includes: Sequence[str]
     """C headers that come before those of the script."""
+    own_threads: bool
+    """Whether threads of this process are traced while they are in calls of the trace (the default), and the thread
+    that keeps its watchdog. False leaves them out: for programs that trace themselves."""
     probe_filter: str | None
     """A regular expression; probes whose name does not match it are left out."""
     budget: str | None
@@ -327,6 +330,7 @@ def process_filters(arguments: Arguments) -> ProcessFilters:
         cgroup=arguments.get("cgroup", ()),
         container=arguments.get("container", ()),
         netns=arguments.get("netns"),
+        own_threads=arguments.get("own_threads", True),
     )
 
 

@@ -25,6 +25,7 @@ def filters(
     cgroup: Names = (),
     container: Names = (),
     netns: str | None = None,
+    own_threads: bool = True,
 ) -> ProcessFilters:
     """The process filters that the arguments select.
 
@@ -47,6 +48,7 @@ def filters(
         selected.comms(_names(comm), "comm"),
         selected.cgroups(_names(cgroup), _names(container)),
         () if netns is None else (selected.namespace(netns),),
+        without_own_threads=not own_threads,
     )
 
 

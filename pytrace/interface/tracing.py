@@ -68,6 +68,7 @@ class Trace:
         """The running script."""
         self._over = self._finished = self._closed = self._stepping = False
         self._exit_code = 0
+        self._hides = options.filters.without_own_threads
         self._taken = 0.0
         """When events were taken last (``time.monotonic``)."""
         self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
@@ -85,7 +86,8 @@ class Trace:
             )
             self._session = Session.open(prepared, options, self._stack, embedding)
             self._specs = {spec.name: spec for spec in prepared.manifest.maps}
-            self._session.start()
+            with self._unseen():
+                self._session.start()
             self._tell()
         except BaseException:
             self._closed = True
@@ -109,9 +111,23 @@ class Trace:
                     self._asked -= 1
                     self._asking.notify_all()
         try:
-            yield
+            with self._unseen():
+                yield
         finally:
             self._lock.release()
+
+    @contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """With ``own_threads=False`` programs leave this thread out; called with the lock."""
+        if not self._hides or self._closed:
+            yield
+            return
+        self._session.leave_out(threading.get_native_id())
+        try:
+            yield
+        finally:
+            if not self._closed:
+                self._session.leave_out(0)
 
     @contextmanager
     def _polling(self) -> Iterator[None]:
@@ -119,7 +135,7 @@ class Trace:
         with self._asking:
             # A thread that is ended while it asks must not stop this one for ever.
             self._asking.wait_for(lambda: not self._asked, timeout=LONGEST)
-        with self._lock:
+        with self._lock, self._unseen():
             yield
 
     # ---- events

@@ -424,6 +424,37 @@ def test_a_trace_that_is_opened_for_nobody_is_closed() -> None:
         asyncio.run(main())
 
 
+def test_a_program_that_traces_itself_leaves_the_trace_out() -> None:
+    script = "t:raw_syscalls:sys_enter { @[tid, args.id] = count(); } t:sched:sched_waking { @w[tid] = count(); }"
+    seen: dict[bool, set[int]] = {}
+    for own in (True, False):
+        worked: list[int] = []
+        done = threading.Event()
+
+        def work(worked: list[int] = worked, done: threading.Event = done) -> None:
+            worked.append(threading.get_native_id())
+            while not done.wait(0.01):
+                os.getppid()
+
+        thread = threading.Thread(target=work)
+        with pytrace.open(script, pid=os.getpid(), own_threads=own) as trace:
+            thread.start()
+            for _ in range(3):
+                trace.wait(0.1)
+                assert trace.maps["@"].to_dict()
+            trace.stop()
+            seen[own] = {tid for tid, _ in trace.maps["@"]} | set(trace.maps["@w"])
+            assert worked[0] in seen[own]
+            done.set()
+            thread.join()
+        seen[own] -= {worked[0]}
+    assert threading.get_native_id() in seen[True]
+    assert not seen[False] - {threading.get_native_id()}
+    # What the main thread does between two calls is its own.
+    calls = {number for tid, number in trace.maps["@"] if tid == threading.get_native_id()}
+    assert not calls & {232, 281, 321}, "epoll_wait, epoll_pwait, bpf (x86-64)"
+
+
 # ---------------------------------------------------------------------------------------------- maps that are written
 
 

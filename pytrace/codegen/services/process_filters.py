@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import tasks
+from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, Number
@@ -47,6 +48,8 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool, foreign: bool) -
     if others:
         by_kind = ((shape.comms, _comm), (shape.cgroups, _cgroup), (shape.namespaces, _namespace))
         chosen += [test for count, test in by_kind if count]
+        if shape.threads:
+            chosen.append(_not_own_thread)
     if foreign:
         chosen.append(_foreign)
     return chosen
@@ -117,6 +120,15 @@ def _foreign(e: Emitter, task: tasks.Task) -> I1:
     process = task.process("tracer")
     first, second = (e.b.icmp("eq", process, e.b.load(e.session(SESSION.own + distance), 32)) for distance in (0, 4))
     return e.b.icmp("eq", e.b.op("or", e.b.number(first), e.b.number(second)), 0)
+
+
+def _not_own_thread(e: Emitter, task: tasks.Task) -> I1:
+    """Test that the thread does not run pytrace; of other tasks than the current one nothing is known."""
+    if not isinstance(task, tasks.CurrentTask):
+        return e.b.truth(1)
+    shape = e.script.options.shape
+    same = tasks.is_any_of(e, process_ids(e, "tracer")[1], shape.threads_at, shape.threads)
+    return e.b.icmp("eq", e.b.number(same), 0)
 
 
 def _namespace(e: Emitter, task: tasks.Task) -> I1:

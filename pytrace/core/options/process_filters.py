@@ -19,6 +19,8 @@ COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""
 PROCESS_MAP = "wanted_processes"
 """Symbol of the map of processes, when there are more than :data:`UNROLLED`."""
+OWN_THREADS = 2
+"""Of a trace: the one that keeps the watchdog, and the one that is in a call of it."""
 NOT_YET = 0xFFFFFFFF
 """Placeholder for the process that ``--exec-wait`` waits for; no process has this id."""
 
@@ -38,11 +40,13 @@ class FilterShape(msgspec.Struct, frozen=True):
     namespaces: int = 0
     awaited: bool = False
     """``--exec-wait``."""
+    threads: int = 0
+    """Threads that are left out, whatever else holds: those of the tracer in a program that traces itself."""
 
     @property
     def any(self) -> bool:
         """Whether there is a filter other than ``-p``, which the kernel can apply itself."""
-        return bool(self.uids or self.comms or self.cgroups or self.namespaces or self.awaited)
+        return bool(self.uids or self.comms or self.cgroups or self.namespaces or self.awaited or self.threads)
 
     @property
     def listed(self) -> int:
@@ -75,9 +79,14 @@ class FilterShape(msgspec.Struct, frozen=True):
         return self.cgroups_at + 16 * self.cgroups
 
     @property
+    def threads_at(self) -> int:
+        """Offset of the threads that are left out, 8 bytes each; 0 for none."""
+        return self.awaited_at + (COMM if self.awaited else 0)
+
+    @property
     def size(self) -> int:
         """Bytes of all values."""
-        return self.awaited_at + (COMM if self.awaited else 0)
+        return self.threads_at + 8 * self.threads
 
     def text(self) -> str:
         """The options, for messages; without a single ``-p``, which ahead-of-time files always accept."""
@@ -99,6 +108,8 @@ class ProcessFilters(msgspec.Struct, frozen=True):
     namespaces: tuple[int, ...] = ()
     """Inode numbers of network namespaces."""
     exec_wait: str = ""
+    without_own_threads: bool = False
+    """Whether the threads that run pytrace are left out; the session writes which these are, while they do."""
 
     @property
     def pid(self) -> int | None:
@@ -115,6 +126,7 @@ class ProcessFilters(msgspec.Struct, frozen=True):
             places(len(self.cgroups)),
             places(len(self.namespaces)),
             bool(self.exec_wait),
+            OWN_THREADS if self.without_own_threads else 0,
         )
 
     def pack(self, memory: memoryview | bytearray, offset: int) -> None:

@@ -9,6 +9,8 @@ printed, then the maps.
 from __future__ import annotations
 
 import os
+import struct
+import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from pytrace.runtime.session import opening
 from pytrace.runtime.session.ending import Ending
 from pytrace.runtime.session.loop import RunLoop
 from pytrace.runtime.session.resources import Resources
-from pytrace.runtime.session.services.losses import REPORT_EVERY
+from pytrace.runtime.session.services.losses import REPORT_EVERY, NoHeartbeat
 
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
@@ -88,6 +90,10 @@ class Session:
         Raises:
             TraceError: a probe could not be attached, or the command of ``-c`` not be run.
         """
+        if self._run.options.filters.without_own_threads:
+            # Its thread would be seen as it starts, had it not been left out before probes are attached.
+            next((item for item in self._run.services if isinstance(item, NoHeartbeat)), NoHeartbeat()).begin()
+            self.leave_out(threading.get_native_id())
         self._loop.start()
 
     def step(self, longest: float = REPORT_EVERY) -> bool:
@@ -141,6 +147,14 @@ class Session:
             whether the key was there (or the map was emptied).
         """
         return self._run.snapshots.change(name, key, value)
+
+    def leave_out(self, thread: int) -> None:
+        """Have programs leave out *thread*, which runs pytrace (0: none does), where the filters ask for that."""
+        filters, data = self._run.options.filters, self._run.loaded.manifest.session
+        if filters.without_own_threads and data is not None:
+            keeper = next((item.thread for item in self._run.services if isinstance(item, NoHeartbeat)), 0)
+            memory = self._run.loaded.section(data.section)
+            struct.pack_into("=QQ", memory, data.filters + filters.shape.threads_at, thread, keeper)
 
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""

@@ -73,10 +73,13 @@ class Heartbeat(NoHeartbeat):
     def begin(self) -> None:
         """From now on a thread beats. It is not started earlier, so that it has the privileges of the run."""
         self.beat()
+        if self._thread is not None:
+            return
         thread = Thread(target=self._run, name="pytrace-heartbeat", daemon=True)
         thread.start()
         # One that could not be started (ulimit -u) cannot be waited for.
         self._thread = thread
+        self.thread = thread.native_id or 0
 
     def stop(self) -> None:
         """The run ends: the kernel may take its time to detach probes."""

@@ -85,6 +85,9 @@ SKIPPED = "skipped"
 class NoHeartbeat(Service):
     """The heartbeat of a run whose programs have no watchdog, or one that is switched off."""
 
+    thread = 0
+    """The id of the thread that beats; 0 for none."""
+
     def attaching(self) -> None:
         """A target is about to be attached, or was attached."""
 
