@@ -632,8 +632,8 @@ class MappingRecorder:
             return
         self._settle(pid)
         # Until its image is reported stacks are those of the program before.
-        space.end()
         program = self.spaces[pid] = space.program_after(when)
+        space.end()
         self._executed[pid] = when, program
 
     # ---- images
@@ -737,8 +737,9 @@ class MappingRecorder:
         begun, space = self._executed.pop(pid, (0, None))
         if space is None:
             # The record of it was lost.
-            self.spaces[pid].end()
-            begun, space = when, self.spaces[pid].program_after(when)
+            before = self.spaces[pid]
+            begun, space = when, before.program_after(when)
+            before.end()
             self.spaces[pid] = space
         latest = self._latest.get(pid)
         if latest is not None:

@@ -581,6 +581,28 @@ def test_processes_whose_ends_were_lost_are_forgotten(
     assert len(images.spaces) <= 20 + 52
 
 
+def generated(when: int, pid: int = TRACED) -> Record:
+    """Anonymous memory with code is mapped."""
+    body = struct.pack("=IIQQQIIQQII", pid, pid, 0x9000, 0x2000, 0, 0, 0, 0, 0, 5, 2) + b"//anon\0"
+    return when, MMAP2, 0, body
+
+
+def test_names_of_compiled_code_are_kept_where_there_is_such_code(images: MappingRecorder, rings: Rings) -> None:
+    rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), executed(20), library(21, 0x1000, "b")], []]
+    images.drain()
+    first, program = images.image(TRACED), images.spaces[TRACED]
+    assert first is not None
+    assert (first.space.ended, first.space.perf_map) == (True, None)
+    assert program.perf_map is not None, "it may yet compile code"
+    rings.held = [[image(22, Change.EXEC, 1, 22), generated(30), exited(50, TRACED)], []]
+    images.drain()
+    assert program.ended
+    assert program.perf_map is not None
+    rings.held = [[forked(60, TRACED, 7), library(61, 0x1000, "b"), image(62, Change.EXEC, 2, 62)], []]
+    images.drain()
+    assert images.spaces[TRACED].perf_map is not None, "the record of execve was lost"
+
+
 def test_a_number_that_is_given_again(images: MappingRecorder, rings: Rings) -> None:
     rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(11, 0x8000, "a"), exited(20, TRACED),
                    forked(30, TRACED, 7), library(40, 0x1000, "b")], []]  # fmt: skip
