@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.base import progress, whole_files
@@ -176,8 +176,18 @@ def _diff_parser() -> CommandParser:
 
 def _diff(arguments: Namespace) -> int:
     row, options = table.chosen(arguments.format, _path(arguments.output))
+    with ExitStack() as stack:
+        return _compare(row, options, arguments, stack)
+
+
+def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: ExitStack) -> int:
     files = (arguments.before, arguments.after)
-    before, after = (_narrowed(file_form.read(name, arguments.limit), arguments.map) for name in files)
+    if row.differential is not None:
+        # Pictures look keys up, which takes the maps to memory.
+        sides = [file_form.read(name, arguments.limit) for name in files]
+    else:
+        sides = [stack.enter_context(file_form.opened(name, arguments.limit)) for name in files]
+    before, after = (_narrowed(side, arguments.map) for side in sides)
     if arguments.map:
         _check_maps(arguments.map, before, after)
     compared = difference(before, after, files)
@@ -193,7 +203,7 @@ def _diff(arguments: Namespace) -> int:
         write_snapshot(compared.signed(), row, options, arguments)
         return 0
     with _output(arguments.output, binary=False) as file:
-        file.write(form(compared))
+        file.writelines(form(compared))
     return 0
 
 
@@ -325,7 +335,7 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 
 
-_FORMS: dict[str, Callable[[Difference], bytes]] = {
+_FORMS: dict[str, Callable[[Difference], Iterator[bytes]]] = {
     "text": difference_forms.text,
     "json": difference_forms.json_lines,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Never, TypeAlias, cast
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from typing import Any, Never, TypeAlias, cast
 
 import msgspec
 
@@ -12,7 +12,7 @@ from pytrace.core.types.builtin_types import truncated
 from pytrace.render import percpu_merge
 from pytrace.render.percpu_merge import Merging
 from pytrace.render.value_types import merging_of
-from pytrace.results import type_union
+from pytrace.results import external_sort, type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
 
@@ -35,6 +35,97 @@ class Change(msgspec.Struct, frozen=True):
     """The size of the change, never negative; 0 for values that are no numbers."""
 
 
+class ManyChanges(Mapping[Portable, Change]):
+    """The changes of maps that are not held in memory: found anew each time that they are gone through.
+
+    The entries of both maps are parted by key into temporary files, and compared part by part.
+    """
+
+    def __init__(self, before: Mapping[Portable, Value], after: Mapping[Portable, Value], key: types.Type,
+                 sides: tuple[types.Type, types.Type], value: types.Type) -> None:  # fmt: skip
+        self._before, self._after = before, after
+        self._entry_types = [types.Tuple((types.INT64, key, side)) for side in sides]
+        self._type = types.Tuple((types.INT64, types.INT64, key, value, value))
+        self._subtract = _subtraction(value)
+
+    def in_order(self, order: Callable[[Portable, Change], Any]) -> Iterator[tuple[Portable, Change]]:
+        """The changes ordered by *order*; those that it does not tell apart as in the two maps."""
+
+        def key(row: external_sort.Row) -> Any:
+            return (order(*self._change(row)), row[0])
+
+        for batch in external_sort.in_order(self._rows(), key, self._type):
+            yield from map(self._change, batch)
+
+    def _change(self, row: external_sort.Row) -> tuple[Portable, Change]:
+        _, sides, key, was, is_ = row
+        before, after = (None if sides == _ADDED else was), (None if sides == _REMOVED else is_)
+        return cast("Portable", key), Change(before, after, *self._subtract(before, after))
+
+    def _rows(self) -> Iterator[external_sort.Row]:
+        """The changes, with their place among the keys of both maps, the sides that there are, and both values."""
+        number = min(_MOST_PARTS, (len(self._before) + len(self._after)) // external_sort.RUN + 1)
+
+        def part(row: external_sort.Row) -> int:
+            return hash(row[1]) % number
+
+        first = ((place, *item) for place, item in enumerate(self._before.items()))
+        second = ((place, *item) for place, item in enumerate(self._after.items(), len(self._before)))
+        one, other = self._entry_types
+        with (
+            external_sort.parted(first, part, number, one) as old_parts,
+            external_sort.parted(second, part, number, other) as new_parts,
+        ):
+            for old_part, new_part in zip(old_parts, new_parts, strict=True):
+                old = {key: (place, value) for place, key, value in old_part.rows()}
+                for place, key, is_ in new_part.rows():
+                    if (entry := old.pop(key, None)) is None:
+                        yield (place, _ADDED, key, is_, is_)
+                    elif _differ(entry[1], is_):
+                        yield (entry[0], _CHANGED, key, entry[1], is_)
+                for key, (place, was) in old.items():
+                    yield (place, _REMOVED, key, was, was)
+
+    def __bool__(self) -> bool:
+        if len(self._before) != len(self._after):
+            return True
+        # Two states of one run mostly have their keys in one order.
+        for (old, was), (new, is_) in zip(self._before.items(), self._after.items(), strict=True):
+            if old != new:
+                return any(True for _ in self._rows())
+            if _differ(was, is_):
+                return True
+        return False
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._rows())
+
+    def __iter__(self) -> Iterator[Portable]:
+        return (key for key, _ in self.items())
+
+    def items(self) -> ItemsView[Portable, Change]:
+        return _Items(self)
+
+    def __getitem__(self, key: Portable) -> Change:
+        was, is_ = self._before.get(key), self._after.get(key)
+        if not _differ(was, is_):
+            raise KeyError(key)
+        return Change(was, is_, *self._subtract(was, is_))
+
+
+class _Items(ItemsView[Portable, Change]):
+    _mapping: ManyChanges
+
+    def __iter__(self) -> Iterator[tuple[Portable, Change]]:
+        return self._mapping.in_order(lambda _key, _change: 0)
+
+
+_CHANGED, _ADDED, _REMOVED = range(3)
+"""What became of a key."""
+_MOST_PARTS = 64
+"""Of the temporary files of one map."""
+
+
 class MapDifference(msgspec.Struct, frozen=True):
     """The keys of a map that differ."""
 
@@ -42,8 +133,8 @@ class MapDifference(msgspec.Struct, frozen=True):
     key: types.Type | None
     value: types.Type
     """The type of both sides."""
-    changes: dict[Portable, Change]
-    """In no order."""
+    changes: Mapping[Portable, Change]
+    """Keys in the order of the two maps, first those of the earlier one."""
     mark: str = ""
     """That of either side."""
 
@@ -105,16 +196,25 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
         value = type_union.common(f"map {name}: values", "compared", (before.value, after.value), (here, there))
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
-    subtract = cast("Subtract", _ROWS.get(merging_of(value), _unlike)(value))
-    changes = {}
+    mark = max(data.mark for data in (before, after) if data is not None)
+    if key is not None and len(old) + len(new) > external_sort.RUN:
+        sides = (before or only).value, (after or only).value
+        return MapDifference(name, key, value, ManyChanges(old, new, key, sides, value), mark)
+    subtract, changes = _subtraction(value), {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
-        # NaN is the same object in both, but equal to nothing.
-        if was is not is_ and was != is_:
-            delta, size = subtract(was, is_)
-            changes[item] = Change(was, is_, delta, size)
-    mark = max(data.mark for data in (before, after) if data is not None)
+        if _differ(was, is_):
+            changes[item] = Change(was, is_, *subtract(was, is_))
     return MapDifference(name, key, value, changes, mark)
+
+
+def _subtraction(value: types.Type) -> Subtract:
+    return cast("Subtract", _ROWS.get(merging_of(value), _unlike)(value))
+
+
+def _differ(was: Value | None, is_: Value | None) -> bool:
+    # NaN is the same object in both, but equal to nothing.
+    return was is not is_ and was != is_
 
 
 def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

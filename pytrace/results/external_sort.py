@@ -1,6 +1,6 @@
-"""Sorting of entries that do not fit memory: sorted runs in a temporary file, merged as they are read back.
+"""Entries that do not fit memory: sorted runs in a temporary file, merged as they are read back; and parts by key.
 
-Runs are written as the blocks of a snapshot's file (:mod:`pytrace.results.stored_document`), with their types.
+Both are written as the blocks of a snapshot's file (:mod:`pytrace.results.stored_document`), with their types.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import heapq
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from pytrace.core.types import Tuple
 from pytrace.render.decoders import Value as Decoded
 from pytrace.results import columns
 from pytrace.results.stored_document import Block, Blocks
-from pytrace.results.stored_tables import Column, TablesWriter
+from pytrace.results.stored_tables import Column, TablesReader, TablesWriter
 from pytrace.results.values import Value
 
 T = TypeVar("T")
@@ -51,6 +51,52 @@ def in_order(items: Iterable[Row], key: Callable[[Row], Decoded], type_: Tuple) 
             return [row for row in columns.unpack(read_back, type_, column, count) if isinstance(row, tuple)]
 
         yield from batches(heapq.merge(*(chain.from_iterable(run.read(unpack)) for run in runs), key=key), CHUNK)
+
+
+@contextmanager
+def parted(items: Iterable[Row], part: Callable[[Row], int], number: int, type_: Tuple) -> Iterator[list[Part]]:
+    """The portable values *items* of a type in *number* files, each in that which *part* says, while a block lasts."""
+    with ExitStack() as opened:
+        files = [opened.enter_context(tempfile.TemporaryFile(prefix="pytrace-")) for _ in range(number)]
+        written: list[list[Block]] = [[] for _ in range(number)]
+        waiting: list[list[Row]] = [[] for _ in range(number)]
+        tables = TablesWriter()
+
+        def write(place: int) -> None:
+            data = msgspec.msgpack.encode(columns.pack(tables, type_, waiting[place]))
+            files[place].write(data)
+            written[place].append(Block(len(waiting[place]), len(data)))
+            waiting[place].clear()
+
+        for item in items:
+            place = part(item)
+            waiting[place].append(item)
+            if len(waiting[place]) == CHUNK:
+                write(place)
+        for place in range(number):
+            if waiting[place]:
+                write(place)
+        form, reader = columns.form(type_), tables.reader()
+        yield [
+            Part(Blocks("of parts", "entries", file, 0, blocks, form), reader, type_)
+            for file, blocks in zip(files, written, strict=True)
+        ]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Rows that :func:`parted` wrote to one file."""
+
+    blocks: Blocks
+    reader: TablesReader
+    type: Tuple
+
+    def rows(self) -> Iterator[Row]:
+        """The rows, in the order in which they came."""
+
+        def unpack(column: Column, count: int) -> list[Row]:
+            return [row for row in columns.unpack(self.reader, self.type, column, count) if isinstance(row, tuple)]
+
+        return chain.from_iterable(self.blocks.read(unpack))
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

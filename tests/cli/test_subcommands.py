@@ -138,19 +138,24 @@ def test_memory_does_not_grow_with_keys(monkeypatch: pytest.MonkeyPatch) -> None
         keys = {(at * 2654435761 % (1 << 32), f"process-{at % 100}"): at % 1000 for at in range(count)}
         file_form.write(snapshot(map_data("@", pair, COUNT, keys)), f"{count}.pts")
     for form in ("text", "json", "csv"):
-        few, many = (_peak_of_showing(f"{count}.pts", form) for count in counts)
+        few, many = (_peak(["show", f"{count}.pts", "-f", form]) for count in counts)
         # 50,000 keys as objects take 20 MB and more.
         assert many - few < 8 * 1024, (form, few, many)
+    for count in counts:
+        keys = {(at * 2654435761 % (1 << 32), f"process-{at % 100}"): at % 999 for at in range(1, count + 1)}
+        file_form.write(snapshot(map_data("@", pair, COUNT, keys)), f"{count}-later.pts")
+    few, many = (_peak(["diff", f"{count}.pts", f"{count}-later.pts"]) for count in counts)
+    assert many - few < 8 * 1024, (few, many)
 
 
-def _peak_of_showing(path: str, form: str) -> int:
-    """The most memory in KiB of a process that shows a snapshot."""
+def _peak(words: list[str]) -> int:
+    """The most memory in KiB of a process that runs a subcommand."""
     code = (
         "import re, sys; from pathlib import Path; from pytrace.cli import main; "
         "from pytrace.results import external_sort, stored_document; "
         "external_sort.RUN = 2048; external_sort.CHUNK = 32; "
         "stored_document.IN_MEMORY = 1 << 16; "
-        f"status = main.main(['show', {path!r}, '-f', {form!r}]); "
+        f"status = main.main({words!r}); "
         "most = re.search('VmHWM:\\\\s*(\\\\d+)', Path('/proc/self/status').read_text())[1]; "
         "print(status, most, file=sys.stderr)"
     )

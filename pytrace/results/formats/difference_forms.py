@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pytrace.core import types
 from pytrace.render import histogram, json, tseries
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.portable import encoded
 from pytrace.render.text import map_title
-from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
+from pytrace.results.difference import Change, Difference, ManyChanges, MapDifference, average, series_values
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.values import Counts, Pair, Value
 
 _BAR = 52
 
 
-def text(difference: Difference) -> bytes:
+def text(difference: Difference) -> Iterator[bytes]:
     """Changes as text; one line for snapshots without any."""
     printers = Printers()
-    parts = [_map_text(printers, part) for _, part in sorted(difference.maps.items())]
+    for _, part in sorted(difference.maps.items()):
+        yield from _map_text(printers, part)
     for kind, subjects in difference.losses.items():
-        parts += [encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items()]
-    return b"".join(parts) or b"no map differs\n"
+        yield from (encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items())
+    if not difference.maps and not difference.losses:
+        yield b"no map differs\n"
 
 
-def json_lines(difference: Difference) -> bytes:
+def json_lines(difference: Difference) -> Iterator[bytes]:
     """A line for each map that differs, and one for losses."""
     printers = Printers()
-    lines = [_map_json(printers, part) for _, part in sorted(difference.maps.items())]
+    for _, part in sorted(difference.maps.items()):
+        yield _map_json(printers, part)
     if difference.losses:
         losses = [
             (encoded(kind), json.mapping([(encoded(name), json.number(count)) for name, count in subjects.items()]))
             for kind, subjects in difference.losses.items()
         ]
-        lines.append(json.line("difference_losses", json.mapping(losses)))
-    return b"".join(lines)
+        yield json.line("difference_losses", json.mapping(losses))
 
 
-def _ordered(printers: Printers, part: MapDifference) -> list[tuple[Decoded, Change]]:
+def _ordered(printers: Printers, part: MapDifference) -> Iterator[tuple[Decoded, Change]]:
     """Decoded keys and changes, the largest last."""
     restore = _no_key if part.key is None else printers.restored(part.key)
+    if isinstance(part.changes, ManyChanges):
+        for key, change in part.changes.in_order(lambda key, change: (change.size, restore(key))):
+            yield restore(key), change
+        return
     entries = [(restore(key), change) for key, change in part.changes.items()]
-    return sorted(entries, key=lambda entry: (entry[1].size, entry[0]))
+    yield from sorted(entries, key=lambda entry: (entry[1].size, entry[0]))
 
 
 def _no_key(_key: Value) -> Decoded:
@@ -52,13 +58,13 @@ def _no_key(_key: Value) -> Decoded:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _map_text(printers: Printers, part: MapDifference) -> bytes:
+def _map_text(printers: Printers, part: MapDifference) -> Iterator[bytes]:
     shown = _TEXTS.get(type(part.value), _values_text)(printers, part.value)
     name = encoded(map_title(part.name, part.mark))
     if part.key is None:
-        return b"".join([b"%s:%s" % (name, shown(change)) for change in part.changes.values()])
+        return (b"%s:%s" % (name, shown(change)) for change in part.changes.values())
     key = printers.texts.key(part.key)
-    return b"".join([b"%s[%s]:%s" % (name, key(item), shown(change)) for item, change in _ordered(printers, part)])
+    return (b"%s[%s]:%s" % (name, key(item), shown(change)) for item, change in _ordered(printers, part))
 
 
 _Shown = Callable[[Change], bytes]
@@ -190,13 +196,14 @@ def _map_json(printers: Printers, part: MapDifference) -> bytes:
             (b"change", b"null" if change.delta is None else delta(change)),
         ])
 
-    entries = _ordered(printers, part)
     if part.key is None:
-        data = shown(entries[0][1])
+        ((_, change),) = _ordered(printers, part)
+        data = shown(change)
     else:
         key = printers.jsons.key(part.key)
-        names = json.distinct([key(name) for name, _ in entries])
-        data = json.mapping([(name, shown(change)) for name, (_, change) in zip(names, entries, strict=True)])
+        entries = [(key(name), shown(change)) for name, change in _ordered(printers, part)]
+        names = json.distinct([name for name, _ in entries])
+        data = json.mapping([(name, value) for name, (_, value) in zip(names, entries, strict=True)])
     return json.line("difference", json.mapping([(encoded(part.name), data)]), part.mark)
 
 

@@ -23,6 +23,14 @@ def compared(kind: types.Type, before: Value | None, after: Value | None) -> Dif
     )
 
 
+def text_of(found: Difference) -> bytes:
+    return b"".join(difference_forms.text(found))
+
+
+def lines_of(found: Difference) -> bytes:
+    return b"".join(difference_forms.json_lines(found))
+
+
 @pytest.mark.parametrize(
     ("kind", "before", "after", "text"),
     [
@@ -42,11 +50,11 @@ def compared(kind: types.Type, before: Value | None, after: Value | None) -> Dif
 )  # fmt: skip
 def test_text_says_the_change_and_both_values(kind: types.Type, before: Value, after: Value, text: str) -> None:
     with zone("UTC"):
-        assert difference_forms.text(compared(kind, before, after)).decode() == text
+        assert text_of(compared(kind, before, after)).decode() == text
 
 
 def test_buckets_that_gained_and_lost_have_bars() -> None:
-    found = difference_forms.text(compared(types.LHist(0, 9, 3), {1: 4}, {1: 2, 2: 1})).decode().splitlines()
+    found = text_of(compared(types.LHist(0, 9, 3), {1: 4}, {1: 2, 2: 1})).decode().splitlines()
     assert found[0] == "@[k]:"
     assert found[1].split() == ["[0,", "3)", "-2", "|" + "-" * 52 + "|"]
     assert found[2].split()[:4] == ["[3,", "6)", "+1", "|" + "+" * 26]
@@ -70,7 +78,7 @@ def test_buckets_that_gained_and_lost_have_bars() -> None:
     ],
 )  # fmt: skip
 def test_json_has_before_after_and_change(kind: types.Type, before: Value, after: Value, entry: Any) -> None:
-    (line,) = difference_forms.json_lines(compared(kind, before, after)).splitlines()
+    (line,) = lines_of(compared(kind, before, after)).splitlines()
     assert json.loads(line) == {"type": "difference", "data": {"@": {"k": entry}}}
 
 
@@ -79,15 +87,15 @@ def test_the_largest_change_is_the_last_and_losses_follow() -> None:
     after = snapshot(map_data("@", types.INT64, COUNT, {1: 15, 2: 4, 3: 8}), of=run("run-2"))
     after.losses = {"lost": {"begin": 2}}
     found = difference(before, after)
-    assert difference_forms.text(found).decode() == (
+    assert text_of(found).decode() == (
         "@[2]: -1 (5 → 4)\n@[3]: +3 (5 → 8)\n@[1]: +10 (5 → 15)\n# lost: +2 (begin)\n"
     )
-    maps, losses = map(json.loads, difference_forms.json_lines(found).splitlines())
+    maps, losses = map(json.loads, lines_of(found).splitlines())
     assert list(maps["data"]["@"]) == ["2", "3", "1"]
     assert losses == {"type": "difference_losses", "data": {"lost": {"begin": 2}}}
 
 
 def test_nothing_is_a_line_of_text_and_none_of_json() -> None:
     found = compared(COUNT, 3, 3)
-    assert difference_forms.text(found) == b"no map differs\n"
-    assert difference_forms.json_lines(found) == b""
+    assert text_of(found) == b"no map differs\n"
+    assert lines_of(found) == b""
