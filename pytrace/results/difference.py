@@ -197,7 +197,7 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
     mark = max(data.mark for data in (before, after) if data is not None)
-    if key is not None and len(old) + len(new) > external_sort.RUN:
+    if key is not None and any(map(external_sort.is_large, (old, new))):
         sides = (before or only).value, (after or only).value
         return MapDifference(name, key, value, ManyChanges(old, new, key, sides, value), mark)
     subtract, changes = _subtraction(value), {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, TypeAlias, TypeVar
@@ -20,7 +20,7 @@ from pytrace.render.decoders import Value as Decoded
 from pytrace.results import columns
 from pytrace.results.stored_document import Block, Blocks
 from pytrace.results.stored_tables import Column, TablesReader, TablesWriter
-from pytrace.results.values import Value
+from pytrace.results.values import Portable, Value
 
 T = TypeVar("T")
 Row: TypeAlias = "tuple[Value, ...]"
@@ -29,6 +29,14 @@ RUN = 1 << 16
 """Items that are sorted in memory."""
 CHUNK = 512
 """Items of a run that are in memory while runs are merged."""
+
+
+def is_large(entries: Mapping[Portable, Value]) -> bool:
+    """Whether entries are to be sorted in files: they lie in one already, and are many.
+
+    Those of a run are in memory, and its process may not write files.
+    """
+    return not isinstance(entries, dict) and len(entries) > RUN
 
 
 def in_order(items: Iterable[Row], key: Callable[[Row], Decoded], type_: Tuple) -> Iterator[list[Row]]:

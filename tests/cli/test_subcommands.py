@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_keys(monkeypatch: pytest.MonkeyPatch) -> None
     for count in counts:
         keys = {(at * 2654435761 % (1 << 32), f"process-{at % 100}"): at % 1000 for at in range(count)}
         file_form.write(snapshot(map_data("@", pair, COUNT, keys)), f"{count}.pts")
-    for form in ("text", "json", "csv"):
+    for form in ("text", "json", "csv", "openmetrics"):
         few, many = (_peak(["show", f"{count}.pts", "-f", form]) for count in counts)
         # 50,000 keys as objects take 20 MB and more.
         assert many - few < 8 * 1024, (form, few, many)

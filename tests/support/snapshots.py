@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.types import Record, Type
@@ -26,6 +29,12 @@ def map_data(name: str, key: Type | None, value: Type, entries: Mapping[Any, Any
 def snapshot(*maps: MapData, of: Run | None = None, tables: tuple[Table, ...] = ()) -> SnapshotData:
     """What one run has."""
     return SnapshotData((of or run(),), {data.name: data for data in maps}, tables)
+
+
+def stored(whole: SnapshotData) -> SnapshotData:
+    """*whole* with entries that are not in memory, as far as those who go through them can tell."""
+    maps = {name: replace(data, entries=MappingProxyType(data.entries)) for name, data in whole.maps.items()}
+    return replace(whole, maps=maps)
 
 
 def table(names: Sequence[str], members: Sequence[Type], rows: Sequence[tuple[Any, ...]], of: str = "run-1") -> Table:

@@ -22,9 +22,9 @@ program that limits the series of a map removes entries from :attr:`MapData.entr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import chain, starmap
 from operator import itemgetter
 from typing import Any, NamedTuple, Never, TypeAlias, cast
 
@@ -35,12 +35,14 @@ from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, Column
 from pytrace.render import csv, histogram, percpu_merge, tseries
+from pytrace.render.decoders import Value as Decoded
 from pytrace.render.percpu_merge import Merging
 from pytrace.render.value_types import merging_of
+from pytrace.results import external_sort
 from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Portable
+from pytrace.results.values import Pair, Portable, Series, Value
 
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
@@ -51,7 +53,6 @@ Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 
 _Entry: TypeAlias = tuple[Labels, Any]
 """Labels, and a portable value of the map's type."""
-_Entries: TypeAlias = Sequence[_Entry]
 
 
 class MetricKind(Enum):
@@ -96,7 +97,8 @@ class Family(msgspec.Struct, frozen=True):
     help: str
     unit: str
     """The unit in which *name* ends, or empty."""
-    samples: tuple[Sample, ...]
+    samples: Collection[Sample]
+    """A tuple; of many keys sorted anew each time that they are gone through."""
 
 
 def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family]:
@@ -131,13 +133,12 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
         timestamps: a time series has all its intervals, with their times.
     """
     label = _labels(data, printers or Printers())
-    entries = sorted(((label(key), value) for key, value in data.entries.items()), key=itemgetter(0))
     type_ = data.value.tag if data.value.aggregate else data.value
     help_ = data.help or f"Map {data.name} ({type_})"
     if data.mark:
         help_ = f"{help_} ({data.mark}: hits were left out)"
     one = _One(metric_name(data.name), _utf8(help_), timestamps)
-    return _families(one, data.value, _different(entries))
+    return _families(one, data.value, _Entries(data, label))
 
 
 def run_families(runs: Iterable[Run]) -> list[Family]:
@@ -240,17 +241,71 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
     )
 
 
-def _different(entries: list[_Entry]) -> list[_Entry]:
+class _Entries:
+    """The entries of a map by their labels; of many keys in a temporary file."""
+
+    def __init__(self, data: MapData, label: Callable[[Portable], Labels]) -> None:
+        self._data = data
+        self._label = label
+        self.many = data.key is not None and external_sort.is_large(data.entries)
+
+    def values(self) -> Iterator[Any]:
+        """The values in no order."""
+        return iter(self._data.entries.values())
+
+    def __iter__(self) -> Iterator[_Entry]:
+        if self.many:
+            assert self._data.key is not None
+            type_ = types.Tuple((self._data.key, self._data.value))
+            label = cast("Callable[[Value], Labels]", self._label)
+            order = cast("Callable[[external_sort.Row], Decoded]", lambda item: label(item[0]))
+            items = cast("Iterable[external_sort.Row]", self._data.entries.items())
+            blocks = external_sort.in_order(items, order, type_)
+            return _different((label(key), value) for block in blocks for key, value in block)
+        entries = ((self._label(key), value) for key, value in self._data.entries.items())
+        return _different(sorted(entries, key=itemgetter(0)))
+
+
+class _ManySamples(Collection[Sample]):
+    """The samples of many entries, made anew each time that they are gone through."""
+
+    def __init__(self, entries: _Entries, make: Callable[[Labels, Any], Iterable[Sample]]) -> None:
+        self._entries = entries
+        self._make = make
+
+    def __iter__(self) -> Iterator[Sample]:
+        return chain.from_iterable(starmap(self._make, self._entries))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.unordered())
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.unordered())
+
+    def __contains__(self, sample: object) -> bool:
+        return any(sample == item for item in self)
+
+    def unordered(self) -> Iterator[Sample]:
+        """The samples without their labels."""
+        return (sample for value in self._entries.values() for sample in self._make((), value))
+
+    def changed(self, change: Callable[[Sample], Sample]) -> _ManySamples:
+        """The samples, each changed."""
+        make = self._make
+        return _ManySamples(self._entries, lambda labels, value: map(change, make(labels, value)))
+
+
+def _changed(samples: Collection[Sample], change: Callable[[Sample], Sample]) -> Collection[Sample]:
+    return samples.changed(change) if isinstance(samples, _ManySamples) else tuple(map(change, samples))
+
+
+def _different(entries: Iterable[_Entry]) -> Iterator[_Entry]:
     """The entries, which are in order, with a label more where two keys have the same text."""
-    if all(first[0] != second[0] for first, second in pairwise(entries)):
-        return entries
-    distinct_entries: list[_Entry] = []
     last, number = None, 1
     for labels, value in entries:
         number = number + 1 if labels == last else 1
         last = labels
-        distinct_entries.append((labels if number == 1 else (*labels, ("same_text", str(number))), value))
-    return distinct_entries
+        yield (labels if number == 1 else (*labels, ("same_text", str(number)))), value
 
 
 def _utf8(text: str) -> str:
@@ -269,58 +324,75 @@ class _One(msgspec.Struct, frozen=True):
     timestamps: bool
 
     def family(
-        self, kind: MetricKind, samples: Iterable[Sample], *, suffix: str = "", note: str = "", unit: bool = True
+        self,
+        kind: MetricKind,
+        entries: _Entries,
+        make: Callable[[Labels, Any], Iterable[Sample]],
+        *,
+        suffix: str = "",
+        note: str = "",
+        unit: bool = True,
     ) -> Family:
         name = self.name + suffix
         end = name.removeprefix(PREFIX).rpartition("_")[2]
         known = unit and end in UNITS and name != PREFIX + end
-        return Family(name, kind, self.help + note, end if known else "", tuple(samples))
-
-
+        lazy = _ManySamples(entries, make)
+        samples = lazy if entries.many else tuple(lazy)
+        return Family(name, kind, self.help + note, end if known else "", samples)
 
 
 def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
-    return [one.family(MetricKind.GAUGE, (Sample("", labels, int(value)) for labels, value in entries))]
+    return [one.family(MetricKind.GAUGE, entries, lambda labels, value: [Sample("", labels, int(value))])]
 
 
 def _sum(one: _One, type_: types.Count | types.Sum, entries: _Entries) -> list[Family]:
     if type_.signed:
         return _gauge(one, type_, entries)
-    samples = [Sample("_total", *entry) for entry in entries]
-    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=isinstance(type_, types.Sum)))]
+    unit = isinstance(type_, types.Sum)
+    counter = one.family(
+        MetricKind.COUNTER, entries, lambda labels, value: [Sample("_total", labels, value)], unit=unit
+    )
+    return [_gauge_if_negative(counter)]
 
 
 def _gauge_if_negative(family: Family) -> Family:
     """A counter, or for differences, which can be negative, a gauge."""
-    if min((sample.value for sample in family.samples), default=0) >= 0:
+    many = family.samples.unordered() if isinstance(family.samples, _ManySamples) else family.samples
+    if min((sample.value for sample in many), default=0) >= 0:
         return family
-    samples = tuple(sample._replace(suffix="") for sample in family.samples)
+    samples = _changed(family.samples, lambda sample: sample._replace(suffix=""))
     return replace(family, kind=MetricKind.GAUGE, samples=samples)
 
 
 def _average(one: _One, type_: types.Avg | types.Stats, entries: _Entries) -> list[Family]:
     if not type_.signed:
-        both = ((("_count", count), ("_sum", total)) for _, (total, count) in entries)
-        pairs = zip(entries, both, strict=True)
-        samples = [Sample(suffix, labels, value) for (labels, _), parts in pairs for suffix, value in parts]
-        return [one.family(MetricKind.SUMMARY, samples)]
-    means = [Sample("", labels, total / count if count else 0) for labels, (total, count) in entries]
-    counts = [Sample("_total", labels, count) for labels, (_, count) in entries]
+
+        def both(labels: Labels, value: Pair) -> list[Sample]:
+            return [Sample("_count", labels, value[1]), Sample("_sum", labels, value[0])]
+
+        return [one.family(MetricKind.SUMMARY, entries, both)]
+
+    def mean(labels: Labels, value: Pair) -> list[Sample]:
+        total, count = value
+        return [Sample("", labels, total / count if count else 0)]
+
+    def samples(labels: Labels, value: Pair) -> list[Sample]:
+        return [Sample("_total", labels, value[1])]
+
     return [
-        one.family(MetricKind.GAUGE, means),
-        one.family(MetricKind.COUNTER, counts, suffix="_samples", note=": number of samples"),
+        one.family(MetricKind.GAUGE, entries, mean),
+        one.family(MetricKind.COUNTER, entries, samples, suffix="_samples", note=": number of samples"),
     ]
 
 
 def _histogram(one: _One, type_: types.Hist | types.LHist, entries: _Entries) -> list[Family]:
-    used = [bucket for _, counts in entries for bucket, count in counts.items() if count]
-    if any(count < 0 for _, counts in entries for count in counts.values()):
+    used = {bucket for counts in entries.values() for bucket, count in counts.items() if count}
+    if any(count < 0 for counts in entries.values() for count in counts.values()):
         raise TraceError(f"metric {one.name}: buckets of a histogram cannot have negative counts")
     # All series of the family have the same buckets, from the one below the first that counted something.
     shown = range(max(0, min(used, default=0) - 1), max(used, default=-1) + 1)
     bounds = _upper_bounds(type_, shown)
-    samples = [sample for labels, counts in entries for sample in _buckets(labels, counts, bounds)]
-    return [one.family(MetricKind.HISTOGRAM, samples)]
+    return [one.family(MetricKind.HISTOGRAM, entries, lambda labels, counts: _buckets(labels, counts, bounds))]
 
 
 def _upper_bounds(type_: types.Hist | types.LHist, buckets: Iterable[int]) -> list[tuple[int, str]]:
@@ -343,20 +415,22 @@ def _buckets(labels: Labels, counts: dict[int, int], bounds: Sequence[tuple[int,
 
 
 def _series(one: _One, type_: types.TSeries, entries: _Entries) -> list[Family]:
-    samples = []
-    for labels, value in entries:
+    def samples(labels: Labels, value: Series) -> list[Sample]:
         merged = sorted(tseries.merged(type_, [(number + 1, *item) for number, item in value.items()]).items())
         if one.timestamps:
-            samples += [Sample("", labels, item, (number + 1) * type_.interval) for number, item in merged]
-        else:
-            samples += [Sample("", labels, item) for _, item in merged[-1:]]
-    return [one.family(MetricKind.GAUGE, samples)]
+            return [Sample("", labels, item, (number + 1) * type_.interval) for number, item in merged]
+        return [Sample("", labels, item) for _, item in merged[-1:]]
+
+    return [one.family(MetricKind.GAUGE, entries, samples)]
 
 
 def _at(family: Family, time: int) -> Family:
     """The family with a time for each sample that has none."""
-    samples = [sample if sample.timestamp is not None else sample._replace(timestamp=time) for sample in family.samples]
-    return replace(family, samples=tuple(samples))
+
+    def timed(sample: Sample) -> Sample:
+        return sample if sample.timestamp is not None else sample._replace(timestamp=time)
+
+    return replace(family, samples=_changed(family.samples, timed))
 
 
 _ROWS: Mapping[Merging, Callable[[_One, Never, _Entries], list[Family]]] = {

@@ -134,6 +134,11 @@ class Printers:
         if data.key is None:
             yield from filter(None, [[*data.entries.items()]])
             return
+        if not external_sort.is_large(data.entries):
+            entries: list[tuple[Value, ...]] = [*data.entries.items()]
+            entries.sort(key=lambda item: order(decoded(item)))
+            yield from external_sort.batches(entries, external_sort.CHUNK)
+            return
         type_ = types.Tuple((data.key, data.value))
         yield from external_sort.in_order(data.entries.items(), lambda item: order(decoded(item)), type_)
 

@@ -21,7 +21,7 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.results.formats.test_portable_forms import KEYS, VALUES
 from tests.support.encode import Run
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, table
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, stored, table
 
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.feather")
@@ -218,6 +218,7 @@ def test_many_rows_are_written_in_parts_of_one_schema(form: str, monkeypatch: py
     monkeypatch.setattr(external_sort, "RUN", 8)
     monkeypatch.setattr(external_sort, "CHUNK", 3)
     assert len(list(tabular.map_parts(data))) > 5
+    assert arrow(stored(snapshot(data)), form).equals(whole)
     assert arrow(snapshot(data), form).equals(whole)
     assert tabular.map_table(data).to_arrow().equals(whole)
     assert whole.num_rows == 51
