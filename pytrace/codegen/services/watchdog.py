@@ -29,19 +29,22 @@ def check(e: Emitter) -> None:
     unit, kind = e.program.unit, e.program.unit.kind
     if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
         return
-    _unless_stopped(e)
+    _unless_stopped(e, calls=kind.context is not Context.PERF_EVENT)
     now = e.b.helper(helpers.JIFFIES64)
     e.end_early(e.b.icmp("ule", now, e.b.load(e.session(SESSION.deadline))), counted=SKIPPED)
 
 
-def _unless_stopped(e: Emitter) -> None:
+def _unless_stopped(e: Emitter, *, calls: bool) -> None:
     """End the program after ``exit()``.
 
     The tracer waits for events in a system call then, whose return is seen: a map of calls that have begun would keep
-    it.
+    it. *calls*: the program may see such returns, unlike one of a timer, which meets any process by chance.
     """
     b = e.b
     stopped = b.load(e.session(SESSION.stopped), 32)
+    if not calls:
+        e.end_early(b.icmp("eq", stopped, 0))
+        return
     with b.unless(b.icmp("eq", stopped, 0), likely=True):
         process, _ = process_ids(e, "tracer")
         own = b.icmp("eq", process, b.load(e.session(SESSION.own), 32))

@@ -167,6 +167,8 @@ class RunLoop:
     def run_programs(self, kind: str) -> None:
         """Run the programs of *kind* in order, and print their events."""
         for program in self._run.programs(kind):
+            # In a flood the ring may be full, and what the program prints would be lost.
+            self._run.ring.collect()
             self._run.loaded.run(program.symbol)
             self.drain()
             self._look_for_exit()
