@@ -186,7 +186,8 @@ class RecordForm:
                 break
             # Each byte of the sum counts the frames of one stack.
             counts += present
-            if index == stack.limit:
+            # What is behind the end of trimmed records is zero, as is the address of a last frame that has none.
+            if index == stack.limit or place + 8 >= size:
                 break
             _write(rows, step, row + 8 + 8 * index, 8, _swapped(_read(data, size, place + 8, 8), 8))
         numbers = array("i", list(counts.to_bytes(len(data) // size, "little")))

@@ -8,6 +8,7 @@ import struct
 from pytrace.core.types import INT8, INT32, INT64, UINT64, Stack, String, Tuple, Type
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.record_form import RecordForm
+from pytrace.render.large_maps.record_sorting import sorter
 from pytrace.render.sort_keys import Piece
 from pytrace.render.value_types import pieces
 from tests.render.large_maps.test_printing import value_of
@@ -48,6 +49,19 @@ def test_truncated_stacks_come_back() -> None:
     back = form.rows((data, size))
     assert [bytes(back[at : at + kind.size]) for at in range(0, len(back), form.row_size)] == rows
     assert data[size:] < data[:size]
+
+
+def test_a_stack_may_end_with_the_address_zero() -> None:
+    """As a broken chain of frame pointers ends: a sorter cuts the zeros at the ends of all records."""
+    kind = Stack(True, 3)
+    for frames in ((5, 6, 0), (5, 0, 0), (0, 0, 0)):
+        for count in (1, 2, 3, 4):
+            row = struct.pack("=iI3Q", count, 7, *[address if at < count else 0 for at, address in enumerate(frames)])
+            form = RecordForm([kind.size, 8], [(1, Piece(0, 8)), *((0, piece) for piece in pieces(kind) or ())])
+            last = sorter(form.size, None, top=3)
+            last.add(form.records([5 * row, bytes(40)], 5, whole=last.whole))
+            (back,) = map(form.rows, last.blocks())
+            assert [bytes(back[at : at + kind.size]) for at in range(0, len(back), form.row_size)] == 3 * [row]
 
 
 def test_what_the_order_leaves_out_comes_back() -> None:
