@@ -70,7 +70,7 @@ _MARKS = {"kptr": AddressSpace.KERNEL, "uptr": AddressSpace.USER}
 def mark_of_number(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
     """The address space of ``kptr(N)`` or ``uptr(N)``, whose type is that of the number."""
     space = _MARKS.get(node.name) if isinstance(node, nodes.Call) else None
-    return space if space is not None and is_integer(checker.value(node)) else None
+    return space if space is not None and is_integer(checker.settled(node)) else None
 
 
 def loaded(type_: Type) -> Type:

@@ -343,10 +343,12 @@ def _not(checker: Checker, node: nodes.Unary) -> Type:
 
 
 def _negate(checker: Checker, node: nodes.Unary) -> Type:
-    fraction = checker.value(node.operand)
-    if isinstance(fraction, Float):
-        return fraction
-    type_ = checker.integer(node.operand, "the operand of -")
+    # Once: checking an operand twice would take 2**n steps of n minus signs.
+    type_ = checker.value(node.operand)
+    if isinstance(type_, Float):
+        return type_
+    if not is_integer(type_) and not isinstance(type_, Unknown):
+        return checker.error(f"the operand of - must be an integer, not {settle(type_)}", node.operand.span)
     value = checker.constant(node.operand)
     if isinstance(type_, Unknown):
         return UNKNOWN
