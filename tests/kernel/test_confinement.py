@@ -253,7 +253,8 @@ def test_a_tool_that_is_interrupted(tmp_path: Path, programs: Path) -> None:
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stderr is not None
-    assert "Attached" in child.stderr.readline()
+    # Before it may be told that other children of this process are not traced.
+    assert any(line.startswith("Attached") for line in child.stderr)
     try:
         status = ""
         for _ in range(200):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -132,6 +133,8 @@ def serving(*arguments: str, address: str = "127.0.0.1:0", first: Sequence[str] 
 
 CALLER = """
 import os, sys
+with open("/proc/self/comm", "w") as name:
+    name.write("python3")
 for line in sys.stdin:
     for _ in range(int(line)):
         os.getppid()
@@ -143,7 +146,8 @@ class Caller:
     """A process that calls getppid when it is told to."""
 
     def __init__(self) -> None:
-        command = ["python3", "-c", CALLER]
+        # Not "python3": where that is a shell script, its shell asks for its parent, too.
+        command = [sys.executable, "-c", CALLER]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     @property
