@@ -94,7 +94,7 @@ def _merged(found: SnapshotData) -> None:
 def _compared(found: SnapshotData) -> None:
     parts = difference.difference(found, found)
     difference_forms.text(parts)
-    for line in difference_forms.json_lines(parts).splitlines():
+    for line in "".join(difference_forms.json_lines(parts)).splitlines():
         json.loads(line)
 
 
