@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping
-from typing import Any, Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import msgspec
 
@@ -15,6 +15,9 @@ from pytrace.render.value_types import merging_of
 from pytrace.results import external_sort, type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
 
 Delta: TypeAlias = int | Pair | Counts
 """A difference of two values."""
@@ -48,10 +51,12 @@ class ManyChanges(Mapping[Portable, Change]):
         self._type = types.Tuple((types.INT64, types.INT64, key, value, value))
         self._subtract = _subtraction(value)
 
-    def in_order(self, order: Callable[[Portable, Change], Any]) -> Iterator[tuple[Portable, Change]]:
+    def in_order(
+        self, order: Callable[[Portable, Change], SupportsRichComparison]
+    ) -> Iterator[tuple[Portable, Change]]:
         """The changes ordered by *order*; those that it does not tell apart as in the two maps."""
 
-        def key(row: external_sort.Row) -> Any:
+        def key(row: external_sort.Row) -> SupportsRichComparison:
             return (order(*self._change(row)), row[0])
 
         for batch in external_sort.in_order(self._rows(), key, self._type):

@@ -11,16 +11,18 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from typing import BinaryIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, TypeVar
 
 import msgspec
 
 from pytrace.core.types import Tuple
-from pytrace.render.decoders import Value as Decoded
 from pytrace.results import columns
 from pytrace.results.stored_document import Block, Blocks
 from pytrace.results.stored_tables import Column, TablesReader, TablesWriter
 from pytrace.results.values import Portable, Value
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
 
 T = TypeVar("T")
 Row: TypeAlias = "tuple[Value, ...]"
@@ -39,7 +41,7 @@ def is_large(entries: Mapping[Portable, Value]) -> bool:
     return not isinstance(entries, dict) and len(entries) > RUN
 
 
-def in_order(items: Iterable[Row], key: Callable[[Row], Decoded], type_: Tuple) -> Iterator[list[Row]]:
+def in_order(items: Iterable[Row], key: Callable[[Row], SupportsRichComparison], type_: Tuple) -> Iterator[list[Row]]:
     """The portable values *items* of a type, ordered by *key*, at most :data:`RUN` at a time."""
     blocks = batches(items, RUN)
     first = next(blocks, [])

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import Enum
 from itertools import chain, starmap
 from operator import itemgetter
-from typing import Any, NamedTuple, Never, TypeAlias, cast
+from typing import Any, NamedTuple, Never, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -35,14 +35,13 @@ from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, Column
 from pytrace.render import csv, histogram, percpu_merge, tseries
-from pytrace.render.decoders import Value as Decoded
 from pytrace.render.percpu_merge import Merging
 from pytrace.render.value_types import merging_of
 from pytrace.results import external_sort
 from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Pair, Portable, Series, Value
+from pytrace.results.values import Pair, Series, Value
 
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
@@ -51,8 +50,11 @@ Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and values; the names of one family are the same in all its samples, but for ``le``."""
 
 
-_Entry: TypeAlias = tuple[Labels, Any]
-"""Labels, and a portable value of the map's type."""
+_Own: TypeAlias = Any
+"""A portable value of the map's type."""
+_Entry: TypeAlias = tuple[Labels, _Own]
+_Make: TypeAlias = "Callable[[Labels, _Own], Iterable[Sample]]"
+"""From an entry to its samples."""
 
 
 class MetricKind(Enum):
@@ -230,7 +232,7 @@ def _label_names(columns: Iterable[Column]) -> list[str]:
     return names
 
 
-def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
+def _labels(data: MapData, printers: Printers) -> Callable[[Value], Labels]:
     """From portable keys of a map to labels."""
     if data.key is None:
         return lambda _key: ()
@@ -244,12 +246,12 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
 class _Entries:
     """The entries of a map by their labels; of many keys in a temporary file."""
 
-    def __init__(self, data: MapData, label: Callable[[Portable], Labels]) -> None:
+    def __init__(self, data: MapData, label: Callable[[Value], Labels]) -> None:
         self._data = data
         self._label = label
         self.many = data.key is not None and external_sort.is_large(data.entries)
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[_Own]:
         """The values in no order."""
         return iter(self._data.entries.values())
 
@@ -257,10 +259,8 @@ class _Entries:
         if self.many:
             assert self._data.key is not None
             type_ = types.Tuple((self._data.key, self._data.value))
-            label = cast("Callable[[Value], Labels]", self._label)
-            order = cast("Callable[[external_sort.Row], Decoded]", lambda item: label(item[0]))
-            items = cast("Iterable[external_sort.Row]", self._data.entries.items())
-            blocks = external_sort.in_order(items, order, type_)
+            label = self._label
+            blocks = external_sort.in_order(self._data.entries.items(), lambda item: label(item[0]), type_)
             return _different((label(key), value) for block in blocks for key, value in block)
         entries = ((self._label(key), value) for key, value in self._data.entries.items())
         return _different(sorted(entries, key=itemgetter(0)))
@@ -269,7 +269,7 @@ class _Entries:
 class _ManySamples(Collection[Sample]):
     """The samples of many entries, made anew each time that they are gone through."""
 
-    def __init__(self, entries: _Entries, make: Callable[[Labels, Any], Iterable[Sample]]) -> None:
+    def __init__(self, entries: _Entries, make: _Make) -> None:
         self._entries = entries
         self._make = make
 
@@ -327,7 +327,7 @@ class _One(msgspec.Struct, frozen=True):
         self,
         kind: MetricKind,
         entries: _Entries,
-        make: Callable[[Labels, Any], Iterable[Sample]],
+        make: _Make,
         *,
         suffix: str = "",
         note: str = "",
@@ -443,5 +443,5 @@ _ROWS: Mapping[Merging, Callable[[_One, Never, _Entries], list[Family]]] = {
 
 
 def _families(one: _One, type_: types.Type, entries: _Entries) -> list[Family]:
-    make = cast("Callable[[_One, types.Type, _Entries], list[Family]]", _ROWS.get(merging_of(type_), _gauge))
+    make: Callable[..., list[Family]] = _ROWS.get(merging_of(type_), _gauge)
     return make(one, type_, entries)
