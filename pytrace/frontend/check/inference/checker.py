@@ -297,7 +297,10 @@ class Checker:
 
     def integer(self, node: nodes.Expr, what: str) -> Type:
         """Type of an expression that must be an integer."""
-        type_ = self.value(node)
+        return self.as_integer(self.value(node), node, what)
+
+    def as_integer(self, type_: Type, node: nodes.Expr, what: str) -> Type:
+        """The type of a checked expression, which must be an integer."""
         if not is_integer(type_) and not isinstance(type_, Unknown):
             return self.error(f"{what} must be an integer, not {settle(type_)}", node.span)
         return type_

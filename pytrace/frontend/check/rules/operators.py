@@ -347,8 +347,7 @@ def _negate(checker: Checker, node: nodes.Unary) -> Type:
     type_ = checker.value(node.operand)
     if isinstance(type_, Float):
         return type_
-    if not is_integer(type_) and not isinstance(type_, Unknown):
-        return checker.error(f"the operand of - must be an integer, not {settle(type_)}", node.operand.span)
+    type_ = checker.as_integer(type_, node.operand, "the operand of -")
     value = checker.constant(node.operand)
     if isinstance(type_, Unknown):
         return UNKNOWN
