@@ -155,11 +155,7 @@ def check_size(size: int, compressed: int, limit: int | None, name: str) -> None
         TraceError: it is.
     """
     allowed = max(LEAST_LIMIT, RATIO * compressed) if limit is None else limit
-    if size > allowed:
-        hint = "--limit SIZE (4G, for example; limit= in Python) reads more, if you trust the file"
-        raise TraceError(
-            f"the snapshot {name!r} would unpack {compressed} bytes to {size}; {allowed} are read", hints=(hint,)
-        )
+    _check(size, allowed, f"would unpack {compressed} bytes to {size}", name)
 
 
 def check_rows(rows: int, compressed: int, limit: int | None, name: str) -> None:
@@ -169,11 +165,13 @@ def check_rows(rows: int, compressed: int, limit: int | None, name: str) -> None
         TraceError: it has.
     """
     allowed = max(LEAST_ROWS, ROWS_RATIO * compressed) if limit is None else limit
-    if rows > allowed:
+    _check(rows, allowed, f"has {rows} rows in {compressed} bytes", name)
+
+
+def _check(number: int, allowed: int, what: str, name: str) -> None:
+    if number > allowed:
         hint = "--limit SIZE (4G, for example; limit= in Python) reads more, if you trust the file"
-        raise TraceError(
-            f"the snapshot {name!r} has {rows} rows in {compressed} bytes; {allowed} are read", hints=(hint,)
-        )
+        raise TraceError(f"the snapshot {name!r} {what}; {allowed} are read", hints=(hint,))
 
 
 def unpacked(file: BinaryIO, size: int, digest: bytes, opened: ExitStack) -> IO[bytes]:
