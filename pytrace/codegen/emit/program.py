@@ -64,8 +64,9 @@ class Script(msgspec.Struct, eq=False):
     """Functions that digest large keys, by the words of the keys."""
     walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
-    stack_maps: dict[nodes.Node, str] = msgspec.field(default_factory=dict)
-    """Maps that stacks are keys or values of (``codegen.services.stack_truncation``), by the call."""
+    stack_maps: dict[nodes.Node, str] | None = None
+    """Maps that stacks are keys or values of (``codegen.emit.stack_truncation``), by the call; None: not
+    looked for yet."""
     counting: str = ""
     sleepable: set[str] = msgspec.field(default_factory=set)
     """Symbols of the programs that call helpers that sleep."""

@@ -42,8 +42,9 @@ def tell(e: Emitter, node: Node, type_: Stack, count: Number) -> None:
 def add(e: Emitter, node: Node) -> None:
     """Count a truncated stack, by its place in the script, and by the map that it is a key or value of."""
     maps = e.script.stack_maps
-    if not maps:
-        checked = e.checked
+    if maps is None:
+        maps, checked = {}, e.checked
+        e.script.stack_maps = maps
         for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
             maps.update(_stacks_of_maps(body))
     name = maps.get(node)
