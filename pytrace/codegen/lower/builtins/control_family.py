@@ -57,7 +57,7 @@ def _write_user(e: Emitter, node: nodes.Call) -> Operand:
 def _copied(e: Emitter, node: nodes.Call, type_: Type, length: Number) -> Ptr:
     """A copy of the target of the second argument, in scratch memory."""
     space = memory.pointed_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
-    read = memory.read_helper(AddressSpace.KERNEL if space is AddressSpace.BPF else space)
+    read = memory.read_helper(space)
     address = argument(e, node, 1)
     copy = e.scratch(WRITE_MOST)
     events.check_helper(e, node, read.symbol, e.b.helper(read, copy, length, address))
