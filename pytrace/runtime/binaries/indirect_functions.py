@@ -92,6 +92,7 @@ class _Relocations:
                 return ("", addend) if not info >> 32 else (self._name(info >> 32), 0)
         return None
 
+    @cached_property
     def _symbols(self) -> tuple[bytes, bytes]:
         section = self._file.section(".dynsym")
         if section is None:
@@ -99,7 +100,7 @@ class _Relocations:
         return bytes(self._file.contents(section)), bytes(self._file.contents(self._file.linked(section)))
 
     def _name(self, number: int) -> str:
-        entries, strings = self._symbols()
+        entries, strings = self._symbols
         if number * 24 + 4 > len(entries):
             return ""
         (at,) = struct.unpack_from("<I", entries, number * 24)
@@ -107,7 +108,7 @@ class _Relocations:
 
     def _numbers(self, name: str) -> set[int]:
         """Numbers of the dynamic symbols of a name."""
-        entries, strings = self._symbols()
+        entries, strings = self._symbols
         needle = name.encode(errors="surrogateescape") + b"\0"
         if needle not in strings:
             return set()
@@ -166,6 +167,10 @@ class IndirectFunctions:
     def _entries(self) -> UnwindEntries:
         return UnwindEntries(self._elf)
 
+    @cached_property
+    def _relocations(self) -> _Relocations:
+        return _Relocations(self._elf)
+
     # ---- processes
 
     def _in_processes(self, symbol: Symbol, pids: Iterable[int]) -> set[int]:
@@ -173,7 +178,7 @@ class IndirectFunctions:
             status = os.stat(self._binary.path.partition("!/")[0])
         except OSError:
             return set()
-        own = _Relocations(self._elf).own_slots(symbol.address)
+        own = self._relocations.own_slots(symbol.address)
         found: set[int] = set()
         asked = 0
         for pid in list(pids)[:MOST_PROCESSES]:
@@ -258,7 +263,7 @@ class IndirectFunctions:
         if not any(item.address <= address < item.address + item.size for item in self._elf.sections
                    if item.name.startswith(".got")):  # fmt: skip
             return None
-        target = _Relocations(self._elf).target(address)
+        target = self._relocations.target(address)
         if target is None or not target[0]:
             return None if target is None else target[1]
         return next((item.address for item in self._binary.functions(target[0]) if not item.indirect), None)
