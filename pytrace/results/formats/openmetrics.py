@@ -22,9 +22,7 @@ OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
     """Write runs, losses, and maps by name."""
-    for family in families(snapshot, timestamps=options.flag("timestamps")):
-        file.writelines(f"{line}\n".encode() for line in chain(_heading(family), _samples(family)))
-    file.write(b"# EOF\n")
+    file.writelines(_lines(families(snapshot, timestamps=options.flag("timestamps"))))
 
 
 def exposition(families: Iterable[Family], *, older: bool = False) -> bytes:
@@ -32,13 +30,16 @@ def exposition(families: Iterable[Family], *, older: bool = False) -> bytes:
 
     *older*: in Prometheus' text format 0.0.4, without a closing line.
     """
-    lines: list[str] = []
+    return b"".join(_lines(families, older=older))
+
+
+def _lines(families: Iterable[Family], *, older: bool = False) -> Iterator[bytes]:
     for family in families:
-        lines += _older_heading(family) if older else _heading(family)
-        lines += _samples(family)
+        heading = _older_heading(family) if older else _heading(family)
+        for line in chain(heading, _samples(family)):
+            yield f"{line}\n".encode()
     if not older:
-        lines.append("# EOF")
-    return "".join(f"{line}\n" for line in lines).encode()
+        yield b"# EOF\n"
 
 
 def _heading(family: Family) -> list[str]:
