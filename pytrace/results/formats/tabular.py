@@ -16,6 +16,7 @@ from pytrace.render.maps.map_printer import Shown
 from pytrace.render.portable import Held
 from pytrace.render.tables import Page
 from pytrace.render.value_types import ROWS
+from pytrace.results import external_sort
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions
@@ -76,9 +77,9 @@ def _write_parts(snapshot: SnapshotData, options: WriteOptions, name: str, opene
     The types of columns are those that hold all values, which are looked at first.
     """
     parts = _only(snapshot, options, name)
-    ranges = FlatTable.ranges(parts())
+    ranges = FlatTable.ranges(parts(False))
     notes = _notes(snapshot)
-    tables = (part.to_arrow(notes, ranges) for part in parts())
+    tables = (part.to_arrow(notes, ranges) for part in parts(True))
     first = next(tables)
     with opened(first.schema) as writer:
         for table in chain((first,), tables):
@@ -90,14 +91,14 @@ def _notes(snapshot: SnapshotData) -> dict[str, str]:
     return {"pytrace": about.json_line(snapshot).decode("utf-8", "replace").rstrip()}
 
 
-def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> Callable[[], Iterator[FlatTable]]:
-    """The one table that a file of such a format holds, in parts, which can be gone through again."""
+def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> Callable[[bool], Iterator[FlatTable]]:
+    """The one table that a file of such a format holds, in parts, in order or not; they can be gone through again."""
     number = options.settings.get("rows")
     if number is not None:
         if not number.isdecimal():
             raise TraceError(f"rows={number}: expected the number of a table of rows, from 1")
         table = named_table(snapshot, "rows", int(number))
-        return lambda: iter((table,))
+        return lambda _ordered: iter((table,))
     names = [*snapshot.maps, *(f"rows={table}" for table in range(1, len(snapshot.tables) + 1))]
     if len(names) != 1:
         hints = (f"--map {next(iter(snapshot.maps), 'rows')} chooses one of them", *_row_hint(snapshot, name))
@@ -105,9 +106,9 @@ def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> Callable[
         raise TraceError(f"a file of format {name} holds one table; the snapshot has {there}", hints=hints)
     if snapshot.maps:
         data = next(iter(snapshot.maps.values()))
-        return lambda: map_parts(data)
+        return lambda ordered: map_parts(data, ordered=ordered)
     table = rows_table(snapshot, snapshot.tables[0])
-    return lambda: iter((table,))
+    return lambda _ordered: iter((table,))
 
 
 def _row_hint(snapshot: SnapshotData, name: str) -> tuple[str, ...]:
@@ -145,15 +146,16 @@ def map_table(data: MapData) -> FlatTable:
     return parts[0] if len(parts) == 1 else FlatTable.joined(parts)
 
 
-def map_parts(data: MapData) -> Iterator[FlatTable]:
-    """The table of :func:`map_table` in parts of some thousand rows; one without rows if there are none."""
+def map_parts(data: MapData, *, ordered: bool = True) -> Iterator[FlatTable]:
+    """The table of :func:`map_table` in parts; one without rows if there are none. *ordered*: as the map prints."""
     of_key, of_value = data.key_columns, value_columns(data.title, data.value)
     keys = _parts(data.key, of_key) if data.key is not None else _no_parts
     values = _values(data.value, of_value)
     schema = TableSchema((*of_key, *of_value))
     times = {f"{data.title}.start"} if isinstance(data.value, types.TSeries) else set()
     empty = True
-    for block in Printers().portable_in_order(data):
+    unordered = external_sort.batches(data.entries.items(), external_sort.CHUNK)
+    for block in Printers().portable_in_order(data) if ordered else unordered:
         empty = False
         yield _table(data.name, schema, [(*keys(key), *row) for key, value in block for row in values(value)], times)
     if empty:
