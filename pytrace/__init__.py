@@ -1,6 +1,7 @@
 """pytrace: compile awk-like tracing scripts to BPF and run them in the Linux kernel.
 
-The command starts from here too, so nothing is imported before a Python program asks for it: docs/python.md.
+The command starts from here too, so nothing is imported before a Python program asks for it:
+docs/reference/python-interface.md.
 """
 
 TYPE_CHECKING = False

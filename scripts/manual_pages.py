@@ -161,7 +161,7 @@ def _status() -> list[str]:
 
 
 def _see_also(name: str) -> list[str]:
-    return [".SH SEE ALSO", ".BR pytrace (8),", f"docs/tools/{escaped(name)}.md in the source of pytrace"]
+    return [".SH SEE ALSO", ".BR pytrace (8),", f"docs/reference/tools/{escaped(name)}.md in the source of pytrace"]
 
 
 def _own(row: Option) -> str:

@@ -187,7 +187,7 @@ def test_cases_of_each_kernel_are_there() -> None:
 
 
 def test_differences_are_documented() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "differences.md").read_text()
+    text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     headings = {line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#")}
     undocumented = {name: item.section for name, item in outputs.DIFFERENCES.items() if item.section not in headings}
     assert not undocumented
@@ -195,7 +195,7 @@ def test_differences_are_documented() -> None:
 
 
 def test_documented_differences_have_tests() -> None:
-    text = (Path(__file__).parent.parent / "docs" / "differences.md").read_text()
+    text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     headings = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
     named = {item.section for item in outputs.DIFFERENCES.values()} | {"Imports of root"}  # tests/frontend/expand
     for file in CASES.glob("*.case"):

@@ -35,7 +35,7 @@ from pytrace.runtime.host import tracefs
 from tests.support import front
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/cases/README.md"]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests/cases/README.md"]
 
 LINK = re.compile(r"\]\((?!https?:|#)([\w./-]+\.[\w]+|[\w./-]+/)(?:#[^)]*)?\)")
 NAMED = re.compile(r"`((?:docs|scripts)/[\w./-]+?)`")
@@ -50,13 +50,13 @@ def test_named_files_are_there(path: Path) -> None:
 
 
 def test_the_readme_compares_with_the_current_bpftrace() -> None:
-    """Figures beside older versions stand in docs/performance.md, with how they were measured."""
+    """Figures beside older versions stand in docs/develop/performance.md, with how they were measured."""
     assert "0.17" not in (ROOT / "README.md").read_text()
 
 
 def test_builtins_that_bpftrace_lacks_are_differences() -> None:
     """A new builtin that gives way to the script's own names is one of pytrace's own."""
-    text = (ROOT / "docs" / "differences.md").read_text()
+    text = (ROOT / "docs" / "start" / "differences.md").read_text()
     own = [row.name for row in BUILTINS if row.yields]
     assert not [name for name in own if not re.search(rf"`{name}(?:\(|`)", text)]
 
@@ -69,7 +69,7 @@ def test_nothing_tells_users_to_install_another_project() -> None:
     assert not {name: match[0] for name, text in texts.items() if (match := stranger.search(text))}
 
 
-ALL = [*DOCUMENTS, *sorted((ROOT / "docs").glob("tools/*.md")), ROOT / "CHANGELOG.md"]
+ALL = [*DOCUMENTS, ROOT / "CHANGELOG.md"]
 PROGRAM = re.compile(r"(?<![\w-])-e\s+(?:'(?P<quoted>[^']+)'|\"(?P<double>[^\"]+)\")")
 STATEMENT = re.compile(r"`(?P<text>(?:row|print|printf|hist|lhist|tseries)\([^`]*\))`")
 SHORTENED = re.compile(r"…|\.\.\.|\[, |^PROGRAM$|const int ")
@@ -112,13 +112,13 @@ _COMMANDS = {
 _SCRIPTS = ("script.bt", "opens.bt", "slow-opens.bt", "tool")
 """Files that documents give to pytrace as scripts without showing them."""
 EXCEPTIONS = {
-    ("docs/architecture.md", "text ─► Source"): "a picture",
-    ("docs/formats.md", "busy;__libc_start_call_main"): "lines of a file",
-    ("docs/limits.md", "Maps take 363 MiB"): "a message",
-    ("docs/privileges.md", "Attached 1 probe"): "messages",
-    ("docs/security.md", "cache directory"): "a message",
-    ("docs/stacks.md", "leaf"): "stacks as they are printed",
-    ("docs/stacks.md", "ustack of /usr/bin/bash"): "messages",
+    ("docs/develop/architecture.md", "text ─► Source"): "a picture",
+    ("docs/reference/formats.md", "busy;__libc_start_call_main"): "lines of a file",
+    ("docs/operate/limits.md", "Maps take 363 MiB"): "a message",
+    ("docs/operate/privileges.md", "Attached 1 probe"): "messages",
+    ("docs/operate/security.md", "cache directory"): "a message",
+    ("docs/reference/stacks.md", "leaf"): "stacks as they are printed",
+    ("docs/reference/stacks.md", "ustack of /usr/bin/bash"): "messages",
 }
 """Blocks that are neither compiled nor run, by page and the start of their first line, with the reason."""
 
@@ -185,7 +185,7 @@ def sort_of(block: Block) -> str:
     if _PROBE.match(first):
         return "script"
     previous = block.follows.sort if block.follows else ""
-    if _PYTHON.match(first) or block.page == "docs/development.md" or previous == "python":
+    if _PYTHON.match(first) or block.page == "docs/develop/development.md" or previous == "python":
         return "python"
     if _MESSAGE.match(first) or previous in ("script", "commands", "output"):
         return "output"
@@ -240,7 +240,7 @@ def test_files_of_settings_are_read() -> None:
 
 _EVERYWHERE = {"begin", "end", "self", "interval", "profile", "i", "p"}
 """Probes that every machine has."""
-RUN = {"docs/builtins.md", "docs/language.md", "docs/from-bpftrace.md"}
+RUN = {"docs/reference/builtins.md", "docs/reference/language.md", "docs/start/from-bpftrace.md"}
 """Pages whose scripts are compiled for the kernel that runs, also those that are refused: ``test_language_doc.py`` and
 ``kernel/test_builtin_examples.py``."""
 

@@ -1,4 +1,4 @@
-"""docs/from-bpftrace.md and docs/from-bcc.md: options, variables and keys exist, commands load, the program runs."""
+"""The pages for users of bpftrace and bcc: options, variables and keys exist, commands load, the program runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import machine
 from tests.support.patience import patience
 from tests.support.server import Server
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "start"
 BPFTRACE = (DOCS / "from-bpftrace.md").read_text()
 BCC = (DOCS / "from-bcc.md").read_text()
 _COMMAND = re.compile(r"(?:^<!-- needs: (?P<needs>\w+) -->\n)?^```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

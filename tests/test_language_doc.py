@@ -1,4 +1,4 @@
-"""Runs every example of docs/language.md and docs/from-bpftrace.md as the command would.
+"""Runs every example of docs/reference/language.md and docs/start/from-bpftrace.md as the command would.
 
 An example is a fenced block whose first word is ``pytrace``; further words are the script's parameters.  A following
 ``output`` block is what it prints (``output ordered``: lines that occur in this order), an ``error`` block has lines
@@ -21,7 +21,7 @@ from tests.support.leaks import Watch
 from tests.support.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("language.md", "from-bpftrace.md")
+PAGES = ("reference/language.md", "start/from-bpftrace.md")
 _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FORMS = {"output": ("stdout", "exact"), "output ordered": ("stdout", "ordered"), "error": ("stderr", "contains")}
 
@@ -88,4 +88,4 @@ def test_example(example: Example, server: Server, tmp_path: Path) -> None:
 
 def test_pages_have_examples() -> None:
     for page in PAGES:
-        assert len(examples(page)) > (20 if page == "language.md" else 0)
+        assert len(examples(page)) > (20 if page == "reference/language.md" else 0)

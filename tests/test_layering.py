@@ -1,4 +1,4 @@
-"""Imports between packages: only those that the table in docs/architecture.md allows."""
+"""Imports between packages: only those that the table in docs/develop/architecture.md allows."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def modules() -> dict[str, Path]:
 
 @cache
 def table() -> Mapping[str, frozenset[str]]:
-    """Each package of the table in docs/architecture.md, and the packages that it may import."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    """Each package of the table in docs/develop/architecture.md, and the packages that it may import."""
+    text = (ROOT / "docs" / "develop" / "architecture.md").read_text()
     section = text.partition("## Packages\n")[2].partition("\n## ")[0]
     return {name: frozenset(re.findall(r"`([\w/.]+)`", allowed)) for name, _, allowed in _ROW.findall(section)}
 

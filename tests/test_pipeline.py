@@ -56,7 +56,7 @@ def test_the_line_runs_each_pass_of_the_list_in_order() -> None:
 
 
 def test_the_documents_name_the_passes_of_the_front_end() -> None:
-    text = (Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
+    text = (Path(__file__).resolve().parent.parent / "docs" / "develop" / "architecture.md").read_text()
     section = text.partition("## Passes of the front end\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| (\w+) \| `", section, re.MULTILINE) == NAMES[:-1]
 

@@ -1,4 +1,4 @@
-"""Runs the commands of docs/probes.md; a comment ``needs: FEATURE`` before one skips it where the kernel lacks that."""
+"""Runs the commands of docs/reference/probes.md; ``needs: FEATURE`` before one skips it without that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.server import Server
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "probes.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "probes.md"
 _BLOCK = re.compile(
     r"(?:^<!-- needs: (?P<needs>\w+) -->\n)?^```sh\n(?P<command>.*?)^```\n"
     r"(?:```output contains\n(?P<output>.*?)^```\n)?",

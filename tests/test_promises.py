@@ -1,4 +1,4 @@
-"""docs/faults.md and docs/safety.md name tests that exist, in each row."""
+"""docs/operate/faults.md and docs/operate/safety.md name tests that exist, in each row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _rows(page: str) -> list[list[str]]:
     return [row for row in rows if row[0] not in HEADS]
 
 
-@pytest.mark.parametrize(("page", "least"), [("faults.md", 50), ("safety.md", 20)])
+@pytest.mark.parametrize(("page", "least"), [("operate/faults.md", 50), ("operate/safety.md", 20)])
 def test_each_row_names_tests_that_exist(page: str, least: int) -> None:
     rows = _rows(page)
     assert len(rows) > least

@@ -62,7 +62,7 @@ def test_cases_of_a_changed_file() -> None:
     compiled = touched.chosen(["tests/cases/aggregations.case"], {}, traced=False)
     assert compiled
     assert all("[compile-aggregations-" in name for name in compiled)
-    assert touched.chosen(["docs/probes.md"], {}, traced=False) == ["tests/test_documents.py"]
+    assert touched.chosen(["docs/reference/probes.md"], {}, traced=False) == ["tests/test_documents.py"]
 
 
 def test_what_changed_since_the_branch_began(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs the commands of docs/tutorial.md in order and compares what they print with what the page shows.
+"""Runs the commands of docs/start/first-hour.md in order and compares what they print with what the page shows.
 
 Numbers, widths of columns, stack frames and buckets of histograms differ from machine to machine: a line of the page
 must occur in the output with other numbers, where the page shows a frame or a bucket there must be one.  ``file NAME``
@@ -19,7 +19,7 @@ from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.server import Server
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "tutorial.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "start" / "first-hour.md"
 _BLOCK = re.compile(
     r"(?:^<!-- needs: (?P<needs>\w+) -->\n)?^```(?P<kind>sh|output|file \S+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,

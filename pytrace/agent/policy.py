@@ -1,4 +1,4 @@
-"""What a host lets an agent do: ``/etc/pytrace/agent.toml``, or its defaults; docs/fleet.md describes both.
+"""What a host lets an agent do: ``/etc/pytrace/agent.toml``, or its defaults; docs/guides/many-hosts.md describes both.
 
 The rules bind agents that have more rights than whoever started them: those that run as root through sudo, doas or
 pkexec, and those of other users with capabilities. Whoever is root, or an agent that can do no more than its user, is

@@ -32,8 +32,8 @@ ENTRY: dict[str, int] = {
 }
 """Nanoseconds that a hit costs apart from its program, by probe kind.
 
-The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds), as docs/performance.md has them: of 23
-November 2026 on an AMD EPYC in a virtual machine, Linux 6.18; kprobes and trampolines in an emulated machine. Kinds
+The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds), as docs/develop/performance.md has them: of
+23 November 2026 on an AMD EPYC in a virtual machine, Linux 6.18; kprobes and trampolines in an emulated machine. Kinds
 that were not measured have the cost of ``profile``, which is a perf event as well (and fentry that of fexit, whose
 trampoline it shares). ``python`` and ``pythonret`` are uprobes; where the kernel emulates the instruction, as for
 ``pythonret`` since 3.12, a hit costs a tenth. A trap is several times cheaper where the kernel runs on the hardware

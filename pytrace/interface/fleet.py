@@ -269,7 +269,8 @@ def fleet(
     tell: Callable[[str], object] = lambda _: None,
     **arguments: Unpack[Arguments],
 ) -> Fleet:
-    """A script on many hosts, as ``pytrace fleet`` runs it (docs/fleet.md). Nothing is asked before it is entered.
+    """A script on many hosts, as ``pytrace fleet`` runs it (docs/guides/many-hosts.md). Nothing is asked before
+    it is entered.
 
     Args:
         script: the text of a script, the path of a file, or a result of :func:`compile`.

@@ -69,8 +69,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         max_memory: what maps and events that wait may take: ``"512M"``, ``"2G"``, or ``"10%"`` (the default) of the
             machine's memory; a run that takes more ends with an error.
         confined: once everything is attached, give up for good what the rest of the run does not need, as the command
-            does: capabilities, access to files, system calls (docs/privileges.md). For processes that do nothing else
-            from then on, and have one thread.
+            does: capabilities, access to files, system calls (docs/operate/privileges.md). For processes that do
+            nothing else from then on, and have one thread.
         places: leave user stacks in snapshots as places in binaries, by build id and address, for those who name their
             functions elsewhere, and read no symbols for them.
         cwd: the working directory of the command. Its program is looked for before, from that of this process.

@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--peer", metavar="COMMAND", help="another bpftrace than that of scripts/peer")
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
-    options.add_argument("--document", metavar="SECTION", help="write the table to this section of docs/performance.md")
+    options.add_argument("--document", metavar="SECTION", help="write the table to this section of the page")
     options.add_argument(
         "--from", dest="files", nargs="+", type=Path, metavar="FILE", help="do not measure: report what -o wrote"
     )

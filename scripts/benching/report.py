@@ -1,4 +1,4 @@
-"""The table: on the terminal, in ``docs/performance.md``, as JSON."""
+"""The table: on the terminal, in ``docs/develop/performance.md``, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from benching.rows import Line, Measure
 from benching.runs import PYTRACE, ROOT, Tracer
 
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENT = ROOT / "docs" / "develop" / "performance.md"
 HEADINGS = (
     "row", "measured", "unit", "pytrace", "peer", "floor", "ratio, min", "median", "to floor", "noise", "runs", "goal",
     "reached",

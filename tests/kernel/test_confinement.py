@@ -1,4 +1,4 @@
-"""What a running trace may still do: its capabilities, and what the kernel refuses to it (docs/privileges.md)."""
+"""What a running trace may still do: its capabilities, and what the kernel refuses (docs/operate/privileges.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opensnoop as an ordinary user, in a container with a BPF token, in a hardened systemd unit (docs/privileges.md)."""
+"""opensnoop as a user, in a container with a BPF token, in a hardened unit: docs/operate/privileges.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/privileges.md").read_text()
+PAGE = (ROOT / "docs/operate/privileges.md").read_text()
 NOBODY = 65534
 CAPABILITIES = ("bpf", "perfmon", "dac_read_search", "sys_ptrace")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""Runs the programs of docs/python.md, and has mypy check them as a user would."""
+"""Runs the programs of docs/reference/python-interface.md, and has mypy check them as a user would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.patience import patience
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "python.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "python-interface.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

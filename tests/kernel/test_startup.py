@@ -1,6 +1,6 @@
 """What a start from the compile cache imports, and that it does the same as the first start.
 
-``docs/architecture.md`` lists the modules of such a start.
+``docs/develop/architecture.md`` lists the modules of such a start.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ROW = re.compile(r"^\| `([\w/]+)` \| (`.*`) \|$", re.MULTILINE)
 
 
 def listed() -> set[str]:
-    """The modules that docs/architecture.md lists."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    """The modules that docs/develop/architecture.md lists."""
+    text = (ROOT / "docs" / "develop" / "architecture.md").read_text()
     section = text.partition("## A start from the cache\n")[2].partition("\n## ")[0]
     rows = [(folder.replace("/", "."), re.findall(r"\w+", names)) for folder, names in _ROW.findall(section)]
     return {f"{folder}.{name}" for folder, names in rows for name in names}

@@ -66,7 +66,7 @@ def test_what_is_written_is_read_back(rows: list[list[bytes]]) -> None:
 
 
 def original(field: str) -> bytes:
-    """The text that a field was made of, as docs/output.md says."""
+    """The text that a field was made of, as docs/reference/output.md says."""
     return unescaped(re.sub(r"\A'(?='*[=+\-@\t\r\n＝＋－＠])", "", field).encode())
 
 

@@ -84,13 +84,13 @@ def _documents() -> Iterator[Item]:
             yield Item(f"docs/{example.page}:{example.line}", words, tuple(example.files.items()))
     for step in test_tutorial.steps():
         if "-e" in step.argv or step.argv[0] in step.files:
-            yield Item(f"docs/tutorial.md:{step.line}", step.argv, tuple(step.files.items()))
+            yield Item(f"docs/start/first-hour.md:{step.line}", step.argv, tuple(step.files.items()))
 
 
 def _builtins() -> Iterator[Item]:
     for row in BUILTINS:
         if row.example:
-            yield Item(f"docs/builtins.md {row.name}", ("--unsafe", "-c", "/bin/true", "-e", row.example))
+            yield Item(f"docs/reference/builtins.md {row.name}", ("--unsafe", "-c", "/bin/true", "-e", row.example))
 
 
 def _cases() -> Iterator[Item]:
@@ -264,12 +264,12 @@ def summary(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGE = ROOT / "docs" / "kernels.md"
+PAGE = ROOT / "docs" / "operate" / "kernels.md"
 _BEGIN, _END = "<!-- corpus: written by scripts/verify-corpus -->\n", "<!-- end of the corpus -->\n"
 
 
 def write_table(folder: Path) -> None:
-    """Write the row of the kernel whose results *folder* has into the table of ``docs/kernels.md``."""
+    """Write the row of the kernel whose results *folder* has into the table of ``docs/operate/kernels.md``."""
     found = [result for result in results(folder).values() if result.outcome != "skipped"]
     numbers = Counter("none" if result.message == "no result" else result.outcome for result in found)
     release = (folder / "kernel").read_text()

@@ -1,6 +1,6 @@
 """Kinds of values of the models for random scripts: how they are written and ordered, how they print as text and JSON.
 
-Written from the language reference and ``docs/output.md``, not from pytrace: texts are bytes, as they come out.
+Written from the language reference and ``docs/reference/output.md``, not from pytrace: texts are bytes.
 """
 
 from __future__ import annotations

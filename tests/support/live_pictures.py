@@ -1,4 +1,4 @@
-"""Pictures of the live view for docs/live.md: ``python -m tests.support.live_pictures FOLDER`` (scripts/screenshots).
+"""Pictures of the live view for docs/operate/live.md, as ``scripts/screenshots`` makes them.
 
 The data are made up, with a fixed seed.
 """

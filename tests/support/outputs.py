@@ -24,7 +24,7 @@ class Difference:
     """A row whose result is different on purpose.
 
     *stdout*, *json*, *exit* and *diagnostics* replace what is recorded (None: as recorded). *section* is the heading
-    in ``docs/differences.md`` that gives the reason.
+    in ``docs/start/differences.md`` that gives the reason.
     """
 
     section: str

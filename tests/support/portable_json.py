@@ -1,4 +1,4 @@
-"""Portable values as JSON output shows them, written from its documentation (docs/output.md) alone."""
+"""Portable values as JSON output shows them, written from its documentation (docs/reference/output.md) alone."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def test_letters_of_bcc_name_options(tool: str) -> None:
 
 
 def test_letters_of_bcc_are_documented() -> None:
-    """In docs/from-bcc.md, a line for each letter and option."""
-    text = Path("docs/from-bcc.md").read_text()
+    """In docs/start/from-bcc.md, a line for each letter and option."""
+    text = Path("docs/start/from-bcc.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `-")]
     for tool, letters in LETTERS.items():
         for letter, word in letters.items():

@@ -11,7 +11,7 @@ from pytrace.cli.script_texts import header
 from pytrace.cli.scripts import tools
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ROOT / "docs" / "tools"
+PAGES = ROOT / "docs" / "reference" / "tools"
 NAMES = [name for _, name, _ in tools.rows()]
 SCRIPTS = [name for name in NAMES if tools.path(name)]
 PARTS = ["How to read it", "Options", "Overhead", "What next"]

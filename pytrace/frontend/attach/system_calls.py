@@ -5,7 +5,7 @@ several times as long as the program. All system calls also pass the raw tracepo
 the programs of a script on system calls become functions of one raw tracepoint program, which dispatches on the system
 call number (``codegen.services.system_call_dispatch``); arguments are read from the registers.
 
-This module selects the targets that are traced that way (docs/probes.md has the rule and the figures): those whose body
+This module selects the targets that are traced that way (docs/reference/probes.md has the rule): those whose body
 behaves the same in both.
 """
 
@@ -35,7 +35,7 @@ setns settimeofday swapoff swapon sync syncfs sysfs syslog umount unshare vfork 
 RARE = frozenset(_RARE.split())
 """System calls that are so slow or so rare that the overhead of a tracepoint does not matter.
 
-Their plain tracepoints do not slow down other system calls (see docs/probes.md).
+Their plain tracepoints do not slow down other system calls (see docs/reference/probes.md).
 """
 FEW = 8
 """Maximum number of rare system calls traced by plain tracepoints; more take long to attach and detach."""

@@ -24,7 +24,7 @@ CONTAINER = "pytrace"
 LABEL = "pytrace.dev/run"
 """Label of all objects of a run."""
 CAPABILITIES = ("BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH")
-"""The four that tracing needs (docs/privileges.md)."""
+"""The four that tracing needs (docs/operate/privileges.md)."""
 KERNEL_FOLDERS = ("/sys/kernel/tracing", "/sys/fs/cgroup")
 """Folders of the node that the agent reads: formats of tracepoints, and names of cgroups."""
 

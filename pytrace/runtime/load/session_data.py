@@ -42,7 +42,7 @@ def exit_status(loaded: LoadedScript) -> int | None:
     return word - 1 if word else None
 
 def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
-    """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
+    """Write the session data that programs read: start of the run, clocks and processes."""
     data = loaded.manifest.session
     if data is None:
         return

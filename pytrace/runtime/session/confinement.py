@@ -2,7 +2,8 @@
 
 Links, maps and the ring are open by then and need no privilege. The needs of the rest of a run follow from the script
 and the options (:func:`needs`): files to read and write, ``/proc`` of traced processes, sockets. Capabilities are
-dropped first; then Landlock and a seccomp filter restrict the rest, where the kernel has them (docs/privileges.md).
+dropped first; then Landlock and a seccomp filter restrict the rest, where the kernel has them
+(docs/operate/privileges.md).
 """
 
 from __future__ import annotations

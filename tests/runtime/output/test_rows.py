@@ -245,7 +245,7 @@ def test_csv_and_json_say_the_same(values: list[tuple[int, bytes]]) -> None:
 
 
 def restored(text: str) -> bytes:
-    """The value that a field of CSV was made of, as docs/output.md says."""
+    """The value that a field of CSV was made of, as docs/reference/output.md says."""
     field = text.encode()
     bare = field.removeprefix(b"'")
     return byte_escapes.unescaped(bare if without_formula(bare) == field else field)

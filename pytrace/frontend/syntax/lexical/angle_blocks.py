@@ -1,4 +1,4 @@
-"""Disambiguation of ``< … >`` blocks and the comparisons ``<`` and ``>``; docs/language.md has the rule.
+"""Disambiguation of ``< … >`` blocks and the comparisons ``<`` and ``>``; docs/reference/language.md has the rule.
 
 ``<`` opens a block where a block is expected or where no operand precedes it.  ``>`` closes the innermost block only
 when that block was opened by ``<`` and no bracket is open in it, and only when it cannot be an operator: no operand
