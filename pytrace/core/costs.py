@@ -32,7 +32,7 @@ ENTRY: dict[str, int] = {
 }
 """Nanoseconds that a hit costs apart from its program, by probe kind.
 
-The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds), as docs/develop/performance.md has them: of
+The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds) of docs/develop/performance.md: of
 23 November 2026 on an AMD EPYC in a virtual machine, Linux 6.18; kprobes and trampolines in an emulated machine. Kinds
 that were not measured have the cost of ``profile``, which is a perf event as well (and fentry that of fexit, whose
 trampoline it shares). ``python`` and ``pythonret`` are uprobes; where the kernel emulates the instruction, as for

@@ -1,7 +1,7 @@
 """Expressions with their text and their value, made of smaller ones.
 
 Values follow the language reference and ``docs/start/differences.md``, not the compiler: arithmetic has 64 bits, is
-signed when an operand is (and always for ``-``), ``~`` is unsigned, division truncates as in C, division by zero gives 1.
+signed when an operand is (and always for ``-``), ``~`` is unsigned, division truncates as in C, and by zero gives 1.
 """
 
 from __future__ import annotations
