@@ -184,13 +184,19 @@ class Server(ThreadingMixIn, TCPServer):
             self.failed(error)
 
     def end(self, seconds: float) -> None:
-        """Stop listening; open connections may continue for *seconds*."""
+        """Stop listening; answers that are being written may continue for *seconds*."""
+        if self._closing:
+            return
         self._closing = True
         _shut(self.socket)
         if self._thread is not None:
             self._thread.join(1.0)
         self.server_close()
         with self._changed:
+            for connection in self._open:
+                # Those that wait for a request have none, and end.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RD)
             self._changed.wait_for(lambda: not self._open, seconds)
             rest = list(self._open)
         for connection in rest:

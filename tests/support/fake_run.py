@@ -69,6 +69,8 @@ class FakeProbes:
     def attach(self) -> list[Attached]:
         return self._attached
 
+    def exited(self) -> None: ...
+
     def detach(self) -> None:
         self.detached = True
 

@@ -142,10 +142,15 @@ def defer(
 def postpone(e: Emitter) -> None:
     """Keep the arguments of a system call until it returns, and end the program; go on where there is no room.
 
+    In a script that has :data:`PLACES` before this body nothing is emitted, and the body keeps its place.
+
     The body of :attr:`~pytrace.codegen.emit.program.Program.late` then runs in the program's ``late_function``.
     """
     late, script, unit = e.program.late, e.script, e.program.unit
     assert late is not None
+    if not e.program.late_function and len(script.returning) >= PLACES:
+        # Another number would be the key of a task beside this one. What is unreadable is counted.
+        return
     registers = script.kernel.struct("struct", "pt_regs") if unit.calls else None
     room = registers.size if registers is not None else _record_size(late.arguments)
     symbol = _map(e, (_KEPT + room + 7) & ~7, task_work=False)

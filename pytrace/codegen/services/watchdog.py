@@ -13,7 +13,12 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import EXITED
+from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.kinds import Context
+from pytrace.core.probes.targets import ENTER, ProbeTarget, RawTracepointTarget, TracepointTarget
+
+_NUMBER = 8
+"""Offset of the system call number, in records of its tracepoints as in the context of the raw one."""
 
 SKIPPED = "skipped"
 """Counter of a program's hits that the watchdog skipped."""
@@ -29,9 +34,34 @@ def check(e: Emitter) -> None:
     unit, kind = e.program.unit, e.program.unit.kind
     if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
         return
+    _unless_own_thread_ends(e)
     _unless_stopped(e, calls=kind.context is not Context.PERF_EVENT)
     now = e.b.helper(helpers.JIFFIES64)
     e.end_early(e.b.icmp("ule", now, e.b.load(e.session(SESSION.deadline))), counted=SKIPPED)
+
+
+def _unless_own_thread_ends(e: Emitter) -> None:
+    """End the program at the ``exit`` of a thread of the tracer.
+
+    The call has no return, and bpftrace has no such threads: a map of calls that have begun would keep one for each.
+    """
+    number = call_numbers.numbers(e.script.kernel.arch).get("exit")
+    if number is None or not any(_enters_exit(target.place) for target in e.program.unit.targets):
+        return
+    b = e.b
+    with b.when(b.icmp("eq", b.load(b.offset(e.context, _NUMBER), 32), number), likely=False):
+        process, _ = process_ids(e, "tracer")
+        with b.when(b.icmp("eq", process, b.load(e.session(SESSION.own), 32))):
+            e.end()
+    b.new_prologue()
+
+
+def _enters_exit(place: ProbeTarget) -> bool:
+    if isinstance(place, RawTracepointTarget):
+        return place.event == ENTER
+    return isinstance(place, TracepointTarget) and (
+        place.call == (ENTER, "exit") or (place.category, place.event) == ("raw_syscalls", ENTER)
+    )
 
 
 def _unless_stopped(e: Emitter, *, calls: bool) -> None:

@@ -126,6 +126,7 @@ class CpuEvents(msgspec.Struct):
                 self.clocks[cpu].start(time.monotonic_ns())
             self.parts[cpu] = part
         except BaseException:
+            self.clocks.pop(cpu, None)
             part.close()
             raise
 
@@ -140,13 +141,14 @@ class CpuEvents(msgspec.Struct):
         """Move the clocks that are due or nearly so. Returns when the next one is, in monotonic nanoseconds.
 
         Clocks of many CPUs are moved together, as each time that the tracer wakes up costs a third of a millisecond.
-
-        Raises:
-            OSError: the kernel refuses.
+        A CPU that has gone offline takes its event along: its clock is moved no more.
         """
         for clock in self.clocks.values():
             if clock.due <= now + clock.every // 4 and now - clock.armed >= clock.period:
-                clock.move(time.monotonic_ns())
+                try:
+                    clock.move(time.monotonic_ns())
+                except OSError:
+                    clock.due = NEVER
         return min((clock.due for clock in self.clocks.values()), default=NEVER)
 
 

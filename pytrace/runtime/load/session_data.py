@@ -19,18 +19,21 @@ NEVER = (1 << 64) - 1
 """A deadline of the watchdog that is never reached."""
 
 
-def stop(loaded: LoadedScript, *, exited: bool = False) -> None:
-    """Have all programs return at once; with *exited* only if an ``exit()`` has stopped those of other processes.
+def stop(loaded: LoadedScript) -> None:
+    """Have all programs return at once.
 
     Detaching takes long, and what it does would be traced by those that are detached last: maps would keep calls that
     have begun and not returned.
     """
     data = loaded.manifest.session
-    if data is None:
-        return
-    with loaded.section(data.section)[data.stopped : data.stopped + 4] as memory, memory.cast("I") as word:
-        if word[0] == EXITED or not exited:
-            word[0] = STOPPED
+    if data is not None:
+        struct.pack_into("=I", loaded.section(data.section), data.stopped, STOPPED)
+
+
+def has_exited(loaded: LoadedScript) -> bool:
+    """Whether an ``exit()`` has stopped the programs of all processes but the tracer's."""
+    data = loaded.manifest.session
+    return data is not None and struct.unpack_from("=I", loaded.section(data.section), data.stopped)[0] == EXITED
 
 
 def exit_status(loaded: LoadedScript) -> int | None:
@@ -40,6 +43,7 @@ def exit_status(loaded: LoadedScript) -> int | None:
         return None
     (word,) = struct.unpack_from("=I", loaded.section(data.section), data.exit)
     return word - 1 if word else None
+
 
 def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
     """Write the session data that programs read: start of the run, clocks and processes."""

@@ -141,7 +141,7 @@ class RunLoop:
             longest = service.pause(longest)
         ready = run.consumer.wait(run.loop, longest)
         # The tracer's own calls are over: what it does from now on is none of the time until exit().
-        session_data.stop(run.loaded, exited=True)
+        run.probes.exited()
         for service in services:
             service.woken(ready)
         handled = run.consumer.turn()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -173,12 +173,10 @@ class Probes:
 
     def move_clocks(self, now: int) -> int:
         """Move the periods of sampling clocks that are due. Returns when the next is, in monotonic nanoseconds."""
-        due = 1 << 63
-        for events in (events for opened in self._opened for events in opened.on_cpus() if events.mean):
-            # A CPU that has gone offline takes its event along.
-            with suppress(OSError):
-                due = min(due, events.move(now))
-        return due
+        from pytrace.runtime.attach.opened import NEVER
+
+        clocks = (events for opened in self._opened for events in opened.on_cpus() if events.mean)
+        return min((events.move(now) for events in clocks), default=NEVER)
 
     def unwatch(self, addresses: list[int]) -> None:
         """Detach the watchpoints on *addresses*, and empty the list."""
@@ -193,8 +191,15 @@ class Probes:
         for opened in self._opened:
             opened.detach(self._loaded.manifest.programs[index].symbol)
 
+    def exited(self) -> None:
+        """After an ``exit()`` of the script programs stop for the tracer's threads, too, none of which is in a call."""
+        if session_data.has_exited(self._loaded):
+            self._heartbeat.stop()
+            session_data.stop(self._loaded)
+
     def detach(self) -> None:
         """Detach all probes, if they are attached. Programs return at once from the first moment on."""
+        self._heartbeat.stop()
         session_data.stop(self._loaded)
         self.missed()
         self._miss_readers.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.codegen.emit.deferred_events import ENTRIES, RETURNING
+from pytrace.codegen.emit.deferred_events import ENTRIES, PLACES, RETURNING
 from pytrace.core.manifest import CompiledScript, MapType
 from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled
@@ -164,3 +164,18 @@ def test_unreadable_keys_are_counted() -> None:
     found = cold(f"@[{NAMED}] = jiffies;")
     found.run("", RECORD)
     assert found.counts()["unreadable"] == 1
+
+
+def test_a_body_beyond_the_last_place_keeps_its_place() -> None:
+    """Its key would be that of another task: tasks are 64 bytes apart at least."""
+    body = f'if ({NAMED} == "/cold") {{ print((1, args.dfd)); }}'
+    found = cold(f"{body} }} " + f"{OPENS} {{ {body} }} " * (PLACES + 5) + f"{OPENS} {{ @n++;")
+    for spec in found.script.manifest.programs:
+        if not spec.service:
+            found.run(spec.symbol, RECORD)
+    keys = [int.from_bytes(key, "little") for map_ in found.maps.values() for key, _ in map_.entries]
+    assert sorted(key - found.current for key in keys if key >= found.current) == list(range(PLACES))
+    assert found.counts()["unfinished"] == PLACES
+    found.arrived = True
+    found.run(COMPLETES)
+    assert (len(found.events), found.counts()["unfinished"]) == (PLACES, 0)

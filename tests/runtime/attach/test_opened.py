@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import struct
@@ -342,4 +343,39 @@ def test_clocks_of_cpus_move_when_they_are_due(monkeypatch: pytest.MonkeyPatch) 
     assert events.move(now) > now + 10_000_000
     assert moved[3:] == [second], "one that is nearly due moves along"
     events.drop(1)
-    assert events.move(now) == NEVER
+    assert events.move(0) == NEVER
+
+
+def test_a_clock_whose_cpu_is_offline_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: set[int] = set()
+    moved: list[int] = []
+
+    def set_period(event: int, _period: int) -> None:
+        if event in refused:
+            raise OSError(errno.ENODEV, "offline")
+        moved.append(event)
+
+    monkeypatch.setattr(perf, "set_period", set_period)
+
+    def attach(cpu: int, part: Opened) -> None:
+        part.events.append(os.open(os.devnull, os.O_RDONLY))
+
+    events = CpuEvents("profile:hz:100", attach, mean=10_000_000)
+    for cpu in (0, 1, 2):
+        events.add(cpu)
+    refused.add(events.clocks[0].event)
+    for _ in range(2):
+        moved.clear()
+        for clock in events.clocks.values():
+            clock.armed -= 1_000_000_000
+        assert events.move(time.monotonic_ns() + 1_000_000_000) < NEVER
+        assert moved == [events.clocks[1].event, events.clocks[2].event]
+    events.drop(1)
+    events.drop(2)
+    assert events.move(0) == NEVER
+    events.drop(0)
+    monkeypatch.setattr(CpuEvents, "drop", lambda *_: None)
+    refused.update(range(100))
+    with pytest.raises(OSError, match="offline"):
+        events.add(1)
+    assert not events.clocks, "nothing is left of a clock that could not start"

@@ -58,16 +58,17 @@ def test_values_of_filters_are_in_the_session_data() -> None:
     assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
 
 
-@pytest.mark.parametrize(("before", "exited", "after"), [
-    (0, False, STOPPED), (0, True, 0), (EXITED, True, STOPPED), (EXITED, False, STOPPED), (STOPPED, True, STOPPED),
-])  # fmt: skip
-def test_programs_are_stopped(before: int, exited: bool, after: int) -> None:
+@pytest.mark.parametrize("before", [0, EXITED, STOPPED])
+def test_programs_are_stopped(before: int) -> None:
     memory = bytearray(128)
     struct.pack_into("=II", memory, PLACES.exit, 8, before)
     loaded = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memoryview(memory)))
-    session_data.stop(loaded, exited=exited)
-    assert struct.unpack_from("=II", memory, PLACES.exit) == (8, after)
+    assert session_data.has_exited(loaded) is (before == EXITED)
+    session_data.stop(loaded)
+    assert struct.unpack_from("=II", memory, PLACES.exit) == (8, STOPPED)
     assert session_data.exit_status(loaded) == 7
+    assert not session_data.has_exited(loaded)
     nothing = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=None)))
     session_data.stop(nothing)
     assert session_data.exit_status(nothing) is None
+    assert not session_data.has_exited(nothing)

@@ -57,6 +57,8 @@ class Heartbeat(NoHeartbeat):
     def beat(self, more: float = 0.0) -> None:
         """Move the deadline on, for *more* seconds longer than usual, and note if it had passed."""
         with self._lock:
+            if self._over.is_set():
+                return
             now = clocks.ticks(self._tick)
             late, self._deadline = now - self._deadline, now + self._in_ticks(self._seconds + more)
             self._memory[0] = self._deadline
@@ -82,9 +84,13 @@ class Heartbeat(NoHeartbeat):
         self.thread = thread.native_id or 0
 
     def stop(self) -> None:
-        """The run ends: the kernel may take its time to detach probes."""
-        self._lenient = True
-        self.beat()
+        """The run ends: the kernel may take its time to detach probes.
+
+        The thread ends before programs stop: a map of calls that have begun would keep the one that it waits in.
+        """
+        self.close()
+        with self._lock:
+            self._memory[0] = self._deadline = NEVER
 
     def close(self) -> None:
         """End the thread."""

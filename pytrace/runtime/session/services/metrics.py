@@ -75,6 +75,10 @@ class Metrics(Service):
             self._told = self._failure
             self._tell(f"WARNING: metrics could not be served: {self._told}\n")
 
+    def stop(self) -> None:
+        """The run ends; of its threads no map of calls that have begun is to keep any."""
+        self.close()
+
     def close(self) -> None:
         """Stop the server; waiting requests get an error that the run is over."""
         self._exchange.close()
