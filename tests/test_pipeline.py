@@ -12,6 +12,7 @@ from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 from tests.support.server import Server
 
 N = 500
@@ -108,7 +109,7 @@ def test_too_deep_is_a_message(server: Server, tmp_path: Path) -> None:
     assert "BUG" not in result.stderr
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kernel"),
     [
         ("t:sched:none { @ = count(); }", True),

@@ -19,6 +19,7 @@ from pytrace.pipeline import compile_script
 from pytrace.remote.messages import LONGEST_TIME, Hello, Limits, Options, Refused, Relay, Request, Route, ToAgent
 from tests.support.agents import agent, request
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 
 REQUEST = request("begin { }", duration=30)
 
@@ -92,7 +93,7 @@ def test_the_file(tmp_path: Path, text: str, user: str, rules: Rules) -> None:
     assert policy.read(str(path), user, bound=user != "root") == rules
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["unsfe = true", "unsafe = 1", "max_duration = nan", "max_rate = inf", "max_memory = 'x'", "budget = '5'",
              "probes = ['kprob']", "scripts = ['x']", "users = 5", "[users.a]\nx = 1", "=", "\xff"],
 )  # fmt: skip

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from pytrace.base import typed_json
+from tests.support.rows import each_row
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -21,7 +22,7 @@ def test_what_is_encoded_is_decoded(point: Point) -> None:
     assert typed_json.decode(typed_json.encode(point), Point) == point
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"", b"{", b"\xff", b"[]", b"[" * 100_000, b'{"name": "a"}', b'{"name": "a", "places": [true]}',

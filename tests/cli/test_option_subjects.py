@@ -11,6 +11,7 @@ from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_types import TYPES
 from pytrace.core.options.script_options import ScriptOption, Value
+from tests.support.rows import each_row
 
 WITHOUT_NUMBER = ("disk", "interface", "syscall")
 
@@ -81,6 +82,6 @@ def test_partitions_are_no_disks() -> None:
     assert not [name for name in offered("disk") if os.path.exists(f"/sys/class/block/{name}/partition")]
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@each_row("kind", TYPES)
 def test_each_type_has_an_answer(kind: str) -> None:
     assert len(set(offered(kind))) == len(offered(kind))

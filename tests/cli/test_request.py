@@ -13,9 +13,10 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Address, Budget, Rate, RunOptions
 from pytrace.results import formats
 from pytrace.results.formats import table
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "part"),
     [
         (["-f", "xml"], "-f does not accept 'xml'"),
@@ -82,7 +83,7 @@ def test_formats_are_named_where_there_is_no_such(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "form"),
     [
         ([], "text"),

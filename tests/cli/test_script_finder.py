@@ -16,6 +16,7 @@ from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.multitools import table
 from pytrace.multitools.multitool import Translation
+from tests.support.rows import each_row
 
 SCRIPT = """/* tool: what it shows */
 getopt("x|failed", false, "only failures");
@@ -55,8 +56,8 @@ def named(text: str) -> dict[str, str | None]:
     return dict(request.script(line_of(text)).named)
 
 
-@pytest.mark.parametrize("name", ["own.bt", "./own.bt", "opens"])
-@pytest.mark.parametrize(
+@each_row("name", ["own.bt", "./own.bt", "opens"])
+@each_row(
     ("words", "values"),
     [
         ("", {}),
@@ -101,7 +102,7 @@ def test_only_tools_follow_the_children_of_a_command() -> None:
     assert not line_of("opens").flag("follow")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         ("opens -d x", "option -d needs an integer, not 'x'"),

@@ -6,19 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import BUILTINS, builtin, builtin_names
 from pytrace.core.probes.kinds import probe_names
 from pytrace.frontend.check.builtins.table import CHECKS
+from tests.support.rows import each_row
 
 
 def test_each_row_has_a_check_and_no_check_lacks_a_row() -> None:
     assert set(CHECKS) == {row.name for row in BUILTINS}
 
 
-@pytest.mark.parametrize("row", BUILTINS, ids=lambda row: row.name)
+@each_row("row", BUILTINS, ids=lambda row: row.name)
 def test_row(row: Builtin) -> None:
     assert row.doc.endswith(".")
     assert row.name.removesuffix("N") in row.signature

@@ -26,6 +26,7 @@ from pytrace.core.event_layout import (
     StaticPart,
 )
 from pytrace.runtime.output.handlers import HANDLERS
+from tests.support.rows import each_row
 
 PLACE = Location("stdin", 1, 9)
 PARTS: dict[str, StaticPart] = {
@@ -57,7 +58,7 @@ def test_every_kind_has_a_static_part_and_a_handler() -> None:
     assert set(STATIC_PARTS) == {*HANDLERS, "exit"} == set(PARTS)
 
 
-@pytest.mark.parametrize("kind", PARTS)
+@each_row("kind", PARTS)
 def test_json_form_is_read_back_as_the_same(kind: str) -> None:
     spec = EventSpec(0, kind, (), PARTS[kind], PLACE)
     again = typed_json.decode(typed_json.encode(spec), EventSpec)

@@ -10,6 +10,7 @@ import pytest
 from pytrace.core import kernel_facts
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Facts, decoded, digest
+from tests.support.rows import each_row
 
 SAID: dict[str, Any] = {
     "machine": "x86_64", "release": "6.1.0-56-amd64", "build": ("kernel",), "cpus": 4, "features": ("btf",),
@@ -28,7 +29,7 @@ def test_equal_facts_have_one_digest() -> None:
         assert digest(Facts(**SAID | {name: value}).encoded()) != digest(facts.encoded()), name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("release", "../../etc"), ("release", ""), ("release", "6.1\n"), ("machine", "x86-64/"), ("cpus", 0),

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.numbers import parse_boolean, parse_integer
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("0", 0),
@@ -29,7 +30,7 @@ def test_integers(text: str, value: int) -> None:
     assert parse_integer(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1_", "_1", "08", "0x", "12e3", "1.5", "5 ", "5q", "0x1u", "--1"])
+@each_row("text", ["", "x", "1_", "_1", "08", "0x", "12e3", "1.5", "5 ", "5q", "0x1u", "--1"])
 def test_no_integers(text: str) -> None:
     assert parse_integer(text) is None
 

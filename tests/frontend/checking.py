@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import pytest
-
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 UNSAFE = CompileOptions(unsafe=True)
 
@@ -43,30 +42,30 @@ def value(script: str, kernel: KernelInfo | None = None) -> tuple[str, int | boo
 # ---------------------------------------------------------------------------------------------- tests of rows
 
 
-def refusals(rows: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
-    """A test that the first error of a script is *message* at *place*, for each of *rows*."""
+def refusals(table: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
+    """A test that the first error of a script is *message* at *place*, for each row of *table*."""
 
-    @pytest.mark.parametrize(("script", "place", "message"), rows)
+    @each_row(("script", "place", "message"), table)
     def test(script: str, place: str, message: str) -> None:
         assert refused(script) == (place, message)
 
     return test
 
 
-def warnings(rows: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
-    """A test that the only warning of a script is *message* at *place*, for each of *rows*."""
+def warnings(table: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
+    """A test that the only warning of a script is *message* at *place*, for each row of *table*."""
 
-    @pytest.mark.parametrize(("script", "place", "message"), rows)
+    @each_row(("script", "place", "message"), table)
     def test(script: str, place: str, message: str) -> None:
         assert warned(script) == (place, message)
 
     return test
 
 
-def values(rows: Sequence[tuple[str, str, object]]) -> Callable[[str, str, object], None]:
-    """A test of the type and the constant that a script's last event sends, for each of *rows*."""
+def values(table: Sequence[tuple[str, str, object]]) -> Callable[[str, str, object], None]:
+    """A test of the type and the constant that a script's last event sends, for each row of *table*."""
 
-    @pytest.mark.parametrize(("script", "type_", "constant"), rows)
+    @each_row(("script", "type_", "constant"), table)
     def test(script: str, type_: str, constant: object) -> None:
         assert value(script) == (type_, constant)
 

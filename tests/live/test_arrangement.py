@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from pytrace.live.arrangement import COUNTERS, LOG, Arrangement
@@ -10,6 +9,7 @@ from pytrace.live.log import Log
 from pytrace.live.pictures import HistogramPanel
 from pytrace.results.snapshot import MapData
 from tests.support.live_samples import counts, histogram, state, stored, total
+from tests.support.rows import each_row
 
 PLAIN = Glyphs(unicode=False, colour=False)
 
@@ -26,9 +26,9 @@ def texts(made: Arrangement, width: int, height: int) -> list[str]:
     return ["".join(text for text, _ in line) for line in made.lines(width, height)]
 
 
-@pytest.mark.parametrize("maps", [1, 3, 9])
-@pytest.mark.parametrize("size", [(80, 21), (40, 8), (200, 60), (20, 3)])
-@pytest.mark.parametrize("zoomed", [False, True])
+@each_row("maps", [1, 3, 9])
+@each_row("size", [(80, 21), (40, 8), (200, 60), (20, 3)])
+@each_row("zoomed", [False, True])
 def test_the_screen_is_filled_and_nothing_leaves_it(size: tuple[int, int], maps: int, zoomed: bool) -> None:
     made = arrangement(maps, glyphs=Glyphs())
     made.zoomed = zoomed

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core import types
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
@@ -9,6 +7,7 @@ from pytrace.render import histogram as render
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData
 from tests.support.live_samples import NAME, histogram
+from tests.support.rows import each_row
 
 PLAIN = Glyphs(unicode=False, colour=False)
 
@@ -39,8 +38,8 @@ def test_bars_have_the_buckets_of_the_text_output() -> None:
     assert shown == expected
 
 
-@pytest.mark.parametrize("height", range(1, 9))
-@pytest.mark.parametrize("heat", [False, True])
+@each_row("height", range(1, 9))
+@each_row("heat", [False, True])
 def test_pictures_fit(height: int, heat: bool) -> None:
     many = {number: number + 1 for number in range(40)}
     made = panel(histogram("@", {None: {}}), histogram("@", {None: many}), glyphs=Glyphs())

@@ -8,6 +8,7 @@ from pytrace.multitools.argdist import Distribution
 from pytrace.multitools.specs.problems import SpecText
 from tests.support.facts import RecordedKernel
 from tests.support.multitools import script, translate
+from tests.support.rows import each_row
 
 WHOLE = """\
 config = { print_maps_on_exit = false }
@@ -125,7 +126,7 @@ def test_tracepoints() -> None:
     assert parsed("t:sched:sched_switch():int:args->prev_pid").values == ("(int32)(args->prev_pid)",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "word"),
     [
         ("/bin/app:work(int a):int", "1 types and 0 expressions", "int"),

@@ -14,6 +14,7 @@ from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
 from pytrace.multitools.table import TOOLS
 from pytrace.runtime import live_kernel
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 
 
 def test_the_command_line_knows_the_names_without_the_table() -> None:
@@ -32,7 +33,7 @@ def test_each_tool_has_examples_and_help() -> None:
 EXAMPLES = [(name, re.split(r" {2,}", line)[0]) for name, tool in TOOLS.items() for line in tool.examples.split("\n")]
 
 
-@pytest.mark.parametrize(("name", "command"), EXAMPLES)
+@each_row(("name", "command"), EXAMPLES)
 def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_kernel, "LiveKernel", RecordedKernel)
     monkeypatch.setattr(option_subjects, "check", lambda words, other_network: None)

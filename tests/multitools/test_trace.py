@@ -11,6 +11,7 @@ from pytrace.multitools import trace
 from pytrace.multitools.specs.problems import SpecText
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.multitools import script, translate
+from tests.support.rows import each_row
 
 ROW = 'row((time=strftime("%H:%M:%S", nsecs), pid=pid, tid=tid, comm=comm, func=sprintf("%s", func), "-"=sprintf('
 KPROBES = RecordedKernel(features=FEATURES - {"fentry"})
@@ -52,7 +53,7 @@ def test_typed_kernel_functions_have_names() -> None:
     assert "args.count" in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "part"),
     [
         ({"tid": 7}, "/tid == 7/"),
@@ -90,7 +91,7 @@ def test_notes() -> None:
     assert [note[:2] for note in made.notes] == ["-S", "-B", "-s"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("probe", "message", "word"),
     [
         ("", "a probe is expected", ""),

@@ -33,6 +33,7 @@ from pytrace.remote.messages import (
     Variant,
     Warned,
 )
+from tests.support.rows import each_row
 
 REQUEST = Request(
     protocol=1, script="a\udcff.bt", text="begin { @ = 1; }\n", compiled=b"\0\xff", parameters=("1", "x"),
@@ -56,7 +57,7 @@ def test_what_a_controller_says(message: ToAgent) -> None:
     assert messages.to_agent(line) == message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "message",
     [
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=1 << 60, monotonic=5),
@@ -90,7 +91,7 @@ def changed(**members: object) -> bytes:
     return json.dumps(json.loads(messages.encode(REQUEST)) | members).encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "error"),
     [
         (b"", "not a request: not JSON"),

@@ -16,9 +16,10 @@ from pytrace.core.types import INT32
 from pytrace.render import csv
 from pytrace.render.forms import TextForms
 from pytrace.results.formats.portable_forms import PortableNames
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "field"),
     [
         (b"plain text", b"plain text"),

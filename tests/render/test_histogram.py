@@ -13,6 +13,7 @@ from pytrace.core.types import Hist, LHist
 from pytrace.render import histogram
 from pytrace.render.text import Bars
 from tests.render.test_rows import bucket, counts, linear
+from tests.support.rows import each_row
 
 U64 = 2**64
 
@@ -36,7 +37,7 @@ def test_a_value_lies_in_its_linear_bucket(value: int, low: int, span: int, step
     assert found.high is None or value < found.high or value == kind.high
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "value", "label"),
     [
         (0, -1, "(..., 0)"), (0, 0, "[0]"), (0, 1, "[1]"), (0, 2, "[2, 4)"), (0, 1000, "[512, 1K)"),

@@ -13,6 +13,7 @@ from pytrace.render.forms import Decoders
 from pytrace.render.percpu_merge import SINGLE
 from pytrace.render.value_types import ROWS, divided, merging_of
 from tests.support.encode import encode
+from tests.support.rows import each_row
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("BLUE", 7)))
 SMALL = Hist(0)
@@ -25,7 +26,7 @@ def merged(kind: types.Type, *copies: Any) -> Any:
     return merging_of(kind).merge(kind, len(data), Decoders())(data)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "copies", "value"),
     [
         (INT64, [-5], -5),

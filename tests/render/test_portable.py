@@ -15,6 +15,7 @@ from pytrace.render.forms import Decoders
 from pytrace.results.values import StackTrace
 from tests.support.captured import Places, forms
 from tests.support.encode import Frame, Run, encode
+from tests.support.rows import each_row
 
 PAIR = Struct(
     "struct", "pair", 24,
@@ -75,7 +76,7 @@ def converted(kind: types.Type, value: Any) -> Any:
     return forms(made, Places()).form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), VALUES)
+@each_row(("kind", "value", "expected"), VALUES)
 def test_values(kind: types.Type, value: Any, expected: Any) -> None:
     found = converted(kind, value)
     assert found == expected

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pytrace.core import types
 from pytrace.core.config import Config
 from pytrace.core.types import (
@@ -40,6 +38,7 @@ from pytrace.core.types import (
 from tests.support.encode import Run
 from tests.support.numbers import logarithmic as bucket
 from tests.support.outputs import DIFFERENCES
+from tests.support.rows import each_row
 
 RECORDED = Path(__file__).resolve().parents[1] / "cases" / "outputs.jsonl"
 ROWS: dict[str, dict[str, Any]] = {
@@ -483,7 +482,7 @@ def canonical(name: str, lines: list[str]) -> list[str]:
     return sorted("".join(sorted(line)) for line in lines) if ROWS[name].get("order") == "any" else lines
 
 
-@pytest.mark.parametrize("name", sorted(BUILDS))
+@each_row("name", sorted(BUILDS))
 def test_text(name: str) -> None:
     run = Run()
     BUILDS[name](run)
@@ -495,7 +494,7 @@ def test_text(name: str) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("name", sorted(BUILDS))
+@each_row("name", sorted(BUILDS))
 def test_json(name: str) -> None:
     run = Run(json=True)
     BUILDS[name](run)

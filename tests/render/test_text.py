@@ -33,6 +33,7 @@ from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.symbols.images import Frame
 from tests.support.encode import Symbols
+from tests.support.rows import each_row
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("CRIMSON", 0), ("BLUE", 7)))
 PAIR = Tuple((INT64, String(8)))
@@ -44,7 +45,7 @@ def form(kind: types.Type, *, compact: bool = False) -> text.Form:
     return TextForms(Names(Symbols(), Clock(), (), HostNames()), compact=compact).form(kind)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value", "plain", "compact"),
     [
         (VOID, None, b"null", None),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core import types
 from pytrace.core.types import builtin_types
 from pytrace.render import percpu_merge, portable
 from pytrace.render.value_types import ROWS
 from pytrace.results import columns, joining
 from tests.support import encode
+from tests.support.rows import each_row
 
 
 def test_every_type_has_a_row() -> None:
@@ -23,7 +22,7 @@ def test_every_type_has_a_row_in_the_tests() -> None:
     assert not lacking, "rows of tests/support/encode.py"
 
 
-@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
 def test_what_snapshots_hold_has_a_way_back(kind: type[types.Type]) -> None:
     row = ROWS[kind]
     changed = row.portable is not portable.same
@@ -33,14 +32,14 @@ def test_what_snapshots_hold_has_a_way_back(kind: type[types.Type]) -> None:
         assert row.restored in (portable.restored_text, portable.restored_inet, portable.restored_mac)
 
 
-@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
 def test_what_is_resolved_late_is_traced(kind: type[types.Type]) -> None:
     row = ROWS[kind]
     if row.portable is portable.printed and not row.durable:
         assert row.traced, "a name may have control characters"
 
 
-@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
 def test_aggregations_merge_by_a_row_of_their_own(kind: type[types.Type]) -> None:
     row = ROWS[kind]
     aggregation = row.merging not in (percpu_merge.SINGLE, percpu_merge.RANKED, percpu_merge.NUMBER)

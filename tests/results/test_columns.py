@@ -13,6 +13,7 @@ from pytrace.render.portable import Held, one_nan
 from pytrace.results import columns
 from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter
 from pytrace.results.values import Value
+from tests.support.rows import each_row
 from tests.support.snapshots import STRING, stack
 
 
@@ -70,7 +71,7 @@ def test_elements_of_arrays_are_one_column() -> None:
     assert again(types.Array(types.INT64, 0), [(), ()]) == [(), ()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("type_", "count", "column"),
     [
         (types.INT64, 1, 5),

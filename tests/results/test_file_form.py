@@ -22,6 +22,7 @@ from pytrace.results import file_form, stored_document
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
 from tests.support.portable import KEYS, VALUES, maps, snapshots
+from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -289,7 +290,7 @@ def test_sizes_that_are_claimed_take_no_memory() -> None:
     assert "not the 10 bytes" in refused(header + zeros)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "message"),
     [
         (lambda contents: contents["maps"][0]["blocks"].pop(), "bytes where there are"),

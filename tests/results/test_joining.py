@@ -16,12 +16,13 @@ from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
 from pytrace.results.values import Value
 from tests.support.portable import VALUES
+from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
 U64_MAX = (1 << 64) - 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "first", "second", "both"),
     [
         (COUNT, U64_MAX, 2, 1),

@@ -9,9 +9,10 @@ from pytrace.core import types
 from pytrace.results import stored_types
 from pytrace.results.stored_types import type_from, type_to
 from tests.support.portable import VALUES
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize("type_", [kind for kinds, _ in VALUES.values() for kind in kinds], ids=str)
+@each_row("type_", [kind for kinds, _ in VALUES.values() for kind in kinds], ids=str)
 def test_types_of_scripts_are_read(type_: types.Type) -> None:
     again = type_from(type_to(type_))
     assert again is not None
@@ -38,7 +39,7 @@ def test_large_types_are_refused_before_they_are_decoded(monkeypatch: pytest.Mon
         type_from(stored)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         None, 5, [], ["invented"], ["int"], ["int", "8", True], ["string", -1.5],

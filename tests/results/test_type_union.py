@@ -7,6 +7,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.types import Field, Type
 from pytrace.results.type_union import ROWS, MismatchError, described, joined
+from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING
 
 
@@ -21,7 +22,7 @@ SIGNED = types.Enum("colour", 8, True, (("BLUE", 2),))
 COLOUR = types.Enum("colour", 4, False, (("RED", 0),))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "both"),
     [
         (types.INT32, types.UINT64, types.INT64),
@@ -46,7 +47,7 @@ def test_the_larger_is_taken_in_any_order(first: Type, second: Type, both: Type)
     assert joined(first, first) is first
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second"),
     [
         (types.INT64, STRING),

@@ -13,6 +13,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import BOOL, INT32, UINT32, UINT64, Enum, Field, Int, Pointer, String, Struct, Type
 from tests.support.facts import TASK, RecordedKernel, function
+from tests.support.rows import each_row
 from tests.support.tools import SCRIPTS
 
 TOOLS = ("biolatency", "biosnoop", "biotop", "biopattern", "bitesize", "biostacks", "mdflush")
@@ -95,8 +96,8 @@ def compiled(name: str, facts: RecordedKernel) -> list[str]:
     return [program.symbol for program in script.manifest.programs]
 
 
-@pytest.mark.parametrize("release", KERNELS)
-@pytest.mark.parametrize("name", TOOLS)
+@each_row("release", KERNELS)
+@each_row("name", TOOLS)
 def test_tools_compile(name: str, release: str) -> None:
     names = compiled(name, KERNELS[release])
     if name == "mdflush":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from pytrace.cli.scripts import tools
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
@@ -13,6 +11,7 @@ from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import library
 from pytrace.frontend.syntax import parser
+from tests.support.rows import each_row
 
 SCRIPTS = [name for _, name, _ in tools.rows() if tools.path(name)]
 BUILT_IN = {row.name for row in BUILTINS} | set(library.FILES)
@@ -40,7 +39,7 @@ def names(path: Path, seen: set[Path]) -> tuple[set[str], set[str]]:
     return called, defined
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@each_row("name", SCRIPTS)
 def test_what_a_tool_calls_exists(name: str) -> None:
     called, defined = names(Path(tools.path(name)), set())
     assert called - defined - BUILT_IN == set()

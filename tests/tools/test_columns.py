@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.syntax import parser
+from tests.support.rows import each_row
 from tests.tools.columns import TOOLS
 
 WITH_ROWS = [name for name, output in TOOLS.items() if output.columns and tools.path(name)]
@@ -35,7 +34,7 @@ def in_order(wanted: tuple[str, ...], found: list[str]) -> bool:
     return all(column.lower() in rest for column in wanted)
 
 
-@pytest.mark.parametrize("name", WITH_ROWS)
+@each_row("name", WITH_ROWS)
 def test_columns_of_a_script(name: str) -> None:
     found = list(rows(Path(tools.path(name))))
     assert any(in_order(TOOLS[name].columns, row) for row in found), f"wanted {TOOLS[name].columns}, found {found}"

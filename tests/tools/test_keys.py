@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import pytrace
+from tests.support.rows import each_row
 
 SCRIPTS = sorted((Path(pytrace.__file__).parent / "tools").rglob("*.bt"))
 
@@ -22,7 +21,7 @@ NO_OBJECTS = {
 """Keys that look like addresses of objects and are none."""
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@each_row("script", SCRIPTS, ids=lambda path: path.stem)
 def test_entries_of_objects_are_deleted(script: Path) -> None:
     text = script.read_text()
     keyed = {map_ for map_, key in _STORE.findall(text) if _ADDRESS.search(key)}

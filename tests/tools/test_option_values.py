@@ -6,6 +6,7 @@ import pytest
 
 from pytrace.cli.main import main
 from pytrace.core.options.option_values import WrongValueError, convert
+from tests.support.rows import each_row
 from tests.tools.columns import TOOLS
 from tests.tools.test_options import own
 
@@ -13,7 +14,7 @@ UNTIL_INTERRUPTED = {("llcstat", "duration")}
 """Where 0 is documented, as without it the run ends by itself."""
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@each_row("tool", TOOLS)
 def test_times_are_more_than_0(tool: str) -> None:
     times = [
         option

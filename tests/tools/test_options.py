@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from pytrace.cli import options as command_line
 from pytrace.cli.scripts import declared, tools
 from pytrace.cli.scripts.bcc_letters import LETTERS, RESERVED
@@ -13,6 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
 from pytrace.multitools.table import TOOLS as TRANSLATED
+from tests.support.rows import each_row
 from tests.tools.columns import TOOLS
 from tests.tools.options import COMMON, OPTIONS
 
@@ -58,7 +57,7 @@ def problem(spellings: str, argument: str, options: tuple[ScriptOption, ...]) ->
     return f"{spellings} are not one option: {', '.join(sorted(meant))}" if len(meant) > 1 else ""
 
 
-@pytest.mark.parametrize("tool", OPTIONS)
+@each_row("tool", OPTIONS)
 def test_known_options(tool: str) -> None:
     options = own(tool)
     words = [word.partition("=") for word in OPTIONS[tool].split() if word.startswith("-")]
@@ -66,14 +65,14 @@ def test_known_options(tool: str) -> None:
     assert not [line for line in found if line]
 
 
-@pytest.mark.parametrize("tool", OPTIONS)
+@each_row("tool", OPTIONS)
 def test_known_operands(tool: str) -> None:
     known = [word for word in OPTIONS[tool].split() if not word.startswith("-")]
     found = [item.name.lstrip("-") for item in own(tool) if item.operand]
     assert found[: len(known)] == known
 
 
-@pytest.mark.parametrize("tool", OPTIONS)
+@each_row("tool", OPTIONS)
 def test_options_of_all_tools(tool: str) -> None:
     mine = {name for item in own(tool) if not item.operand for name in item.words}
     for word in COMMON.split():
@@ -83,7 +82,7 @@ def test_options_of_all_tools(tool: str) -> None:
         assert name not in mine or name in STANDS_FOR_PYTRACES
 
 
-@pytest.mark.parametrize("tool", OPTIONS)
+@each_row("tool", OPTIONS)
 def test_letters_of_pytrace_mean_the_same_in_all_tools(tool: str) -> None:
     others = {
         (letter, item.name)
@@ -94,7 +93,7 @@ def test_letters_of_pytrace_mean_the_same_in_all_tools(tool: str) -> None:
     assert not others
 
 
-@pytest.mark.parametrize("tool", LETTERS)
+@each_row("tool", LETTERS)
 def test_letters_of_bcc_name_options(tool: str) -> None:
     words = {word for item in own(tool) for word in item.words} | {row.long for row in command_line.OPTIONS}
     assert set(LETTERS[tool]) <= set(RESERVED)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from pytrace.cli.script_texts import header
 from pytrace.cli.scripts import tools
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "docs" / "reference" / "tools"
@@ -21,7 +20,7 @@ def test_pages_are_those_of_tools() -> None:
     assert {path.stem for path in PAGES.glob("*.md")} - {"README"} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_parts_of_a_page(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text()
     assert re.match(rf"# {name}(:.*)?\n", text)
@@ -35,7 +34,7 @@ def test_parts_of_a_page(name: str) -> None:
         assert section.strip(), "a part is empty"
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@each_row("name", SCRIPTS)
 def test_header_of_a_script(name: str) -> None:
     script = Path(tools.path(name)).read_text()
     assert not script.startswith("#!"), "files of a package are not executable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.options import memory_sizes
+from tests.support.rows import each_row
 
 TOTAL = 8 << 30
 
@@ -20,7 +21,7 @@ def test_amounts(text: str, amount: int) -> None:
     assert memory_sizes.parse(text, TOTAL) == amount
 
 
-@pytest.mark.parametrize("text", ["", "M", "-1M", "0", "0%", "101%", "1X", "1e9", "nan", "10 %%", "0x10", "1M2"])
+@each_row("text", ["", "M", "-1M", "0", "0%", "101%", "1X", "1e9", "nan", "10 %%", "0x10", "1M2"])
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match=r"memory"):
         memory_sizes.parse(text, TOTAL)

@@ -4,12 +4,11 @@ import errno
 import os
 import signal
 
-import pytest
-
 from pytrace.core.options import option_types
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("0..", "0", 0),

@@ -4,6 +4,7 @@ import pytest
 
 from pytrace.core.options.option_values import WrongValueError, convert, default
 from pytrace.core.options.script_options import ScriptOption, Value
+from tests.support.rows import each_row
 
 FLAG = ScriptOption(("x",), False)
 NUMBER = ScriptOption(("n",), 0, argument="N")
@@ -13,7 +14,7 @@ LIST = ScriptOption(("l",), "a", argument="L", choices=("a", "b"), listed=True)
 SEVERAL = ScriptOption(("s",), "", argument="S", choices=("a", "b"), repeat=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "text", "value"),
     [
         (FLAG, None, True),

@@ -9,11 +9,12 @@ import pytest
 from pytrace.core.probes.function_exits import Jump, flow
 from pytrace.core.probes.instruction_starts import BadCodeError
 from pytrace.core.probes.targets import ALWAYS
+from tests.support.rows import each_row
 
 START = 0x1000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "returns", "jumps"),
     [
         pytest.param("90 c3", [1], [], id="ret"),

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.probes.instruction_starts import BadCodeError, Decoder, length, starts
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "size"),
     [
         ("90", 1),  # nop

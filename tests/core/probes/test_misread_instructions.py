@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.probes.misread_instructions import misread
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "c5f970c01b",  # vpshufd
@@ -37,7 +36,7 @@ def test_misread(code: str) -> None:
     assert misread(bytes.fromhex(code) + b"\x90" * 8)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "",

@@ -27,6 +27,7 @@ from pytrace.core.probes.targets import (
     UserTarget,
     WatchpointTarget,
 )
+from tests.support.rows import each_row
 
 EACH = (
     NoTarget(),
@@ -50,7 +51,7 @@ EACH = (
 )
 
 
-@pytest.mark.parametrize("place", EACH, ids=repr)
+@each_row("place", EACH, ids=repr)
 def test_what_is_encoded_is_decoded(place: ProbeTarget) -> None:
     data = typed_json.encode(place)
     # mypy does not take a union for a class.

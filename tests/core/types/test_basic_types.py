@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.base import typed_json
 from pytrace.core import types
 from pytrace.core.types import (
@@ -34,6 +32,7 @@ from pytrace.core.types import (
     parts,
 )
 from pytrace.core.types.basic_types import plainly_read
+from tests.support.rows import each_row
 
 SAMPLES: dict[str, types.Type] = {
     "void": types.VOID,
@@ -76,7 +75,7 @@ def test_every_type_has_a_sample() -> None:
     assert set(SAMPLES) == {kind.__struct_config__.tag for kind in types.ALL}
 
 
-@pytest.mark.parametrize("tag", SAMPLES)
+@each_row("tag", SAMPLES)
 def test_serialised_form_round_trips(tag: str) -> None:
     kind = SAMPLES[tag]
     settled = types.settled(kind)

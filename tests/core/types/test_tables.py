@@ -33,9 +33,10 @@ from pytrace.core.types.tables import (
     row_tables,
     value_columns,
 )
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind", "title", "unit"),
     [
         ("pid", UINT32, "PID", ""),
@@ -134,7 +135,7 @@ def test_columns_of_maps() -> None:
     assert names(value_columns("@", record)) == ["@.pid", "@.comm"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "unit"),
     [
         ("@usecs", "us"), ("@nsecs", "ns"), ("@total_msecs", "ms"), ("@lat_us", "us"), ("@bytes", "bytes"),

@@ -7,9 +7,10 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_type_word, is_user, places, script_type, signature
 from pytrace.multitools.specs.problems import SpecText
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "type_"),
     [
         ("int", "int32"), ("unsigned", "uint32"), ("unsigned int", "uint32"), ("unsigned long long", "uint64"),

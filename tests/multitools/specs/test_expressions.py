@@ -7,6 +7,7 @@ from pytrace.multitools.specs.c_types import signature
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope
+from tests.support.rows import each_row
 
 SCOPE = Scope(parameters=signature(SpecText.of("struct sock *sk, char *name, size_t size")))
 
@@ -15,7 +16,7 @@ def translated(text: str) -> str:
     return Translator(SpecText.of(text), SCOPE.names()).whole()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "script"),
     [
         ("size>100&&size<200", "$size > 100 && $size < 200"),
@@ -48,7 +49,7 @@ def test_expressions(text: str, script: str) -> None:
     assert translated(text) == script
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "column"),
     [
         ("", "a value is expected, the end found", 0),

@@ -10,13 +10,14 @@ from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.trace_targets import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
 from tests.support.facts import FEATURES, RecordedKernel
+from tests.support.rows import each_row
 
 
 def parsed(text: str) -> trace_targets.TraceTarget:
     return trace_targets.parse(SpecText.of(text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "family", "target", "name", "returns"),
     [
         ("vfs_*", KERNEL, "", "vfs_*", False),
@@ -46,7 +47,7 @@ def test_places(text: str, family: str, target: str, name: str, returns: bool) -
     assert (found.family, found.container, found.name, found.returns) == (family, target, name, returns)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", "names nothing to trace"), ("c:", "names nothing"), ("p::", "names nothing"), ("t:sched", "no tracepoint"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-import pytest
-
 from pytrace.render.events.gfp_flags import BITS, COMPOUNDS, names
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "text"),
     [
         (0, b"0"),

@@ -37,6 +37,7 @@ from pytrace.render.names import Names
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from tests.support.encode import Cut, Run, Symbols
+from tests.support.rows import each_row
 
 
 def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = False, **config: Any) -> bytes:
@@ -46,7 +47,7 @@ def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = Fal
     return run.printed()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("layout", "kind", "value", "expected"),
     [
         ("%d", UINT32, 2**32 - 1, b"-1"),
@@ -189,7 +190,7 @@ def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
     assert json.unquoted(loads(line)["data"]) == b"|".join(texts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flags", "expected"),
     [
         (0xCC0, b"GFP_KERNEL"), (0x820, b"GFP_ATOMIC"), (0xC40, b"GFP_NOFS"), (0xC00, b"GFP_NOIO"),

@@ -37,6 +37,7 @@ from pytrace.render.large_maps.printing import LAST, BucketTexts, RowFormat, cel
 from pytrace.render.maps import map_printer
 from pytrace.runtime.output import map_output
 from tests.support.encode import Frame, Run, Symbols
+from tests.support.rows import each_row
 
 CPUS = 3
 
@@ -141,8 +142,8 @@ def both(run: Run, monkeypatch: pytest.MonkeyPatch, static: dict[str, Any]) -> t
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("static", ORDERS, ids=str)
-@pytest.mark.parametrize("key", KEYS, ids=str)
+@each_row("static", ORDERS, ids=str)
+@each_row("key", KEYS, ids=str)
 def test_keys(key: types.Type, static: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (Count(), String(7)):
         for output in outputs(static):
@@ -151,8 +152,8 @@ def test_keys(key: types.Type, static: dict[str, Any], monkeypatch: pytest.Monke
             assert plain
 
 
-@pytest.mark.parametrize("static", ORDERS, ids=str)
-@pytest.mark.parametrize("kind", VALUES, ids=str)
+@each_row("static", ORDERS, ids=str)
+@each_row("kind", VALUES, ids=str)
 def test_values(kind: types.Type, static: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for key in (INT32, Tuple((String(4), UINT64))):
         for output in outputs(static):
@@ -168,8 +169,8 @@ def test_without_the_sorting_of_the_c_library(monkeypatch: pytest.MonkeyPatch) -
         assert plain == large
 
 
-@pytest.mark.parametrize("static", [item for item in ORDERS if item.get("order") not in ("value", "-value")], ids=str)
-@pytest.mark.parametrize("kind", [Hist(), Hist(2), LHist(-10, 90, 7)], ids=str)
+@each_row("static", [item for item in ORDERS if item.get("order") not in ("value", "-value")], ids=str)
+@each_row("kind", [Hist(), Hist(2), LHist(-10, 90, 7)], ids=str)
 def test_histograms(kind: Any, static: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for key in (INT32, String(9), Stack(True, 3)):
         for output in outputs(static):

@@ -9,6 +9,7 @@ import pytest
 from pytrace.render.large_maps import record_sorting
 from pytrace.render.large_maps.record_sorting import Sort, padded, sorter
 from pytrace.runtime.abi import syscalls
+from tests.support.rows import each_row
 
 SORTS = [
     pytest.param(syscalls.sort_records if syscalls.can_sort_records() else None, id="C library"),
@@ -16,10 +17,10 @@ SORTS = [
 ]
 
 
-@pytest.mark.parametrize("size", [8, 32, 40])
-@pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("top", [0, 5, 5000])
+@each_row("size", [8, 32, 40])
+@each_row("sort", SORTS)
+@each_row("descending", [False, True])
+@each_row("top", [0, 5, 5000])
 def test_blocks_in_order(
     size: int, sort: Sort | None, descending: bool, top: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

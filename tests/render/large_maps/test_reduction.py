@@ -14,12 +14,13 @@ from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.reduction import reduction
 from pytrace.render.value_types import merging_of
 from tests.core.types.test_basic_types import SAMPLES
+from tests.support.rows import each_row
 
 KEYS = 40
 
 
-@pytest.mark.parametrize("cpus", [1, 2, 3, 8])
-@pytest.mark.parametrize("kind", [Count(), Sum(True), Sum(False), Avg(True), Avg(False), Stats(True), Min(True),
+@each_row("cpus", [1, 2, 3, 8])
+@each_row("kind", [Count(), Sum(True), Sum(False), Avg(True), Avg(False), Stats(True), Min(True),
                                   Min(False), Max(True), Max(False), INT64, UINT64, INT8], ids=str)  # fmt: skip
 def test_as_one_by_one(kind: Any, cpus: int) -> None:
     rng = random.Random(cpus)

@@ -7,8 +7,6 @@ import math
 from io import BytesIO
 from typing import Any
 
-import pytest
-
 from pytrace.core import types
 from pytrace.core.types import Type
 from pytrace.results.formats.format_row import WriteOptions, Writer
@@ -16,6 +14,7 @@ from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.encode import Run
+from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot
 from tests.support.zone import zone
 
@@ -68,8 +67,8 @@ def live(key: Type, value: Type, entries: dict[Any, Any], *, as_json: bool) -> b
     return one.printed()
 
 
-@pytest.mark.parametrize(("value", "decoded_values", "portable_values"), VALUES, ids=lambda item: str(item)[:12])
-@pytest.mark.parametrize(("key", "decoded_keys", "portable_keys"), KEYS, ids=lambda item: str(item)[:12])
+@each_row(("value", "decoded_values", "portable_values"), VALUES, ids=lambda item: str(item)[:12])
+@each_row(("key", "decoded_keys", "portable_keys"), KEYS, ids=lambda item: str(item)[:12])
 def test_maps_print_as_in_the_run(
     key: Type, decoded_keys: list[Any], portable_keys: list[Any],
     value: Type, decoded_values: list[Any], portable_values: list[Any],

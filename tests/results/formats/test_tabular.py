@@ -21,6 +21,7 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.results.formats.test_portable_forms import KEYS, VALUES
 from tests.support.encode import Run
+from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, stored, table
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -41,8 +42,8 @@ def live(key: Type, value: Type, entries: dict[Any, Any]) -> bytes:
     return one.printed()
 
 
-@pytest.mark.parametrize(("value", "decoded_values", "portable_values"), VALUES, ids=lambda item: str(item)[:12])
-@pytest.mark.parametrize(("key", "decoded_keys", "portable_keys"), KEYS, ids=lambda item: str(item)[:12])
+@each_row(("value", "decoded_values", "portable_values"), VALUES, ids=lambda item: str(item)[:12])
+@each_row(("key", "decoded_keys", "portable_keys"), KEYS, ids=lambda item: str(item)[:12])
 def test_maps_print_as_in_the_run(
     key: Type, decoded_keys: list[Any], portable_keys: list[Any],
     value: Type, decoded_values: list[Any], portable_values: list[Any],
@@ -106,8 +107,8 @@ def test_types(form: str) -> None:
     assert b'"host": "here"' in read.schema.metadata[b"pytrace"]
 
 
-@pytest.mark.parametrize("form", ["arrow", "parquet"])
-@pytest.mark.parametrize(
+@each_row("form", ["arrow", "parquet"])
+@each_row(
     ("type_", "value", "with_unit"),
     [
         (types.Hist(), {3: 5}, {"@usecs.min", "@usecs.max"}),

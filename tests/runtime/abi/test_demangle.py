@@ -11,6 +11,7 @@ import pytest
 
 from pytrace.runtime.abi.demangle import available, demangle, qualified_name, short_name, with_bodies
 from pytrace.runtime.live_kernel import LiveKernel
+from tests.support.rows import each_row
 
 needs_cxx = pytest.mark.skipif(not available(), reason="no C++ runtime library on this machine")
 
@@ -70,7 +71,7 @@ def test_short_names(name: str, text: str) -> None:
     assert short_name(name) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "written", "text"),
     [
         ("a::f::{closure#0}", "a::f::{async_fn#0}", "a::f::{async_fn#0}"),

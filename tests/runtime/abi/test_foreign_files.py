@@ -17,6 +17,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.abi.foreign_files import ReadFile, open_contents, pieces
 from pytrace.runtime.elf.file import ElfFile
+from tests.support.rows import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,8 +155,8 @@ def test_the_kernel_is_given_the_file_inside(jailed: str, tmp_path: Path) -> Non
 TEXT = bytes(range(256)) * 20
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o666, 0o660], ids=["mapped", "of everybody", "of a group"])
-@pytest.mark.parametrize(("start", "size"), [(0, None), (0, 100), (300, 1000), (5000, 1000), (9000, 10)])
+@each_row("mode", [0o600, 0o666, 0o660], ids=["mapped", "of everybody", "of a group"])
+@each_row(("start", "size"), [(0, None), (0, 100), (300, 1000), (5000, 1000), (9000, 10)])
 def test_slices(tmp_path: Path, mode: int, start: int, size: int | None) -> None:
     path = tmp_path / "file"
     path.write_bytes(TEXT)

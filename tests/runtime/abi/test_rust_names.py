@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.runtime.abi.rust_names import MalformedNameError, demangle
+from tests.support.rows import each_row
 
 NESTED = (
     "_RNCINkXs25_NgCsbmNqQUJIY6D_4core5sliceINyB9_4IterhENuNgNoBb_4iter8iterator8Iterator9rpositionNCNgNpB9_"
@@ -16,7 +17,7 @@ NESTED_TEXT = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
@@ -43,7 +44,7 @@ def test_names(name: str, text: str) -> None:
     assert demangle(name) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     ["_R", "_RN", "_RNvC1a", "_RNvC9a1b", "_RB_", "_RNvB9_1a", "_RNv-1a1b", "_RC1é", "_RC1aX", "_RINvC1a1fKx", "_RZ",
      "_RINvC1a1fKj" + "1" * 40 + "_E", "_RINvC1a1fRL0_hE", "_RINvC1a1fDG" + "z" * 9 + "_EL_E", "_RCu2__",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.types import INT32, UINT64, Field, Pointer, Struct
 from pytrace.runtime.aot import layouts
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 
 INNER = Struct("struct", "", 16, (Field("low", INT32, 0), Field("flag", INT32, 4, 3, 2)), "vmlinux#9", 8)
 OUTER = Struct("struct", "outer", 32, (Field("in", INNER, 8), Field("next", UINT64, 24)), origin="vmlinux", alignment=8)
@@ -28,7 +27,7 @@ def test_a_path_follows_pointers() -> None:
     assert found.type == INT32
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "message"),
     [
         (("member", "struct", "outer", "next", "24", "0", "0", "uint64"), ""),

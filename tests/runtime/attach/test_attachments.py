@@ -12,13 +12,14 @@ from pytrace.core.probes.targets import SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import ATTACHERS
 from tests.support.attach_requests import attached, spec
+from tests.support.rows import each_row
 
 
 def test_every_probe_kind_that_attaches_has_an_attacher() -> None:
     assert set(ATTACHERS) == {row.name for row in PROBE_KINDS if not row.special}
 
 
-@pytest.mark.parametrize("kind", ATTACHERS)
+@each_row("kind", ATTACHERS)
 def test_attacher_exists(kind: str) -> None:
     assert callable(ATTACHERS[kind](kind))
 

@@ -11,12 +11,13 @@ from pytrace.runtime.dwarf.entries import Entries, Value
 from pytrace.runtime.dwarf.lists import ranges
 from pytrace.runtime.dwarf.value_types import described
 from tests.support.dwarf_programs import FORMS, TEXT, entries, table, unit
+from tests.support.rows import each_row
 
 SECTIONS = "-O2 -gdwarf-5 -ffunction-sections", "-O2 -gdwarf-4 -ffunction-sections"
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("options", [*FORMS, *SECTIONS])
+@each_row("compiler", ["gcc", "clang"])
+@each_row("options", [*FORMS, *SECTIONS])
 def test_code_and_names_are_those_of_pyelftools(options: str, compiler: str, tmp_path: Path) -> None:
     checked = with_code = 0
     for item in table(tmp_path, options, compiler=compiler):

@@ -11,6 +11,7 @@ from pytrace.runtime.dwarf.sections import FileSections
 from pytrace.runtime.dwarf.units import Die, UnitTable
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled, tool
+from tests.support.rows import each_row
 
 TEXT = """
 #include <string>
@@ -32,9 +33,9 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("level", ["-O0", "-O2"])
+@each_row("compiler", ["g++", "clang++"])
+@each_row("form", FORMS)
+@each_row("level", ["-O0", "-O2"])
 def test_entries_are_those_that_pyelftools_reads(form: str, level: str, compiler: str, tmp_path: Path) -> None:
     path = compiled(tmp_path, "cats", TEXT, level, *form.split(), "-c", language="c++", compiler=compiler)
     split = "split" in form

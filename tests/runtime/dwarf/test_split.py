@@ -20,6 +20,7 @@ from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
 from pytrace.runtime.dwarf.split import PackageIndex, SplitUnits
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled, tool
+from tests.support.rows import each_row
 
 SHARED = "struct point { int x; char tag[8]; struct { long far; } inner; };\n"
 FIRST = (
@@ -85,8 +86,8 @@ def test_dwo_files(form: str, compiler: str, tmp_path: Path) -> None:
     assert _complete(_build(tmp_path, form, compiler))
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize(("packer", "form"), PACKERS)
+@each_row("compiler", ["gcc", "clang"])
+@each_row(("packer", "form"), PACKERS)
 def test_packages(packer: str, form: str, compiler: str, tmp_path: Path) -> None:
     path = _build(tmp_path, form, compiler)
     tool(packer, "-e", "p", "-o", "p.dwp", folder=tmp_path)

@@ -11,6 +11,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf import symbol_table
 from pytrace.runtime.elf.file import SHT_SYMTAB, ElfFile
 from pytrace.runtime.elf.symbol_table import CODE_TYPES, Symbol, SymbolTable, defined, function_names
+from tests.support.rows import each_row
 
 OBJECT, FUNCTION, IFUNC = 1, 2, 10
 HERE, ELSEWHERE = 3, 0
@@ -115,7 +116,7 @@ NESTED = functions(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "name"),
     [
         (0xFF, None), (0x100, "outer"), (0x140, "inner"), (0x14F, "inner"), (0x150, "outer"), (0x1FF, "outer"),

@@ -7,11 +7,12 @@ import re
 import pytest
 
 from pytrace.runtime.host.name_patterns import exact, matching, name_pattern, within
+from tests.support.rows import each_row
 
 NAMES = ["vfs_read", "vfs_readv", "ksys_read", "read", "vfs", "a.b", "a\nb", "aXb", "[x]", ""]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "accepted"),
     [
         ("*", NAMES),

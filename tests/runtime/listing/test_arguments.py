@@ -35,6 +35,7 @@ from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.listing import arguments
 from tests.support.btf_builder import BtfBuilder
+from tests.support.rows import each_row
 
 
 def _types() -> KernelTypes:
@@ -76,7 +77,7 @@ class Facts:
 OPEN = ["struct file * path", "int arg1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "place", "expected"),
     [
         (TRACEPOINT, TracepointTarget("sched", "exec"), ["pid_t pid"]),

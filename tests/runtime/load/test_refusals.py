@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from pytrace.runtime.load.refusals import REFUSALS, refusal_of
+from tests.support.rows import each_row
 
 MESSAGES = {
     "kernel": ("verifier bug. Frame 1 already allocated", "verifier internal error: no src_reg",
@@ -68,7 +67,7 @@ MESSAGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"), [(name, text) for name, texts in MESSAGES.items() for text in texts], ids=lambda value: value[:40]
 )
 def test_messages_of_a_class(name: str, text: str) -> None:

@@ -13,6 +13,7 @@ from pytrace.core.manifest import EXITED, STOPPED, SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load import session_data
+from tests.support.rows import each_row
 
 PLACES = SessionData(
     "session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=64
@@ -20,7 +21,7 @@ PLACES = SessionData(
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
 
 
-@pytest.mark.parametrize("stalled", range(40))
+@each_row("stalled", range(40))
 def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process gets the processor for a second before one of the readings."""
     readings = iter(range(1000))

@@ -19,6 +19,7 @@ from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.abi.libbpf import WARN
 from pytrace.runtime.load import verifier
 from pytrace.runtime.load.verifier import Finding, LoadError, VerifierLogs, explain, finding, map_refused
+from tests.support.rows import each_row
 
 HERE = Location("script.bt", 1, 1)
 LOG = """\
@@ -36,7 +37,7 @@ PROGRAM = ProgramSpec("probe_0", "kprobe", 0, (Target("kprobe:vfs_read", 0, Kern
 COUNTS = MapSpec("@counts", "counts", "hash", String(64), UINT64, 4096)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("log", "found"),
     [
         (LOG, Finding("R0 invalid mem access 'scalar'", "script.bt:3", (0, 1))),

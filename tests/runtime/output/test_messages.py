@@ -12,6 +12,7 @@ from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site
 from pytrace.core.probes.targets import TimerTarget
 from pytrace.core.types import INT64, Count, Type
 from pytrace.runtime.output import messages
+from tests.support.rows import each_row
 
 PLACE = Location("x.bt", 3, 7)
 TARGETS = tuple(Target(f"interval:s:{n}", n, TimerTarget(period_ns=n * 10**9)) for n in range(1, 15))
@@ -26,7 +27,7 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", sorted(messages.FAILURES))
+@each_row("kind", sorted(messages.FAILURES))
 def test_each_kind_has_a_sentence(kind: str) -> None:
     row = messages.FAILURES[kind]
     (one,) = messages.summary_lines(MANIFEST, {(kind, 0): 1})

@@ -16,6 +16,7 @@ from pytrace.runtime.ring import batches
 from pytrace.runtime.ring.batches import Batches
 from pytrace.runtime.ring.index import Index, Repeated
 from tests.support.encode import Run, encode_event, record
+from tests.support.rows import each_row
 
 
 class Kinds:
@@ -186,8 +187,8 @@ class Rows:
 MIXTURES = [[0, 0, 0], [0, 2], [2, 0, 2], [0, 2, 2, 0], [1, 2, 0, 1], [0, 1, 0, 0, 1, 2, 1]]
 
 
-@pytest.mark.parametrize("csv", [False, True])
-@pytest.mark.parametrize("kinds", MIXTURES)
+@each_row("csv", [False, True])
+@each_row("kinds", MIXTURES)
 def test_rows_that_are_printed_together_read_as_those_printed_one_by_one(kinds: list[int], csv: bool) -> None:
     """Only widths may differ: rows that are printed together are aligned with each other."""
     one, many = Rows(csv=csv), Rows(csv=csv)
@@ -196,8 +197,8 @@ def test_rows_that_are_printed_together_read_as_those_printed_one_by_one(kinds: 
     assert many.run.messages == one.run.messages
 
 
-@pytest.mark.parametrize("csv", [False, True])
-@pytest.mark.parametrize("kinds", [[0, 2], [2, 0, 2], [0, 0, 2], [2, 2, 1], [0, 2, 0], [0, 1], [1, 2, 0, 0]])
+@each_row("csv", [False, True])
+@each_row("kinds", [[0, 2], [2, 0, 2], [0, 0, 2], [2, 2, 1], [0, 2, 0], [0, 1], [1, 2, 0, 0]])
 def test_a_sequence_with_rows_has_a_function_of_its_own(kinds: list[int], csv: bool) -> None:
     one, many = Rows(csv=csv), Rows(csv=csv)
     found = many.grouped(kinds, 3)

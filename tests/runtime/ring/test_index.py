@@ -11,6 +11,7 @@ import pytest
 from pytrace.core.event_layout import RECORD_HEADER, WORD
 from pytrace.runtime.ring.index import BUSY, DISCARD, LEAST, Index, Listed, Repeated, Segment
 from tests.support.ring_work import counted
+from tests.support.rows import each_row
 
 SIZES = {0: 16, 1: 24, 2: 24, 3: 40, 4: 8, 5: 1000}
 """Payload of each kind of event; two are alike."""
@@ -71,7 +72,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@each_row("name", ORDERS)
 def test_each_record_is_found_once_and_looked_at_a_fixed_number_of_times(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,8 +115,8 @@ def test_the_record_at_the_end_of_a_part_belongs_to_it_as_a_whole() -> None:
     assert end == len(data_of([0, 5]))
 
 
-@pytest.mark.parametrize("kinds", [[0] * 500, [0, 1] * 250, ORDERS["five at random"][:500]])
-@pytest.mark.parametrize("place", [0, 3, 16, 200, 499])
+@each_row("kinds", [[0] * 500, [0, 1] * 250, ORDERS["five at random"][:500]])
+@each_row("place", [0, 3, 16, 200, 499])
 def test_an_unfinished_record_ends_it_and_a_discarded_one_is_left_out(kinds: list[int], place: int) -> None:
     before = data_of(kinds[:place])
     data = before + record(1, flags=BUSY) + data_of(kinds[place:])

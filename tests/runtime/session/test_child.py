@@ -16,6 +16,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.session import child
+from tests.support.rows import each_row
 
 
 def wait(process: child.Child) -> int | None:
@@ -270,7 +271,7 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "piece"),
     [("ls | wc -l", "|"), ("a|b", "|"), ("cd x; ls", ";"), ("a && b", "&&"), ("sleep 1 &", "&"), ("ls 2>&1", "2>&1"),
      ("cat < f", "<"), ("echo $HOME", "$HOME"), ("ls `pwd`", "`pwd`"), ("ls $(pwd)", "$("),

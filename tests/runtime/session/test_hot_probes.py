@@ -14,6 +14,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.runtime.session import hot_probes as module
 from pytrace.runtime.session.hot_probes import Estimate
+from tests.support.rows import each_row
 
 HERE = Location("x.bt", 1, 1)
 
@@ -23,7 +24,7 @@ def program(*names: str, service: bool = False) -> ProgramSpec:
     return ProgramSpec(f"p_{names[0]}", names[0].partition(":")[0], 0, targets, HERE, service=service)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "subject"),
     [
         ("tracepoint:sched:sched_switch", "the scheduler"),

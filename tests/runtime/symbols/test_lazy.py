@@ -8,6 +8,7 @@ import pytest
 
 from pytrace.runtime.symbols.lazy import LazySymbols
 from pytrace.runtime.symbols.symbolizer import Symbolizer
+from tests.support.rows import each_row
 
 
 def _name(item: object) -> str:
@@ -45,7 +46,7 @@ IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments", "options"), ASKING, ids=_name)
+@each_row(("name", "arguments", "options"), ASKING, ids=_name)
 def test_questions_make_it_once(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     made: list[Any] = []
 

@@ -6,6 +6,7 @@ import pytest
 
 from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP, Interpreter, State, cfa_expression
+from tests.support.rows import each_row
 
 START = State(Rule.RSP, 8)
 
@@ -23,7 +24,7 @@ def state(code: bytes, initial: State = START) -> State:
 # ---------------------------------------------------------------------------------------------- rows
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state_", "rule"),
     [
         (State(Rule.RSP, 8), 1 << 12 | Rule.RSP),
@@ -95,7 +96,7 @@ def test_where_the_frame_is(code: bytes, base: Rule, offset: int, sane: bool) ->
     assert (found.base, found.offset, found.sane) == (base, offset, sane)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "bp"),
     [
         (b"\x86\x02", 2),
