@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import contexts, events, memory, stack_truncation, user_memory
+from pytrace.codegen.emit import contexts, current_task, events, memory, stack_truncation, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
@@ -165,13 +166,28 @@ def _with_caller(
 
 
 def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
-    """Count and report a stack that could not be walked, which has a negative error code instead of a frame count."""
-    with e.b.when(e.b.icmp("slt", result, 0), likely=False):
+    """Count and report a stack that could not be walked, which has a negative error code instead of a frame count.
+
+    The helper answers EFAULT both for a task that has no user stack (a thread of the kernel, a task that has given up
+    its memory) and where the kernel had no buffer left (get_perf_callchain): only the second is a loss.
+    """
+    b = e.b
+    with b.when(b.icmp("slt", result, 0), likely=False):
+        counted, passed = b.block(), b.block()
+        if type_.user and e.script.kernel.struct("struct", "task_struct") is not None:
+            b.jump_if(b.icmp("ne", result, -errno.EFAULT), counted)
+            memory_of_task = b.add(b.helper(helpers.GET_CURRENT_TASK), current_task.task_field(e, "mm"))
+            b.branch(b.truth(current_task.read_word(e, memory_of_task)), counted, passed)
+        else:
+            b.jump(counted)
+        b.start(counted)
         site = e.script.layout.site("bpf_get_stack", location(node.span))
         before = e.counter("user_stack" if type_.user else "kernel_stack", site)
         if e.script.options.checks:
             error = "user_stack" if type_.user else "kernel_stack"
             events.first_ones(e, before, lambda: events.report(e, node, error))
+        b.jump(passed)
+        b.start(passed)
 
 
 def _dwarf(e: Emitter, node: Node, type_: Stack, _chunked: bool) -> Operand:
