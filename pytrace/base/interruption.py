@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -32,25 +32,57 @@ def held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class _Postponement:
+    """The handler of SIGINT while it is postponed, and the signals that came."""
+
+    def __init__(self, former: Callable[[int, FrameType | None], object] | int) -> None:
+        self.former = former
+        self.came: list[tuple[int, FrameType | None]] = []
+
+    def deliver(self) -> None:
+        """Let the former handler handle what came."""
+        if not self.came:
+            return
+        first = self.came[0]
+        self.came.clear()
+        if callable(self.former):
+            self.former(*first)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+
+_postponements: list[_Postponement] = []
+"""That of the main thread's block, if it is in one: a process has one handler of SIGINT."""
+
+
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Defer Python's SIGINT handler to the end of the block, whichever thread receives the signal.
+    """Defer Python's SIGINT handler to the end of the block or :func:`deliver`, whichever thread receives the signal.
 
     Blocking the signal is not enough in a program with several threads: another thread receives it, and the handler
     still runs in the main thread. Handlers never run in other threads.
     """
     former = signal.getsignal(signal.SIGINT)
     # None: it was not installed from Python, and cannot be put back.
-    if former is None or threading.current_thread() is not threading.main_thread():
+    if former is None or threading.current_thread() is not threading.main_thread() or _postponements:
         yield
         return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    postponement = _Postponement(former)
+    _postponements.append(postponement)
+    signal.signal(signal.SIGINT, lambda number, frame: postponement.came.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, former)
-        if came and callable(former):
-            former(*came[0])
-        elif came:
-            signal.raise_signal(signal.SIGINT)
+        _postponements.clear()
+        postponement.deliver()
+
+
+def deliver() -> None:
+    """In a block of :func:`postponed`, where everything that is open has its owner: handle the signal that came.
+
+    Raises:
+        KeyboardInterrupt: there was one, and Python's own handler is installed.
+    """
+    if _postponements and threading.current_thread() is threading.main_thread():
+        _postponements[0].deliver()

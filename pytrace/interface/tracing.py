@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
@@ -84,10 +85,12 @@ class Trace:
             embedding = Embedding(
                 collector, lambda symbols: table(collector, EventSources(programs, symbols)), self._wake, confined
             )
-            self._session = Session.open(prepared, options, self._stack, embedding)
-            self._specs = {spec.name: spec for spec in prepared.manifest.maps}
-            with self._unseen():
-                self._session.start()
+            # What the kernel has just opened has no owner yet: Ctrl-C is handled between two probes, or at the end.
+            with postponed():
+                self._session = Session.open(prepared, options, self._stack, embedding)
+                self._specs = {spec.name: spec for spec in prepared.manifest.maps}
+                with self._unseen():
+                    self._session.start()
             self._tell()
         except BaseException:
             self._closed = True
@@ -452,10 +455,8 @@ def _is_loss(text: str) -> bool:
 
 
 def _close(stack: ExitStack) -> None:
-    """Close all resources; if Ctrl-C interrupts this, the remaining ones are closed in a second pass."""
-    try:
-        stack.close()
-    finally:
+    """Close all resources. Ctrl-C is handled when that is done."""
+    with postponed():
         stack.close()
 
 

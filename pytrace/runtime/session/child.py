@@ -23,9 +23,11 @@ from threading import Lock, get_native_id
 from typing import NoReturn
 
 from pytrace.base import kernel_files
+from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Surroundings
 from pytrace.runtime.abi import syscalls
+from pytrace.runtime.host import procfs
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -63,6 +65,8 @@ class Child:
         self._pidfd = os.pidfd_open(pid)
         self._stopped = False
         self._status: int | None = None
+        self.had_children = False
+        """Once it has ended: whether it has started processes, and waited for one."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -168,6 +172,7 @@ class Child:
                 if not interrupted and late(time.monotonic() - begun):
                     interrupted = True
                     os.kill(self.pid, signal.SIGSTOP)
+                deliver()
                 time.sleep(0.0005)
                 continue
             if not os.WIFSTOPPED(status):
@@ -199,6 +204,8 @@ class Child:
         """None while the program runs; then its exit status, or minus the number of the signal that ended it."""
         if self._status is None:
             try:
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self.had_children = procfs.waited_for_children(self.pid)
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
                 # A program that embeds the tracer ignores SIGCHLD, or waited for all its children itself.

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pytrace.base import progress
+from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
@@ -92,11 +93,13 @@ class Probes:
         attached = count()
 
         def attaching() -> None:
+            deliver()
             self._heartbeat.attaching()
             step.done = next(attached)
 
         options = self._options
-        command = (self._command,) if self._command is not None and options.follow else ()
+        # Other filters, of names or cgroups for example, select the processes in place of -c.
+        command = () if self._command is None or options.filters.shape.any else (self._command,)
         return AttachOptions(
             pids=options.filters.pids or command,
             follow=options.follow,
