@@ -46,7 +46,7 @@ def test_lines_of_python(tool: Tool, service: int) -> None:
     place = r"\+\d+@\S*/service.py:"
     for name, words, line in (
         ("mallocs", ("--duration", 1, "--lines"), r"keeps \(\S*/service.py:7\)"),
-        ("memleak", ("--older", 100, 1, 1), rf"keeps{place}7"),
+        ("memleak", ("--lines", "--older", 100, 1, 1), r"keeps \(\S*/service.py:7\)"),
         ("syscount", ("--syscall", "openat", "-d", 1), rf"reads{place}5"),
         ("syscount", ("--syscall", "openat", "-P", "-d", 1), rf"reads{place}5"),
         ("syscount", ("--syscall", "openat", "-L", "-d", 1), rf"reads{place}5"),
