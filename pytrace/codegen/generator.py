@@ -195,12 +195,7 @@ def _entry(program: Program) -> None:
         alone = system_call_dispatch.alone(program.script, unit)
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
-    process_filters.require(
-        e,
-        process_filters.tests(
-            e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow, foreign=unit.foreign
-        ),
-    )
+    process_filters.check(e, unit)
     function_exits.only_returns(e)
     watchdog.check(e)
     if unit.kind.name in PYTHON_KINDS:

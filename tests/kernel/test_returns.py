@@ -108,7 +108,8 @@ def unchanged(server: Server, program: Path, script: str) -> str:
     need("uprobe")
     alone = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
     command = f"{program}; echo status=$?"
-    result = server.run(("-e", script.replace("BIN", str(program)), "-c", f"/bin/sh -c '{command}'"), timeout=120)
+    words = ("--follow", "-e", script.replace("BIN", str(program)), "-c", f"/bin/sh -c '{command}'")
+    result = server.run(words, timeout=120)
     assert result.status == 0, result
     assert result.stdout.startswith(f"{alone.stdout}status={alone.returncode}\n"), result
     assert alone.returncode > 2

@@ -133,7 +133,7 @@ def test_what_was_cleared_is_over(tmp_path: Path, programs: Path) -> None:
     os.mkfifo(gate)
     command = f"sh -c '{programs}/calls 10; read line < {gate}; {programs}/calls 6'"
     path = tmp_path / "snapshot"
-    child = start("--save", path, "-q", "-f", "json", "-e", program(CLEARING, programs), "-c", command)
+    child = start("--save", path, "-q", "-f", "json", "--follow", "-e", program(CLEARING, programs), "-c", command)
     try:
         assert child.stdout is not None
         before = []
@@ -239,7 +239,7 @@ def test_equal_stacks_of_several_processes_are_one(tmp_path: Path, stacks: Path)
     script = f"uprobe:{stacks}:leaf+4 {{ @[ustack(3)] = count(); @h[ustack(3)] = hist(1); "
     script += "@by[ustack(3), pid] = count(); }"
     command = f"sh -c '{stacks} 3; {stacks} 4; {stacks} 5'"
-    run = save(tmp_path, "-q", "-f", "json", "-e", script, "-c", command)
+    run = save(tmp_path, "-q", "-f", "json", "--follow", "-e", script, "-c", command)
     assert len(printed(run)["@"]) == 3
     ((trace, count),) = run.entries("@").items()
     assert count == 12
@@ -254,7 +254,8 @@ def test_a_saved_run_shows_as_it_was_printed(tmp_path: Path, programs: Path, sta
     script = program(DEFINITIONS + AGGREGATIONS + VALUES, programs)
     script += f"uprobe:{stacks}:leaf+4 {{ @stack[ustack, kstack(2), comm] = count(); @kept = ustack(2); "
     script += "@raw[ustack(raw, 2)] = 1; @sym[usym(reg(\"ip\")), ksym(0)] = count(); }"
-    run = save(tmp_path, "-q", "-f", form, "-e", script, "-c", f"sh -c '{programs}/calls 9; {stacks} 2'")
+    command = f"sh -c '{programs}/calls 9; {stacks} 2'"
+    run = save(tmp_path, "-q", "-f", form, "--follow", "-e", script, "-c", command)
     assert len(run.snapshot.maps) == 43
     file = io.BytesIO()
     table.named(form).writer()(run.snapshot, WriteOptions(), file)

@@ -92,10 +92,7 @@ def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
         place = e.b.add(uprobes, kernel_field(e, "uprobe_task", "depth"))
         depth = memory.read_scalar(e, place, UINT32, AddressSpace.KERNEL).value
         e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
-        chosen = process_filters.tests(
-            e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow, foreign=unit.foreign
-        )
-        process_filters.require(e, chosen)
+        process_filters.check(e, unit)
         e.counter("deep_return", number)
 
     return write

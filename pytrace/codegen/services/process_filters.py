@@ -7,19 +7,22 @@ A program begins with the filters of the run, the cheapest first, and ends if on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import tasks
-from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit import memory, tasks
+from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, Number
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.services import process_following
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
-from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
+from pytrace.core.options.process_filters import FORKED_ONLY, PROCESS_MAP, UNROLLED, FilterShape
+from pytrace.core.types import UINT32, AddressSpace
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 Test = Callable[[Emitter, tasks.Task], I1]
 """Emits the test of one filter for a task."""
@@ -31,8 +34,22 @@ def declare(module: Module, shape: FilterShape) -> None:
         module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
 
 
-def tests(e: Emitter, *, pid: bool, others: bool, follow: bool, foreign: bool) -> list[Test]:
-    """The tests of a program: of processes selected by ``-p``, of the other filters, and of followed processes.
+def check(e: Emitter, unit: ProbeUnit) -> None:
+    """End the program of *unit* unless the current task passes the unit's filters."""
+    chosen = _tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow, foreign=unit.foreign)
+    if unit.of_child:
+        chosen.append(_of_child)
+        if e.script.ahead is None and e.script.kernel.struct("struct", "task_struct") is not None:
+            chosen.append(_executed)
+    if not chosen:
+        return
+    task = tasks.CurrentTask(e)
+    for test in chosen:
+        e.end_early(test(e, task))
+
+
+def _tests(e: Emitter, *, pid: bool, others: bool, follow: bool, foreign: bool) -> list[Test]:
+    """The tests of processes selected by ``-p``, of the other filters, and of followed processes.
 
     *foreign* is that it is another process than the tracer's.
     """
@@ -55,19 +72,10 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool, foreign: bool) -
     return chosen
 
 
-def require(e: Emitter, chosen: Sequence[Test]) -> None:
-    """End the program unless all tests hold."""
-    if not chosen:
-        return
-    task = tasks.CurrentTask(e)
-    for test in chosen:
-        e.end_early(test(e, task))
-
-
 def in_scope(e: Emitter, task: tasks.Task) -> Number:
     """Whether *task* passes all filters of the run: 1 or 0."""
     options = e.script.options
-    chosen = tests(e, pid=True, others=True, follow=options.follow, foreign=options.foreign)
+    chosen = _tests(e, pid=True, others=True, follow=options.follow, foreign=options.foreign)
     if not chosen:
         return 1
     done = e.b.block()
@@ -94,6 +102,20 @@ def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
 
 def _pid(e: Emitter, task: tasks.Task) -> I1:
     return tasks.is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
+
+
+def _of_child(e: Emitter, task: tasks.Task) -> I1:
+    """Whether *task* belongs to the process of ``-c``. An ahead-of-time file may be run without one."""
+    child = e.b.load(e.session(SESSION.cpid))
+    same = e.b.icmp("eq", task.process("tracer"), child)
+    return same if e.script.ahead is None else e.b.either(same, e.b.icmp("eq", child, 0))
+
+
+def _executed(e: Emitter, _task: tasks.Task) -> I1:
+    """Whether the current task has executed a program: until it has, the child of ``-c`` is a copy of the tracer."""
+    flags = e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), task_field(e, "flags"))
+    value = memory.read_scalar(e, flags, UINT32, AddressSpace.KERNEL).value
+    return e.b.icmp("eq", e.b.op("and", value, FORKED_ONLY), 0)
 
 
 def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:

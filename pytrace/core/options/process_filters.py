@@ -17,6 +17,8 @@ MOST = 64
 MOST_PIDS = 65536
 COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""
+FORKED_ONLY = 0x40
+"""PF_FORKNOEXEC of include/linux/sched.h: flag of a task that has executed no program since it was forked."""
 PROCESS_MAP = "wanted_processes"
 """Symbol of the map of processes, when there are more than :data:`UNROLLED`."""
 OWN_THREADS = 2

@@ -138,6 +138,8 @@ class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
     """The unit whose program also contains this one's code: the entry of a session, or the first of system calls."""
     pid_filter: bool = False
     """The program compares the process id with those of ``-p``."""
+    of_child: bool = False
+    """The program compares the process id with that of ``-c``, if there is one."""
     filtered: bool = False
     """The program has the filters of ``--comm``, ``--uid``, ``--cgroup`` and ``--netns``."""
     foreign: bool = False

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.manifest import Target
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind
 from pytrace.core.probes.targets import (
     ENTER,
@@ -72,6 +73,7 @@ def build(
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the block needs filtering in the program, all its targets are filtered there.
                 pid_filter=(sampling or (automatic and injected)) and by_pid,
+                of_child=sampling and _by_child(scope.options),
                 filtered=automatic and filtered and scope.options.filtered,
                 foreign=automatic and scope.options.foreign and _attributes(group.matches, uses),
                 follow=scope.options.follow and (sampling or (automatic and follow)),
@@ -139,6 +141,11 @@ def _attributes(matches: list[Match], uses: Uses) -> bool:
 def _samples_cpus(match: Match) -> bool:
     """Whether a timer of every CPU is attached, whichever processes are wanted."""
     return match.kind.pid_filter is PidFilter.ATTACH and sampling_period(match.place) > 0
+
+
+def _by_child(options: CompileOptions) -> bool:
+    """Whether the process of ``-c`` may be what selects the processes: no other filter does."""
+    return (options.child or options.ahead) and not options.follow and not options.filtered
 
 
 def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:

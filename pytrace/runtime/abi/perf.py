@@ -25,6 +25,7 @@ ATTR_SIZE = 128
 FLAG_DISABLED = 1 << 0
 FLAG_INHERIT = 1 << 1
 FLAG_FREQUENCY = 1 << 10
+FLAG_ENABLE_ON_EXEC = 1 << 12
 FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
@@ -69,6 +70,10 @@ class EventAttr(msgspec.Struct, frozen=True):
     def inheriting(self, *, threads_only: bool) -> EventAttr:
         """The same event, also for what the process starts later: threads, or processes too."""
         return replace(self, flags=self.flags | FLAG_INHERIT | (FLAG_INHERIT_THREAD if threads_only else 0))
+
+    def beginning_at_exec(self) -> EventAttr:
+        """The same event, which begins when its process executes the next program."""
+        return replace(self, flags=self.flags | FLAG_DISABLED | FLAG_ENABLE_ON_EXEC)
 
     def pack(self) -> bytes:
         """The C structure."""

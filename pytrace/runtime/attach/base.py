@@ -16,6 +16,7 @@ from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
 from pytrace.core.probes.targets import UserTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import CpuEvents, Opened
+from pytrace.runtime.host import procfs
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
 
@@ -23,10 +24,10 @@ from pytrace.runtime.load.loader import has_feature
 class AttachOptions(msgspec.Struct, frozen=True):
     """How to attach.
 
-    *pids* are the processes of ``-p``, or that of ``-c`` with ``--follow``, for the kinds of probes whose filter is the
-    kernel's (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks.
-    *child* is the process of ``-c``, which watchpoints watch. *awaits*:
-    programs look for the process of ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
+    *pids* are the processes of ``-p``, or that of ``-c``, for the kinds of probes whose filter is the kernel's
+    (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *child* is the
+    process of ``-c``. *awaits*: programs look for the process of ``--exec-wait`` and its children themselves.
+    *missing_probes* is the config key.
     *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
     answers whether the kernel has a feature. *progress* is called before the first target and after each one.
     """
@@ -236,14 +237,17 @@ def in_one_link(
     return [Attached(job.spec, target) for target in targets]
 
 
-def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False) -> None:
+def attach_event(
+    job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False, enabled: bool = True
+) -> None:
     """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
     (opened.idle_events if tracepoint and job.by_link else opened.events).append(event)
     if job.by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
     perf.set_bpf(event, job.program)
-    perf.enable(event)
+    if enabled:
+        perf.enable(event)
 
 
 def attach_event_on_cpus(
@@ -280,13 +284,18 @@ def attach_event_everywhere(
     if not pids:
         attach_event_on_cpus(job, attr, target, opened)
         return
-    inherited = attr.inheriting(threads_only=not job.options.follow)
+    attr = attr.inheriting(threads_only=not job.options.follow)
+    # Until it executes its program, the child of -c is a copy of this process.
+    child = job.options.child
+    begins_at_exec = child is not None and child in pids and not procfs.has_executed(child)
+    if begins_at_exec:
+        attr = attr.beginning_at_exec()
     for thread in (thread for pid in pids for thread in threads(pid)):
         try:
-            event = perf.open_event(inherited, pid=thread)
+            event = perf.open_event(attr, pid=thread)
         except ProcessLookupError:
             continue
-        attach_event(job, event, target.cookie, opened)
+        attach_event(job, event, target.cookie, opened, enabled=not begins_at_exec)
 
 
 def threads(pid: int) -> list[int]:

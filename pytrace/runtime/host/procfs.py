@@ -10,6 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.process_filters import FORKED_ONLY
 
 _LINE = re.compile(
     rb"(?m)^([0-9a-f]{1,16})-([0-9a-f]{1,16}) \S(?P<write>\S)(?P<execute>\S)\S "
@@ -110,6 +111,25 @@ def children(pid: int) -> list[int]:
             with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found.update(map(int, file.read().split()))
     return sorted(found)
+
+
+def has_executed(pid: int) -> bool:
+    """Whether a process has executed a program since it was forked; true of one that is gone."""
+    return not _statistic(pid, 6) & FORKED_ONLY
+
+
+def waited_for_children(pid: int) -> bool:
+    """Whether a process, which may have ended, has waited for one of its children: they had page faults."""
+    return _statistic(pid, 8) > 0
+
+
+def _statistic(pid: int, number: int) -> int:
+    """A number after the name in ``/proc/PID/stat``, where the state is number 0; 0 of a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[number])
+    except OSError:
+        return 0
 
 
 def ancestors(pid: int) -> list[int]:

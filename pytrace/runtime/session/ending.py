@@ -8,7 +8,7 @@ import time
 
 from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.kinds import END
+from pytrace.core.probes.kinds import END, PidFilter, known_kind
 from pytrace.runtime.session.loop import OVER_AT_ONCE, RunLoop
 from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import Key
@@ -170,6 +170,10 @@ class Ending:
         status = run.command.poll()
         if status is None:
             return 0
+        bound = any(known_kind(program.kind).pid_filter is PidFilter.ATTACH for program in run.loaded.manifest.programs)
+        chosen = run.options.follow or run.options.filters.shape.any
+        if run.command.had_children and bound and not chosen and not run.embedded:
+            run.notices.tell("processes that the command started were not traced: --follow traces them, too\n")
         # Ctrl-C ends the command, too.
         failed = status != 0 and not run.embedded and not run.requests.ending
         if run.options.verbose or failed:

@@ -58,6 +58,7 @@ class NoCommand:
 
     pid: None = None
     descriptors: tuple[int, ...] = ()
+    had_children = False
 
     def stop_after_exec(self) -> None:
         """Do nothing."""

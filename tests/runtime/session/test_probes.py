@@ -82,7 +82,8 @@ def test_programs_that_are_run_by_hand_need_no_kernel(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize(
     ("options", "command", "pids"),
-    [({}, None, ()), ({"filters": ProcessFilters((7, 8))}, None, (7, 8)), ({}, 9, ()), ({"follow": True}, 9, (9,))],
+    [({}, None, ()), ({"filters": ProcessFilters((7, 8))}, None, (7, 8)), ({}, 9, (9,)), ({"follow": True}, 9, (9,)),
+     ({"filters": ProcessFilters(comms=("x",))}, 9, ())],
 )
 def test_probes_of_processes(
     options: dict[str, Any], command: int | None, pids: tuple[int, ...], kernel: Kernel
