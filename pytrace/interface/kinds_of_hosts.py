@@ -6,16 +6,12 @@ becomes of it is no more than a variant that cannot be had.
 
 from __future__ import annotations
 
-import resource
-import subprocess
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.base import typed_json
+from pytrace.base import limited_process, typed_json
 from pytrace.core import kernel_facts
 from pytrace.core.diagnostics import Error, TraceError, render_error
 from pytrace.core.kernel_facts import MOST_QUESTIONS, Questions
@@ -29,8 +25,6 @@ MEMORY = 4 << 30
 TIME, LONGEST = 120, 300.0
 """Seconds of processor time, and until it is killed."""
 MOST_ERROR = 1 << 16
-START = f"from {__name__} import main; main()"
-"""What the process does."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -82,7 +76,7 @@ class Compiler:
         self._program = program
         self._threads = ThreadPoolExecutor(1, "pytrace-variants")
         self._running: dict[Kind, Future[Outcome]] = {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: limited_process.Program | None = None
         self._closed = False
 
     def __call__(self, kind: Kind, facts: bytes) -> Outcome | None:
@@ -106,42 +100,30 @@ class Compiler:
     def _compiled(self, facts: bytes) -> Outcome:
         source = self._program.source
         job = Job(name=source.name, text=source.text, path=source.path, options=self._program.options, facts=facts)
-        # Modules come from where those of this process do, and not from the working directory.
-        code = f"import sys; sys.path[:] = {list(filter(None, sys.path))!r}; {START}"
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+            process = limited_process.Program(compile_job, memory=MEMORY, seconds=TIME, longest=LONGEST)
         except OSError as error:
             return _failed(str(error))
         self._process = process
         if self._closed:
             process.kill()
         try:
-            output, errors = process.communicate(typed_json.encode(job), timeout=LONGEST)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, errors = process.communicate()
+            return typed_json.decode(process.result(typed_json.encode(job)), Outcome)
+        except limited_process.LimitError as error:
+            return _failed(str(error))
+        except msgspec.ValidationError:
+            return _failed("the compiler's answer is damaged")
         finally:
             self._process = None
-        with suppress(msgspec.ValidationError):
-            return typed_json.decode(output, Outcome)
-        last = errors.decode("utf-8", "replace").rstrip().rpartition("\n")[2][-MOST_ERROR:]
-        return _failed(last or f"the compiler ended with status {process.returncode}")
 
 
 def _failed(why: str) -> Outcome:
     return Outcome(error=f"ERROR: compiling for the facts about this kernel failed: {why}\n")
 
 
-def main() -> None:
-    """The process: from a job on standard input to an outcome on standard output."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (TIME, TIME))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    outcome = compiled(typed_json.decode(sys.stdin.buffer.read(), Job))
-    sys.stdout.buffer.write(typed_json.encode(outcome))
+def compile_job(data: bytes) -> bytes:
+    """In the process: the outcome of a job, both encoded."""
+    return typed_json.encode(compiled(typed_json.decode(data, Job)))
 
 
 def compiled(job: Job) -> Outcome:

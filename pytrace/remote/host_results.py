@@ -2,20 +2,18 @@
 
 A host decides about its own numbers, and about nothing else: not about the types of maps, their help, the script's
 name, or the keys of other hosts. What is larger than :data:`AT_ONCE` is first read by a process that has limits of
-memory and time (:func:`main`): unpacked results may take a thousand times what was sent.
+memory and time (:func:`readable`): unpacked results may take a thousand times what was sent.
 """
 
 from __future__ import annotations
 
-import resource
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base.limited_process import LimitError, Program
 from pytrace.core import types
 from pytrace.core.diagnostics import Error, TraceError, counted
 from pytrace.core.manifest import CompiledScript
@@ -123,35 +121,28 @@ def check(data: bytes, host: str) -> None:
     Raises:
         TraceError: they are damaged, or it takes more.
     """
-    # Modules come from where those of this process do, and not from the working directory.
-    code = f"import sys; sys.path[:] = {list(filter(None, sys.path))!r}; from {__name__} import main; main()"
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code, host], input=data, capture_output=True, timeout=PATIENCE, check=False,
-            start_new_session=True,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise TraceError(f"its results take more than {PATIENCE:g} seconds to read") from None
+        program = Program(readable, memory=MEMORY, seconds=TIME, longest=PATIENCE)
+        problem = program.result(host.encode("utf-8", "surrogateescape") + b"\0" + data)
+    except LimitError:
+        raise TraceError(
+            f"its results take more than {MEMORY >> 20} MiB, {TIME} seconds of processor time or {PATIENCE:g} seconds "
+            "to read"
+        ) from None
     except OSError as error:
         raise TraceError(f"its results are too large to be read without a process: {error.strerror}") from None
-    if done.returncode == 1:
-        raise TraceError(shortened(done.stdout.decode("utf-8", "replace")))
-    if done.returncode:
-        raise TraceError(f"its results take more than {MEMORY >> 20} MiB or {TIME} seconds to read")
+    if problem:
+        raise TraceError(shortened(problem.decode("utf-8", "replace")))
 
 
-def main() -> None:
-    """The process: results on standard input; the status is 1 if they cannot be read, and the output says why."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (TIME, TIME))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def readable(data: bytes) -> bytes:
+    """In the process: why the results of a host (its name, NUL, its results) cannot be read; empty if they can."""
+    host, _, results = data.partition(b"\0")
     try:
-        read(sys.stdin.buffer.read(), sys.argv[1])
-    except MemoryError:
-        sys.exit(2)
+        read(results, host.decode("utf-8", "surrogateescape"))
     except Error as error:
-        sys.stdout.write(error.message if isinstance(error, TraceError) else str(error))
-        sys.exit(1)
+        return (error.message if isinstance(error, TraceError) else str(error)).encode("utf-8", "replace")
+    return b""
 
 
 # ---------------------------------------------------------------------------------------------- the script

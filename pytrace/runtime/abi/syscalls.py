@@ -6,8 +6,11 @@ import ctypes
 import errno
 import mmap
 import os
+import struct
 from functools import cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,19 +18,22 @@ if TYPE_CHECKING:
 _EVERYWHERE = {
     "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446,
 }  # fmt: skip
-_GENERIC = {**_EVERYWHERE, "bpf": 280, "perf_event_open": 241, "seccomp": 277}
+_GENERIC = {**_EVERYWHERE, "statx": 291, "bpf": 280, "perf_event_open": 241, "seccomp": 277}
 
 NUMBERS: dict[str, dict[str, int]] = {
-    "x86_64": {**_EVERYWHERE, "bpf": 321, "perf_event_open": 298, "uprobe": 336, "seccomp": 317},
-    "i686": {**_EVERYWHERE, "bpf": 357, "perf_event_open": 336},
+    "x86_64": {**_EVERYWHERE, "bpf": 321, "perf_event_open": 298, "uprobe": 336, "seccomp": 317, "statx": 332},
+    "i686": {**_EVERYWHERE, "bpf": 357, "perf_event_open": 336, "statx": 383},
     "aarch64": _GENERIC,
     "riscv64": _GENERIC,
     "loongarch64": _GENERIC,
-    "armv7l": {**_EVERYWHERE, "bpf": 386, "perf_event_open": 364},
-    "s390x": {**_EVERYWHERE, "bpf": 351, "perf_event_open": 331},
-    "ppc64le": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319},
-    "ppc64": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319},
-    "mips64": {"bpf": 5315, "perf_event_open": 5292, **{name: 5000 + value for name, value in _EVERYWHERE.items()}},
+    "armv7l": {**_EVERYWHERE, "bpf": 386, "perf_event_open": 364, "statx": 397},
+    "s390x": {**_EVERYWHERE, "bpf": 351, "perf_event_open": 331, "statx": 379},
+    "ppc64le": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319, "statx": 383},
+    "ppc64": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319, "statx": 383},
+    "mips64": {
+        "bpf": 5315, "perf_event_open": 5292, "statx": 5326,
+        **{name: 5000 + value for name, value in _EVERYWHERE.items()},
+    },
 }
 """System call numbers (``arch/*/kernel/syscalls/*.tbl``) by ``uname -m``."""
 
@@ -69,6 +75,53 @@ def _fstatfs() -> Callable[..., int]:
     function = libc().fstatfs
     function.argtypes = [ctypes.c_int, ctypes.c_char_p]
     function.restype = ctypes.c_int
+    return function
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """Facts about a file that its file system is not asked for.
+
+    *mount* is a number of its mount that no other one ever has; 0 before Linux 6.8.
+    """
+
+    mode: int
+    inode: int
+    device: int
+    mount: int
+
+
+_WORKING_DIRECTORY = -100
+_EMPTY_PATH, _DONT_SYNC = 0x1000, 0x4000
+_BASIC, _LASTING_MOUNT = 0x7FF, 0x4000
+"""``STATX_BASIC_STATS``, ``STATX_MNT_ID_UNIQUE``."""
+_STATX = struct.Struct("=I24xH2xQ96xIIQ")
+"""Of ``struct statx``: mask, mode, inode, device, mount."""
+
+
+def file_facts(descriptor: int = _WORKING_DIRECTORY, path: str = "") -> FileFacts:
+    """Facts about an open file, or about the one at a path that is a link of ``/proc``, by statx(2).
+
+    Unlike ``fstat`` it does not wait for a file system that does not answer.
+
+    Raises:
+        OSError: the call failed, as before Linux 4.11.
+    """
+    answer = ctypes.create_string_buffer(256)
+    flags = _DONT_SYNC if path else _DONT_SYNC | _EMPTY_PATH
+    name = path.encode("utf-8", "surrogateescape")
+    if _statx()(number("statx"), descriptor, name, flags, _BASIC | _LASTING_MOUNT, answer):
+        raise failure(ctypes.get_errno(), "statx")
+    mask, mode, inode, major, minor, mount = _STATX.unpack_from(answer)
+    return FileFacts(mode, inode, os.makedev(major, minor), mount if mask & _LASTING_MOUNT else 0)
+
+
+@cache
+def _statx() -> Callable[..., int]:
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.argtypes = [
+        ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_char_p,
+    ]  # fmt: skip
+    function.restype = ctypes.c_long
     return function
 
 

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
 from pytrace.runtime.abi import bpf_maps, perf
+from pytrace.runtime.abi.syscalls import file_facts
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.image_places import is_file
@@ -378,12 +379,13 @@ class Image(msgspec.Struct, eq=False):
 def _identity(pid: int) -> tuple[int, int, str] | None:
     """Device and inode of the program of a process, and its start time; None when the process is gone."""
     try:
-        status = os.stat(f"/proc/{pid}/exe")
+        # Its file system may not answer.
+        facts = file_facts(path=f"/proc/{pid}/exe")
         with open(f"/proc/{pid}/stat", "rb") as file:
             started = file.read().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):
         return None
-    return status.st_dev, status.st_ino, started
+    return facts.device, facts.inode, started
 
 
 # ---------------------------------------------------------------------------------------------- records of the kernel

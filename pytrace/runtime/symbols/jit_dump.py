@@ -82,7 +82,7 @@ class JitDump:
 
     def _open(self) -> BinaryIO:
         file = foreign_files.open_regular(self._path, os.O_NOFOLLOW)
-        owner = os.fstat(file.fileno()).st_uid
+        owner = foreign_files.status_of(file).st_uid
         if owner not in self._owners:
             file.close()
             self.problem = f"{self._path} is not used: it belongs to user {owner}"
@@ -94,10 +94,10 @@ class JitDump:
         before, self._checked = self._checked, time.monotonic_ns()
         # A file that somebody truncates meanwhile has less than its size said.
         with suppress(OSError, struct.error):
-            if os.lstat(self._path).st_size == self._seen:
+            if foreign_files.look(self._path, os.O_NOFOLLOW).st_size == self._seen:
                 return
             with self._open() as file:
-                self._seen = os.fstat(file.fileno()).st_size
+                self._seen = foreign_files.status_of(file).st_size
                 if self._position or self._begin(file):
                     self._read_records(file, before)
 

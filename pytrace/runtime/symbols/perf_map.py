@@ -135,7 +135,7 @@ class PerfMap:
         """
         # Links are not followed, and nothing but regular files is opened.
         file = foreign_files.open_regular(path, os.O_NOFOLLOW)
-        owner = os.fstat(file.fileno()).st_uid
+        owner = foreign_files.status_of(file).st_uid
         if owner not in self.owners:
             file.close()
             self.problem = f"{path} is not used: it belongs to user {owner}"
@@ -150,18 +150,18 @@ class PerfMap:
         for path in self._paths:
             try:
                 with self._open(path) as file:
-                    self._continue(path, file.fileno())
+                    self._continue(path, file)
                     self._keep(file.fileno())
                     self._add(self._pieces(path, file.fileno()), before)
                 return
             except OSError:
                 continue
 
-    def _continue(self, path: str, file: int) -> None:
+    def _continue(self, path: str, file: BinaryIO) -> None:
         """Begin again unless the file goes on where it ended when it was read."""
-        status = os.fstat(file)
+        status = foreign_files.status_of(file)
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        tail = os.pread(file, len(self._tail), self._position - len(self._tail))
+        tail = os.pread(file.fileno(), len(self._tail), self._position - len(self._tail))
         if state[:2] != self._state[:2] or tail != self._tail:
             if self._path:
                 self._early[path] = status.st_size
@@ -263,7 +263,7 @@ def _last_ones(functions: dict[int, _Row]) -> dict[int, _Row]:
 def _state(path: str) -> _State | None:
     """Device, inode, size and time of the last change of a file; None when there is none."""
     try:
-        status = os.lstat(path)
+        status = foreign_files.look(path, os.O_NOFOLLOW)
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

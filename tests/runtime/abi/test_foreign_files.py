@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytrace.base.limited_process import LimitedProcess, Limits
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.abi.foreign_files import ReadFile, open_contents, pieces
 from pytrace.runtime.elf.file import ElfFile
+from tests.support import fuse_server
 from tests.support.rows import each_row
 
 if TYPE_CHECKING:
@@ -210,3 +212,73 @@ def test_descriptors_are_given_up(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == count + 1
     del found
     assert len(os.listdir("/proc/self/fd")) == count
+
+
+# ---------------------------------------------------------------------------------------------- file systems of users
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[fuse_server.Server]:
+    if not fuse_server.possible():
+        pytest.skip("/dev/fuse cannot be used here")
+    (tmp_path / "fuse").mkdir()
+    with fuse_server.mounted(tmp_path / "fuse", {"program": b"\x7fELF" * 50_000}) as server:
+        yield server
+
+
+def test_files_of_a_user_s_file_system_are_copied_by_a_limited_process(
+    served: fuse_server.Server, tmp_path: Path
+) -> None:
+    """By any way: this process itself never asks its server, and does not believe who owns what there."""
+    (tmp_path / "link").symlink_to(tmp_path / "fuse" / "program")
+    (tmp_path / "folder").symlink_to("fuse")
+    there = tmp_path / "fuse" / "program"
+    for path in (there, tmp_path / "link", tmp_path / "folder" / "program", f"/proc/{os.getpid()}/root{there}"):
+        with foreign_files.open_regular(str(path)) as file:
+            status = foreign_files.status_of(file)
+            assert (status.st_uid, status.waits, foreign_files.own(status)) == (0, True, False)
+            assert file.read() == b"\x7fELF" * 50_000
+    assert foreign_files.look(str(there)).st_size == 200_000
+    with pytest.raises(FileNotFoundError):
+        foreign_files.open_regular(str(tmp_path / "fuse" / "none"))
+    assert isinstance(open_contents(str(there)), ReadFile)
+
+
+@pytest.mark.parametrize("silent", [fuse_server.LOOKUP, fuse_server.OPEN, fuse_server.READ])
+def test_a_file_system_that_does_not_answer_holds_nobody_up(
+    silent: int, served: fuse_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No signal ends who waits for it. It is asked once; files elsewhere are read."""
+    opener = LimitedProcess(foreign_files._serve, Limits(memory=64 << 20, patience=0.2))
+    monkeypatch.setattr(foreign_files, "_opener", opener)
+    served.silent.add(silent)
+    with pytest.raises(TimeoutError, match=r"a file system has not answered for 0\.2 s"):
+        foreign_files.open_regular(str(tmp_path / "fuse" / "program"))
+    asked = len(served.asked)
+    with pytest.raises(TimeoutError, match="its file system does not answer"):
+        foreign_files.open_regular(str(tmp_path / "fuse" / "program"))
+    assert served.asked[asked:].count(silent) == 0
+    (tmp_path / "file").write_bytes(b"data")
+    assert content(str(tmp_path / "file")) == b"data"
+
+
+def test_copies_have_a_limit(served: fuse_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "fuse" / "program")
+    monkeypatch.setattr(foreign_files, "_MOST_COPIES", 300_000)
+    with foreign_files.open_regular(path), pytest.raises(OSError, match="0 MiB are read"):
+        foreign_files.open_regular(path)
+    foreign_files.open_regular(path).close()
+
+
+def test_links_of_others_in_shared_folders_are_not_followed(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files to others")
+    (tmp_path / "file").write_bytes(b"data")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    link = tmp_path / "shared" / "link"
+    link.symlink_to(tmp_path / "file")
+    assert content(str(link)) == b"data"
+    os.lchown(link, 1234, 1234)
+    with pytest.raises(PermissionError):
+        foreign_files.open_regular(str(link))
