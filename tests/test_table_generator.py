@@ -11,9 +11,8 @@ from types import ModuleType
 import pytest
 from generating.tables import Generated, generate, generate_lexer
 
-from pytrace.frontend.syntax import grammar_tables
-from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
-from pytrace.frontend.syntax.lexical.scan import Lexeme, matches
+from pytrace.frontend.syntax import grammar_tables, lexer, lexer_tables
+from pytrace.frontend.syntax.lexer import Lexeme, matches
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,7 +29,7 @@ def test_shipped_tables_are_current(tables: ModuleType, make: Callable[[], Gener
 
 def test_each_state_is_one_expression() -> None:
     """PLY splits what ``re`` does not compile, and then tries the parts one after the other."""
-    assert set(lexer_tables._lexstatere) == {"INITIAL", *(name for name, _ in token_rules.states)}
+    assert set(lexer_tables._lexstatere) == {"INITIAL", *(name for name, _ in lexer.states)}
     assert {len(table) for table in lexer_tables._lexstatere.values()} == {1}
 
 
@@ -43,7 +42,7 @@ def test_what_is_wrong_with_a_rule_is_told(expression: str, message: str, monkey
     def t_script_bad(lexeme: Lexeme) -> None:
         pass
 
-    monkeypatch.setattr(token_rules, "t_script_bad", t_script_bad, raising=False)
+    monkeypatch.setattr(lexer, "t_script_bad", t_script_bad, raising=False)
     made = generate_lexer()
     assert made.text == ""
     assert any(message in line for line in made.messages), made.messages
@@ -60,11 +59,11 @@ builtins.open = lambda file, mode="r", *rest, **options: refuse(file, mode) if "
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
-tables = {"pytrace.frontend.syntax.lexical.lexer_tables", "pytrace.frontend.syntax.grammar_tables"}
+tables = {"pytrace.frontend.syntax.lexer_tables", "pytrace.frontend.syntax.grammar_tables"}
 assert not ({"ply"} | tables) & set(sys.modules)
 diagnostics = Diagnostics()
 program = parser.parse(Source("t", "begin { @a = (uint8)1; }"), diagnostics)
-print(len(program.probes), len(diagnostics.items), "pytrace.frontend.syntax.lexical.lexer_tables" in sys.modules)
+print(len(program.probes), len(diagnostics.items), "pytrace.frontend.syntax.lexer_tables" in sys.modules)
 """
 
 

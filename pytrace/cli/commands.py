@@ -258,7 +258,7 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _format(script: Script, options: RunOptions) -> int:
-    from pytrace.frontend.format import formatter
+    from pytrace.frontend.syntax import formatter
 
     diagnostics = Diagnostics()
     text = formatter.format_source(script.source, diagnostics)

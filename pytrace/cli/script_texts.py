@@ -18,7 +18,7 @@ from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
-    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.syntax import nodes
 
 _INSTALLED = "example_scripts"
 """Their directory in the installed package (``force-include`` in pyproject.toml)."""
@@ -55,7 +55,7 @@ def _plain_words(line: CommandLine) -> ScriptWords:
 
 
 def _formatted(source: Source) -> str:
-    from pytrace.frontend.format import formatter
+    from pytrace.frontend.syntax import formatter
 
     diagnostics = Diagnostics()
     text = formatter.format_source(source, diagnostics)

@@ -16,8 +16,8 @@ from pytrace.codegen.generator import LlvmTexts
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Type
-from pytrace.frontend.ast.nodes import Expr, Node, Program
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.nodes import Expr, Node, Program
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from pytrace.pipeline import Compilation, Watch
 
 

@@ -45,7 +45,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PYTHON_KINDS, Context
 from pytrace.core.stacks import chunk_format
-from pytrace.frontend.ast.typed_program import (
+from pytrace.frontend.syntax.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
     CheckedProgram,

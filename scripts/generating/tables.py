@@ -1,7 +1,7 @@
 """Generates the text of the shipped tables, for ``scripts/generate-tables`` and the tests.
 
 :mod:`pytrace.frontend.syntax.grammar_tables` are the LALR tables of the grammar,
-:mod:`pytrace.frontend.syntax.lexical.lexer_tables` the regular expressions of the lexer, one for each of its states.
+:mod:`pytrace.frontend.syntax.lexer_tables` the regular expressions of the lexer, one for each of its states.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable
 import msgspec
 from ply import lex, yacc
 
-from pytrace.frontend.syntax import grammar
-from pytrace.frontend.syntax.lexical import token_rules
+from pytrace.frontend.syntax import grammar, lexer
 
 LexRule = tuple[object, str] | None
 """A rule of the lexer (its function or its name) and the kind of its tokens; None for other groups."""
@@ -42,10 +41,10 @@ def generate_lexer() -> Generated:
     """Build the tables of the lexer."""
     log = _Collector()
     try:
-        lexer = lex.lex(module=token_rules, reflags=int(re.DOTALL), errorlog=log)
+        ply_lexer = lex.lex(module=lexer, reflags=int(re.DOTALL), errorlog=log)
     except SyntaxError:  # the error was logged
         return Generated(messages=log.messages)
-    return Generated("" if log.messages else _lexer_text(lexer), log.messages)
+    return Generated("" if log.messages else _lexer_text(ply_lexer), log.messages)
 
 
 def _lexer_text(lexer: lex.Lexer) -> str:

@@ -14,7 +14,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel
 from tests.support.pace import unit
 

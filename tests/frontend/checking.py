@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.front import analyse
 from tests.support.rows import each_row
 

@@ -9,7 +9,7 @@ from pytrace.cli import option_subjects, script_finder
 from pytrace.cli.options import read
 from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.frontend.format.formatter import format_source
+from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
 from pytrace.multitools.table import TOOLS
 from pytrace.runtime import live_kernel

@@ -5,8 +5,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
-from pytrace.frontend.ast import visitor
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 from pytrace.multitools import trace
 from pytrace.multitools.specs.problems import SpecText
 from tests.support.facts import FEATURES, RecordedKernel
@@ -177,7 +176,7 @@ def test_names_are_no_code(spec: str) -> None:
     program = parser.parse(Source("trace", text), diagnostics)
     assert not diagnostics.failed, text
     assert len(program.probes) == 1
-    assert "system(" not in {getattr(node, "name", "") for node in visitor.walk(program)}
+    assert "system(" not in {getattr(node, "name", "") for node in nodes.walk(program)}
 
 
 def test_control_characters_are_in_no_name() -> None:

@@ -155,7 +155,7 @@ class Machine:
     def _map(name: str, sizes: dict[str, Any]) -> BpfMap:
         from pytrace.codegen.lower import map_access
         from pytrace.core.source import Source, Span
-        from pytrace.frontend.ast.typed_program import MapInfo
+        from pytrace.frontend.syntax.typed_program import MapInfo
 
         spec = sizes.get(name)
         if spec is None:

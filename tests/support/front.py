@@ -8,12 +8,12 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.c import declarations
 from pytrace.frontend.check import analysis, root_conditions
 from pytrace.frontend.expand import imports, macros, parameters, settings
 from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.recorded import Facts
 
 

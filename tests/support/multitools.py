@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.options import option_types
 from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
-from pytrace.frontend.format.formatter import format_source
+from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import MultiTool, Translation
 from pytrace.multitools.table import TOOLS
 from tests.support.facts import RecordedKernel

@@ -8,9 +8,8 @@ from pytrace.cli.scripts import tools
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import library
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 from tests.support.rows import each_row
 
 SCRIPTS = [name for _, name, _ in tools.rows() if tools.path(name)]
@@ -27,7 +26,7 @@ def names(path: Path, seen: set[Path]) -> tuple[set[str], set[str]]:
     assert not diagnostics.failed
     called: set[str] = set()
     defined: set[str] = set()
-    for node in visitor.walk(program):
+    for node in nodes.walk(program):
         if isinstance(node, nodes.Call):
             called.add(node.name)
         elif isinstance(node, nodes.Macro | nodes.Function):

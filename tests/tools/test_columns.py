@@ -8,8 +8,7 @@ from pathlib import Path
 from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 from tests.support.rows import each_row
 from tests.tools.columns import TOOLS
 
@@ -21,7 +20,7 @@ def rows(path: Path) -> Iterator[list[str]]:
     diagnostics = Diagnostics()
     program = parser.parse(Source(str(path), path.read_text(), str(path)), diagnostics)
     assert not diagnostics.failed
-    for node in visitor.walk(program):
+    for node in nodes.walk(program):
         if isinstance(node, nodes.RecordLiteral):
             yield [name.strip('"').lower() for name in node.names]
         elif isinstance(node, nodes.Import):

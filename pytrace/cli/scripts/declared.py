@@ -95,20 +95,19 @@ def _store(name: str, declarations: Declared, files: list[str]) -> None:
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
-    from pytrace.frontend.ast import nodes, visitor
     from pytrace.frontend.expand import imports, option_declarations
-    from pytrace.frontend.syntax import parser
+    from pytrace.frontend.syntax import nodes, parser
 
     parsed = parser.parse(source, diagnostics)
     program, files = imports.scripts(parsed)
     options = option_declarations.read(program, diagnostics).options
     kinds = (nodes.PositionalParam, nodes.ParamCount)
-    positional = any(isinstance(node, kinds) or _in_point(node) for node in visitor.walk(program))
+    positional = any(isinstance(node, kinds) or _in_point(node) for node in nodes.walk(program))
     return Declared(options, positional), files
 
 
 def _in_point(node: object) -> bool:
     """Whether an attach point has a positional parameter."""
-    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.syntax import nodes
 
     return isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None

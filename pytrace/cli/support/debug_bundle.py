@@ -29,7 +29,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.load.verifier import LoadError
 from pytrace.runtime.session import session

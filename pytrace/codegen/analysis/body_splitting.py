@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pytrace.core.types import VOID
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram
-from pytrace.frontend.ast.visitor import children
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 
 WHOLE = 3000
 """Nodes of a body that stays one function."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
-from pytrace.frontend.ast.visitor import children, walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children, walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
 
 _CONSTANT = frozenset({"pid", "tid", "uid", "gid", "cpu", "curtask", "cgroup", "retval", "func", "ctx"})
 """Builtins without arguments whose value does not change during a run of a program."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import msgspec
 
 from pytrace.core.types import Record, Stack, String, Tuple, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 
 WORD = 8
 """Bytes that are digested at a time."""

@@ -19,10 +19,9 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.core.probes.kinds import BEGIN, END, SELF, TRACEPOINT
 from pytrace.core.probes.targets import ENTER, EXIT, TracepointTarget
 from pytrace.core.types import Pointer
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.probe_context import CallRegister, ContextField, ProbeArgument
-from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
-from pytrace.frontend.ast.visitor import children, walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children, walk
+from pytrace.frontend.syntax.typed_program import CallRegister, CheckedProgram, ContextField, ProbeArgument, ProbeUnit
 
 MOST_NODES = 1000
 """Nodes of a body that is emitted twice: for the entry and for the return."""

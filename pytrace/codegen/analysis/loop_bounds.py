@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import PlacedError
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, MapInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, MapInfo
 
 MOST = 1 << 23
 """``BPF_MAX_LOOPS`` of the kernel."""
@@ -21,7 +21,7 @@ def most(checked: CheckedProgram, block: nodes.Block) -> int:
     totals: dict[FunctionInfo, int] = {}
 
     def of_node(node: nodes.Node) -> int:
-        inside = sum(map(of_node, visitor.children(node)))
+        inside = sum(map(of_node, nodes.children(node)))
         if isinstance(node, nodes.For):
             return _most_turns(checked, node) * (1 + inside) + of_map(checked, node)
         if isinstance(node, nodes.While):
@@ -113,4 +113,4 @@ def _certain(block: nodes.Block) -> tuple[nodes.Stmt, ...]:
 
 def _may_leave(block: nodes.Block) -> bool:
     """Whether a loop with this body may end early or skip the end of the body."""
-    return any(isinstance(node, nodes.Break | nodes.Continue | nodes.Return) for node in visitor.walk(block))
+    return any(isinstance(node, nodes.Break | nodes.Continue | nodes.Return) for node in nodes.walk(block))

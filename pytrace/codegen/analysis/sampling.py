@@ -20,10 +20,9 @@ import msgspec
 
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.core.probes.kinds import INTERVAL, ITER
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import MapAccess
-from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
-from pytrace.frontend.ast.visitor import children
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapAccess, ProbeUnit
 
 
 class Uses(msgspec.Struct):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pytrace.codegen.analysis.body_splitting import Chain, Plan
 from pytrace.core.types import Pointer
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, VariableInfo
-from pytrace.frontend.ast.visitor import children, walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children, walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, VariableInfo
 
 
 def shared_variables(checked: CheckedProgram, body: nodes.Block, plan: Plan) -> frozenset[VariableInfo]:

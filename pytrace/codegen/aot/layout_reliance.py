@@ -18,24 +18,23 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.types import Enum, Pointer, Struct, parts
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.compile_time_facts import (
-    Existence,
-    GoroutineNumber,
-    LayoutReliance,
-    TypeDescription,
-    UserSymbol,
-)
-from pytrace.frontend.ast.probe_context import (
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import (
+    CheckedProgram,
     ContextField,
     CountedText,
     DataLoc,
+    Existence,
+    GoroutineNumber,
+    LayoutReliance,
     ProbeArgument,
+    ProbeUnit,
     RegisterLocation,
     RegisterParts,
     Slot,
+    TypeDescription,
+    UserSymbol,
 )
-from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 
 _ARGUMENTS = frozenset({"args", "retval"})
 
@@ -45,7 +44,7 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
     for unit in checked.units:
         _unit(checked, unit, ahead)
     for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
-        for node in visitor.walk(body):
+        for node in nodes.walk(body):
             _node(checked, node, ahead)
     for row in checked.decided:
         ahead.rely(*row)
@@ -210,7 +209,7 @@ _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
 def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
     """The members of ``args`` that a body reads; all of them where ``args`` is taken as a whole."""
     context, arguments, members = unit.context, {}, set()
-    for node in visitor.walk(unit.body):
+    for node in nodes.walk(unit.body):
         if isinstance(node, nodes.FieldAccess):
             path = checked.fields.get(node)
             if path is not None and path.argument is not None:
@@ -225,7 +224,7 @@ def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
 def _positional(unit: ProbeUnit) -> bool:
     return bool(unit.context.slots) and any(
         isinstance(node, nodes.Identifier) and node.name.startswith("arg") and node.name[3:].isdigit()
-        for node in visitor.walk(unit.body)
+        for node in nodes.walk(unit.body)
     )
 
 

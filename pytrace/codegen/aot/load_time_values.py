@@ -21,8 +21,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import FieldPath, LoadTime
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter

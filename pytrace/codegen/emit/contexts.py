@@ -16,7 +16,7 @@ from pytrace.codegen.ir.registers import Registers, registers_of
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Float, Int, Pointer, String, Struct, Type
-from pytrace.frontend.ast.probe_context import (
+from pytrace.frontend.syntax.typed_program import (
     Argument,
     ArgumentLocation,
     CallRegister,

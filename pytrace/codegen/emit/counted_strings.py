@@ -7,7 +7,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made
 from pytrace.core.types import AddressSpace, String
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 
 def read(

@@ -22,7 +22,7 @@ from pytrace.core.event_layout import EventLayout
 from pytrace.core.manifest import PENDING, MapType, Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT
 from pytrace.core.probes.targets import ENTER, RawTracepointTarget, TracepointTarget
-from pytrace.frontend.ast.probe_context import ContextField, ProbeArgument
+from pytrace.frontend.syntax.typed_program import ContextField, ProbeArgument
 
 ENTRIES = 64
 """Events that may wait at the same time: one for each call that has not returned."""

@@ -23,8 +23,8 @@ from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import VariableInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import VariableInfo
 
 STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""

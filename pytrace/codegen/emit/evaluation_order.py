@@ -12,9 +12,9 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.types import AddressSpace, Pointer
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo
 
 
 def in_order(e: Emitter, expressions: Sequence[nodes.Expr]) -> list[Operand]:

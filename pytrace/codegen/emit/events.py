@@ -27,8 +27,8 @@ from pytrace.core.event_layout import (
 from pytrace.core.formats import Conversion, Format
 from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 REPORTED = 64
 """Failures of one kind at one location that a CPU reports individually."""

@@ -17,7 +17,7 @@ from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 FOLLOWED = 1024
 """Maximum iterations of a loop that the verifier follows one by one."""

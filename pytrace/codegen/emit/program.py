@@ -25,8 +25,8 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter

@@ -15,8 +15,7 @@ from pytrace.codegen.ir.ir_values import I1, I64, Number
 from pytrace.codegen.ir.operands import Operand, Remote, Scalar
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.types import AddressSpace, Type
-from pytrace.frontend.ast.probe_context import RawField, RawRead
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.syntax.typed_program import ProbeUnit, RawField, RawRead
 
 _MINOR_BITS = 20
 """``MINORBITS`` of include/linux/kdev_t.h."""

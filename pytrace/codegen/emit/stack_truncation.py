@@ -14,9 +14,9 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import SHARED
 from pytrace.core.types import Stack, StackMode
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import location
 
 COUNTER = "truncated"
 _MODES = frozenset(mode.value for mode in StackMode)

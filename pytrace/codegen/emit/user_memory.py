@@ -20,9 +20,9 @@ from pytrace.codegen.storage.scratch_memory import COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, Context
 from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import location
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter

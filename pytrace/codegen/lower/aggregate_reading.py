@@ -16,8 +16,8 @@ from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, SLOT_FLAG
 from pytrace.core.types import Hist, LHist, Stats, TSeries, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import MapInfo
 
 
 def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:

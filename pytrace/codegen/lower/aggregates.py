@@ -20,9 +20,9 @@ from pytrace.codegen.storage.scratch_memory import USER_AREA, unit_area
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import MapInfo
 
 ATTEMPTS = 8
 """Maximum attempts of an update of ``min`` or ``max``, each of which another program may interrupt."""

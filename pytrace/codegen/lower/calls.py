@@ -10,8 +10,8 @@ from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import FunctionInfo, ImportedFunction
 
 
 def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:

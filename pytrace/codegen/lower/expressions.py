@@ -16,8 +16,8 @@ from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote,
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Float, Int, Pointer, String, Struct, Type, USym, Void
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import TypeDescription
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import TypeDescription
 
 
 def evaluate(e: Emitter, node: nodes.Expr) -> Operand:

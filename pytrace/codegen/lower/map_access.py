@@ -22,8 +22,8 @@ from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import MapInfo
 
 NOEXIST = 1
 """``BPF_NOEXIST``: the update fails if the key exists."""

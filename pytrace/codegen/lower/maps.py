@@ -14,8 +14,8 @@ from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import MapInfo
 
 
 def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:

@@ -14,11 +14,9 @@ from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
 from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
 from pytrace.core.types.basic_types import plainly_read
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BoundsCheck
-from pytrace.frontend.ast.probe_context import Slot
-from pytrace.frontend.ast.typed_program import CheckedProgram, FieldPath, VariableInfo
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import BoundsCheck, CheckedProgram, FieldPath, Slot, VariableInfo
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:

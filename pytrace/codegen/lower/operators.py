@@ -11,8 +11,8 @@ from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Operation, Order
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, DOUBLE, Float, Pointer, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Signedness
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import Signedness
 
 _PLAIN: dict[str, Operation] = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 _ORDER: dict[str, Order] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

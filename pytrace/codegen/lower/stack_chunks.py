@@ -14,8 +14,8 @@ from pytrace.codegen.lower import key_digests
 from pytrace.core.manifest import MapType
 from pytrace.core.stacks.chunk_format import CHUNK_SIZE, FRAMES, LINK, MAP, entries
 from pytrace.core.types import Stack
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 LOST = "chunks_full"
 """Counter of stacks of which a chunk was not stored, as the map was full."""

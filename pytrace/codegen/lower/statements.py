@@ -17,10 +17,9 @@ from pytrace.codegen.lower.expressions import store_variable
 from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, Pointer, Tuple, Type, Void
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Signedness
-from pytrace.frontend.ast.typed_program import MapInfo, VariableInfo
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import MapInfo, Signedness, VariableInfo
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:

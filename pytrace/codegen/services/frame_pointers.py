@@ -22,7 +22,7 @@ from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_par
 from pytrace.core.probes.kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 WINDOW = 2048
 """Maximum bytes of the user stack that are copied at once: a read takes as long as five frames of the loop."""

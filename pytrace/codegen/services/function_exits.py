@@ -24,7 +24,7 @@ from pytrace.core.manifest import MapType, ProgramSpec
 from pytrace.core.probes.kinds import UPROBE, URETPROBE, known_kind
 from pytrace.core.probes.targets import ALWAYS, UserTarget, Way
 from pytrace.core.types import UINT32, AddressSpace
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 MARKS = "tail_calls"
 MOST_MARKS = 16384

@@ -29,7 +29,7 @@ from pytrace.codegen.services.python.stacks import BY_CODE, UNPLACED
 from pytrace.codegen.services.unwound_frame import TRAMPOLINE
 from pytrace.core.stacks.python_format import FRAME, Word
 from pytrace.core.types import Stack, StackMode
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 _NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA, _AFTER = range(0, 48, 8)
 """Offsets of the state: index of the next native frame, of the next word of the runs, number of frames written, 1 in a

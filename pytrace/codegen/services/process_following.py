@@ -30,7 +30,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.targets import RAW_TRACEPOINT, IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 
 MAP = "followed"
 ENTRIES = 32768

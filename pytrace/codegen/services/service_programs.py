@@ -9,9 +9,8 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir.module import program_section
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import ProbeKind, known_kind
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.probe_context import ProbeContext
-from pytrace.frontend.ast.typed_program import ProbeUnit, location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import ProbeContext, ProbeUnit, location
 
 
 def service_program(

@@ -18,7 +18,7 @@ from pytrace.codegen.ir.module import program_section
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 PART = "_part"
 """Suffix of function names in a program of several units."""

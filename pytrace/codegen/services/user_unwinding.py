@@ -44,8 +44,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.stacks.unwind_format import REGISTERS
 from pytrace.core.types import Stack, StackMode
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 Node = nodes.Call | nodes.Identifier
 

@@ -19,8 +19,8 @@ from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made
 from pytrace.codegen.services.frame_pointers import CODE_64, LOWEST, NOWHERE
 from pytrace.core.types import Stack
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 RUNNING = -errno.EBUSY
 """The error of a stack of a task that is on a CPU (``render.names``); none of the helpers returns it."""

@@ -23,9 +23,9 @@ from pytrace.core.manifest import (
 )
 from pytrace.core.stacks.chunk_format import CHUNK_SIZE
 from pytrace.core.types import SUMS, Int, Stack
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
-from pytrace.frontend.ast.visitor import children
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import children
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from pytrace.core.probes.kinds import ProbeKind
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 COPIES = 4
 """Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""

@@ -22,15 +22,14 @@ from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
 from pytrace.core.probes.targets import NoTarget, UserTarget
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.probe_context import ProbeContext
-from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import Match, Scope, matches_pattern
 from pytrace.frontend.attach.providers.table import PROVIDERS
 from pytrace.frontend.attach.system_calls import Block
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import ProbeContext, ProbeUnit
 
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
@@ -104,7 +103,7 @@ def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Pr
 def _decides(program: nodes.Program) -> bool:
     """Whether a script uses ``in_scope``, and so applies the process filters itself."""
     names = (nodes.Identifier, nodes.Call)
-    return any(isinstance(node, names) and node.name == IN_SCOPE for node in visitor.walk(program))
+    return any(isinstance(node, names) and node.name == IN_SCOPE for node in nodes.walk(program))
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:

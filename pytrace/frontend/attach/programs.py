@@ -31,12 +31,11 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     sampling_period,
 )
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.probe_context import ProbeContext
-from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.providers.base import Match, Scope
 from pytrace.frontend.attach.providers.table import PROVIDERS
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeContext, ProbeUnit
 
 
 class _Group(msgspec.Struct):
@@ -67,7 +66,7 @@ def build(
                 kind=kind,
                 targets=targets,
                 context=group.context,
-                body=visitor.copy(body) if units else body,
+                body=nodes.copy(body) if units else body,
                 span=probe.head,
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),

@@ -18,10 +18,10 @@ from pytrace.core.kernel_info import TracepointField
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import AnyTarget, TracepointTarget
 from pytrace.core.types import String
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.attach.points import body_uses, raw_fields
 from pytrace.frontend.attach.providers.base import Match, Scope
 from pytrace.frontend.attach.system_calls import Block
+from pytrace.frontend.syntax import nodes
 
 FEATURE = "rawtracepoint"
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, AnyTarget, TracepointTarget
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach.points import body_uses, contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 FEATURE = "raw_syscalls"
 
@@ -180,7 +180,7 @@ def too_large(units: list[ProbeUnit]) -> frozenset[str]:
 
 
 def _size(units: list[ProbeUnit]) -> int:
-    return sum(1 for unit in units for _ in visitor.walk(unit.body))
+    return sum(1 for unit in units for _ in nodes.walk(unit.body))
 
 
 def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:

@@ -12,14 +12,13 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Float, Int, Pointer, Struct, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.definitions import DeclaredNames, Definitions
 from pytrace.frontend.c.libclang import CType, Cursor, Kind, Token
 from pytrace.frontend.c.translation_unit import Translation
 from pytrace.frontend.expand import c_macros, imports
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.typed_program import SCRIPT_ORIGIN
 
 _ADJACENT = r'"\s*"'
 """Adjacent string literals, which C concatenates."""

@@ -13,11 +13,11 @@ import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
 from pytrace.frontend.c.libclang import Cursor
 from pytrace.frontend.expand import c_macros
 from pytrace.frontend.expand.c_macros import CMacro, NoValue
+from pytrace.frontend.syntax import nodes
 
 if TYPE_CHECKING:
     from pytrace.frontend.c.declarations import Reader

@@ -24,10 +24,10 @@ from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
 from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
 from pytrace.frontend.expand import imports
+from pytrace.frontend.syntax import nodes
 
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"

@@ -1,6 +1,6 @@
 """Semantic analysis, the last pass of the front end: scopes, types, checks, resources.
 
-See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.ast.typed_program`
+See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.syntax.typed_program`
 for its result.
 """
 
@@ -18,9 +18,6 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
-from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
 from pytrace.frontend.c.definitions import Definitions
@@ -33,6 +30,9 @@ from pytrace.frontend.check.inference.resources import declare_map, finish_maps,
 from pytrace.frontend.check.inference.slots import Scope, Slot, VariableState
 from pytrace.frontend.check.rules import calls, casts, expressions, members, operators
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import run_deep
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 MAX_PASSES = 60
 

@@ -14,12 +14,12 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.compile_time_facts import Existence
-from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import run_deep
+from pytrace.frontend.syntax.typed_program import Existence
 
 QUESTIONS = (
     "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",
@@ -132,4 +132,4 @@ class _Chooser:
         if not fine:
             self.checker.error("this is not known where items are chosen", node.span, hints=[_HINT])
             return False
-        return all(self._possible(part) for part in visitor.children(node) if isinstance(part, nodes.Expr))
+        return all(self._possible(part) for part in nodes.children(node) if isinstance(part, nodes.Expr))

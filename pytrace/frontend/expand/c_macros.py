@@ -17,9 +17,8 @@ from msgspec.structs import asdict, replace
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import library
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 N = TypeVar("N", bound=nodes.Node)
 
@@ -120,7 +119,7 @@ def expand_parameters(program: nodes.Program) -> nodes.Program:
             return node
         return _replaced(node, macros, frozenset(), budget)
 
-    items = tuple(visitor.rebuild(item, use) for item in program.items)
+    items = tuple(nodes.rebuild(item, use) for item in program.items)
     return replace(program, items=items)
 
 
@@ -131,7 +130,7 @@ def place_at(tree: N, span: Span) -> N:
         changes = {name: span for name, value in asdict(node).items() if isinstance(value, Span)}
         return replace(node, **changes)
 
-    result = visitor.rebuild(tree, place)
+    result = nodes.rebuild(tree, place)
     assert isinstance(result, type(tree))
     return result
 
@@ -165,11 +164,11 @@ def _left_alone(program: nodes.Program) -> set[nodes.Node]:
         if isinstance(item, nodes.Macro):
             names.update(item.parameters)
             parameters.update(x.name for x in item.parameters if isinstance(x, nodes.Identifier))
-        for node in visitor.walk(item):
+        for node in nodes.walk(item):
             if isinstance(node, nodes.Identifier) and node.name in parameters:
                 names.add(node)
             elif isinstance(node, nodes.Call) and node.name == "member_exist":
-                names.update(inner for argument in node.args[1:] for inner in visitor.walk(argument))
+                names.update(inner for argument in node.args[1:] for inner in nodes.walk(argument))
     return names
 
 
@@ -190,6 +189,6 @@ def _replaced(
     def use(inner: nodes.Node) -> nodes.Node:
         return _replaced(inner, macros, inside, budget) if isinstance(inner, nodes.Identifier) else inner
 
-    result = visitor.rebuild(place_at(expression, node.span), use)
+    result = nodes.rebuild(place_at(expression, node.span), use)
     assert isinstance(result, nodes.Expr)
     return result

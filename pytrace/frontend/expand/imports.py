@@ -22,9 +22,8 @@ from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import settings
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 _BLANKS = re.compile(r"(?<!\\)\s+")
 
@@ -47,7 +46,7 @@ class _State(msgspec.Struct):
 
 def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
     """*program* with all direct and indirect imports merged; no import is left in it."""
-    inner = [node for probe in program.items for node in visitor.walk(probe) if isinstance(node, nodes.Import)]
+    inner = [node for probe in program.items for node in nodes.walk(probe) if isinstance(node, nodes.Import)]
     if not options.files:
         _refuse_files(program, inner, diagnostics)
         return program
@@ -100,7 +99,7 @@ def _inside_blocks(program: nodes.Program, state: _State) -> None:
     imports = [
         node
         for item in program.items
-        for node in visitor.walk(item)
+        for node in nodes.walk(item)
         if isinstance(node, nodes.Import) and node not in roots
     ]
     if not imports:

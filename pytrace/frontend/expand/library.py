@@ -10,9 +10,8 @@ from functools import cache
 
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "stdlib")
 

@@ -17,12 +17,11 @@ from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
-from pytrace.frontend.ast import literals, nodes, visitor
-from pytrace.frontend.ast.expressions import HYGIENE
-from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
-from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.expand import library
 from pytrace.frontend.expand.c_macros import place_at
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import HYGIENE, run_deep
+from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX
 
 if TYPE_CHECKING:
     from pytrace.frontend.c.definitions import Definitions
@@ -141,7 +140,7 @@ class _Expander:
         """*node* with its children expanded."""
         self.size += scope is not None
         values: dict[str, Any] = {}
-        for name in visitor.child_fields(type(node)):
+        for name in nodes.child_fields(type(node)):
             old = getattr(node, name)
             new = self._field(old, scope)
             if new is not old:
@@ -169,7 +168,7 @@ class _Expander:
             return node
         argument = scope.variables.get(node.name)
         if argument is not None:
-            return visitor.copy(argument)
+            return nodes.copy(argument)
         return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
 
     def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
@@ -178,7 +177,7 @@ class _Expander:
             return node
         argument = scope.maps.get(node.name)
         if argument is not None:
-            return visitor.copy(argument)
+            return nodes.copy(argument)
         self.diagnostics.error(
             f"the macro {scope.macro.name!r} cannot use {node.name}, which is not one of its parameters",
             scope.span(node.span),
@@ -189,7 +188,7 @@ class _Expander:
     def identifier(self, node: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
         """A bare name: a parameter, a macro without arguments, a C macro, or unchanged."""
         if scope is not None and node.name in scope.names:
-            return visitor.copy(scope.names[node.name])
+            return nodes.copy(scope.names[node.name])
         macro = self._choose(node.name, (), scope)
         if macro is not None:
             return self._use(macro, node.span if scope is None else scope.span(node.span), (), scope)
@@ -201,7 +200,7 @@ class _Expander:
 
     def _c_macro(self, node: nodes.Identifier, expression: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
         place = node.span if scope is None else scope.span(node.span)
-        self.size += C_MACRO + sum(1 for _ in visitor.walk(expression))
+        self.size += C_MACRO + sum(1 for _ in nodes.walk(expression))
         if self._is_full(node.name, place):
             return nodes.IntLiteral(place, 0)
         self.c_names.append(node.name)
@@ -213,7 +212,7 @@ class _Expander:
         """A type name, which may be a parameter of the macro."""
         argument = scope.names.get(node.name) if scope is not None else None
         if isinstance(argument, nodes.TypeExpr):
-            return visitor.copy(argument)
+            return nodes.copy(argument)
         if isinstance(argument, nodes.Identifier):
             return nodes.NamedType(argument.span, argument.name)
         return self.plain(node, scope)
@@ -263,7 +262,7 @@ class _Expander:
         if not (_conditional(member) and isinstance(member, nodes.Call)):
             return member
         condition, chosen = member.args
-        truth = literals.truth(condition)
+        truth = nodes.literal_truth(condition)
         if truth is None:
             self.diagnostics.error(
                 "the condition of only_if() must be known when the script is compiled",

@@ -10,9 +10,9 @@ from pytrace.core import numbers
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import c_macros, option_declarations
 from pytrace.frontend.expand.option_declarations import Declarations
+from pytrace.frontend.syntax import nodes
 
 Value = bool | int | bytes
 
@@ -120,7 +120,7 @@ def _is_option(call: nodes.Call, named: NamedParameter, roots: Declarations, dia
 
 def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
     for tree in (program, *c_macros.parameter_expressions(program)):
-        for node in visitor.walk(tree):
+        for node in nodes.walk(tree):
             if isinstance(node, nodes.Call) and node.name == "getopt":
                 yield node
 

@@ -13,7 +13,7 @@ from pytrace.core.options.option_values import WrongValueError, convert, entries
 from pytrace.core.options.option_values import default as default_value
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"

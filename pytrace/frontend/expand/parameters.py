@@ -12,9 +12,9 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.script_options import Value as OptionValue
 from pytrace.core.source import Span
-from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.expand import c_macros, named_parameters, option_declarations
 from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
+from pytrace.frontend.syntax import nodes
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -28,7 +28,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     values = option_declarations.values(roots, options.named, diagnostics)
     declared = named_parameters.check(program, options, roots, diagnostics)
     substitution = _Substitution(program, options, diagnostics, declared, values)
-    result = visitor.rebuild(program, substitution.replace)
+    result = nodes.rebuild(program, substitution.replace)
     assert isinstance(result, nodes.Program)
     return replace(result, items=tuple(x for x in result.items if not isinstance(x, nodes.OptionDeclaration)))
 
@@ -39,7 +39,7 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest.Parame
     Options that are declared at the root are fixed: attach points and types may depend on them.
     """
     program = c_macros.expand_parameters(program)
-    numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
+    numbers = [node.number for node in nodes.walk(program) if isinstance(node, nodes.PositionalParam)]
     known = usage(program)
     roots = option_declarations.read(program, Diagnostics())
     named = dict(options.named)
@@ -74,7 +74,7 @@ class _Substitution:
         self.values = values
         self.named = dict(options.named)
         self.ahead = options.ahead
-        self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
+        self.texts = {node for call in nodes.walk(program) for node in _text_parameters(call)}
         self.literals: set[nodes.Node] = set()
         self.chosen: set[nodes.Node] = set()
         """The literals of named parameters and options."""
@@ -180,9 +180,9 @@ class _Substitution:
     def _probe(self, node: nodes.Probe) -> nodes.Node:
         """A probe; if named parameters or options disable it, its body is kept for type inference."""
         predicate = node.predicate
-        if predicate is None or not literals.is_false(predicate):
+        if predicate is None or not nodes.is_false_literal(predicate):
             return node
-        return replace(node, off=any(item in self.chosen for item in visitor.walk(predicate)))
+        return replace(node, off=any(item in self.chosen for item in nodes.walk(predicate)))
 
     def _attach_point(self, node: nodes.AttachPoint) -> nodes.Node:
         """An attach point with the texts of options that it may contain."""

@@ -18,7 +18,7 @@ from pytrace.core.options import memory_sizes
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.stacks.chunk_format import DEEPEST
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:

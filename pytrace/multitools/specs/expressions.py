@@ -25,7 +25,7 @@ _UNARY = ("!", "~", "-", "*", "&", "+")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8}
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _SCRIPT_ESCAPE = re.compile(r'\\(?:[ntr"\\]|[0-3][0-7]{0,2}|[4-7][0-7]?(?![0-7])|[xX][0-9A-Fa-f])')
-"""An escape of string literals in scripts (:mod:`pytrace.frontend.syntax.lexical.literals`)."""
+"""An escape of string literals in scripts (:mod:`pytrace.frontend.syntax.tokens`)."""
 _CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 
 

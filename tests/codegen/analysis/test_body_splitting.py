@@ -9,8 +9,8 @@ from pytrace.codegen.analysis import body_splitting
 from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
 from tests.codegen.analysis.test_shared_variables import checked
 from tests.support.facts import RecordedKernel
 

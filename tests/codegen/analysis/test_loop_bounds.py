@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.codegen.analysis import loop_bounds
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.codegen.running import messages
 from tests.support.front import analyse
 

@@ -10,7 +10,7 @@ from pytrace.codegen.analysis.shared_variables import called_functions, shared_v
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel
 
 

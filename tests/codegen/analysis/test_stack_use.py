@@ -11,7 +11,7 @@ from pytrace.codegen.ir import target
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel
 
 

@@ -11,7 +11,7 @@ from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT8, INT64, Avg, Count, Hist, LHist, Stats, String, TSeries, Tuple, Type
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.syntax.typed_program import MapInfo
 from tests.codegen.running import helpers, machine, ran
 
 SPAN = Span(Source("stdin", "@"), 0, 1)

@@ -13,7 +13,7 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, Count, Hist, String, Type
-from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
 from tests.support.front import analyse
 
 SPAN = Span(Source("stdin", "@", None), 0, 1)

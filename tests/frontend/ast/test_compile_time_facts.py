@@ -8,9 +8,8 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import compile_time_facts, nodes
-from pytrace.frontend.ast.compile_time_facts import ArgumentIndex, Clock, Fact
-from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.syntax import nodes, typed_program
+from pytrace.frontend.syntax.typed_program import ArgumentIndex, CheckedProgram, Clock, Fact
 
 NODE = nodes.Identifier(Span(Source("stdin", "nsecs"), 0, 5), "nsecs")
 
@@ -33,6 +32,6 @@ def test_another_fact_and_none_are_errors_of_pytrace() -> None:
 
 
 def test_every_fact_says_what_it_belongs_to() -> None:
-    kinds = [item for item in vars(compile_time_facts).values() if inspect.isclass(item) and issubclass(item, Fact)]
+    kinds = [item for item in vars(typed_program).values() if inspect.isclass(item) and issubclass(item, Fact)]
     assert len(kinds) > 15
     assert all(kind.__doc__ for kind in kinds)

@@ -4,8 +4,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.ast import literals
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 @pytest.mark.parametrize(
@@ -31,13 +30,13 @@ from pytrace.frontend.syntax import parser
 )
 def test_values(text: str, value: object) -> None:
     diagnostics = Diagnostics()
-    found = literals.value(parser.parse_expression(Source("x", text), diagnostics))
+    found = nodes.literal_value(parser.parse_expression(Source("x", text), diagnostics))
     assert not diagnostics.items
     assert (type(found), found) == (type(value), value)
-    assert literals.is_false(parser.parse_expression(Source("x", text), diagnostics)) == (value is False)
+    assert nodes.is_false_literal(parser.parse_expression(Source("x", text), diagnostics)) == (value is False)
 
 
 def test_texts_are_not_false() -> None:
-    assert not literals.is_false(parser.parse_expression(Source("x", '""'), Diagnostics()))
-    assert literals.is_false(parser.parse_expression(Source("x", "0"), Diagnostics()))
-    assert not literals.is_false(None)
+    assert not nodes.is_false_literal(parser.parse_expression(Source("x", '""'), Diagnostics()))
+    assert nodes.is_false_literal(parser.parse_expression(Source("x", "0"), Diagnostics()))
+    assert not nodes.is_false_literal(None)

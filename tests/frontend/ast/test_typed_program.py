@@ -7,9 +7,16 @@ import pytest
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import Exit, HelperFailure, NoStaticPart, RuntimeFailure
 from pytrace.core.source import ExpandedSpan, Source, Span
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Clock, Signedness
-from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX, CheckedProgram, locate, location, user_span
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import (
+    LIBRARY_PREFIX,
+    CheckedProgram,
+    Clock,
+    Signedness,
+    locate,
+    location,
+    user_span,
+)
 
 SOURCE = Source("x.bt", "begin {\n  exit(); }")
 CALL = Span(SOURCE, 10, 16)

@@ -9,7 +9,7 @@ import pytest
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.types import INT32, UINT64, Field, Struct
-from pytrace.frontend.ast import visitor
+from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel, function
 
@@ -26,12 +26,12 @@ def test_kinds_have_their_own_units_and_bodies() -> None:
     assert [first.index, second.index] == [0, 0]
     assert first.symbol != second.symbol
     assert first.body is not second.body
-    assert visitor.same(first.body, second.body)
-    assert not set(visitor.walk(first.body)) & set(visitor.walk(second.body))
+    assert nodes.same(first.body, second.body)
+    assert not set(nodes.walk(first.body)) & set(nodes.walk(second.body))
 
 
 def test_predicate_becomes_an_if() -> None:
-    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.syntax import nodes
 
     unit = Expanded("begin /pid == 1/ { print(1) }").unit
     (statement,) = unit.body.statements

@@ -8,8 +8,8 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.types import INT8, INT32, INT64, UINT32, AddressSpace, Field, Pointer, String, Struct
-from pytrace.frontend.ast.probe_context import CallRegister, CallResult, ContextField
 from pytrace.frontend.attach import system_calls
+from pytrace.frontend.syntax.typed_program import CallRegister, CallResult, ContextField
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel, event, tracepoint_field
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.types import INT8, INT32, UINT64, Array, Pointer, Struct, Void
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 from tests.frontend.c.reading import fields, good
 
 

@@ -11,10 +11,9 @@ from pytrace.core.kernel_info import KernelHeaders
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, Array, Enum, Pointer, Struct
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.c import declarations
 from pytrace.frontend.c.definitions import Definitions
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 from pytrace.runtime.host import kernel_headers
 from tests.frontend.c.reading import fields, good
 from tests.support.facts import LIST, TASK, RecordedKernel
@@ -301,7 +300,7 @@ def test_an_enumerator_with_a_macro_keeps_its_type(tmp_path: Path, name: str) ->
     text = f"#include <linux/in.h>\nbegin {{ print({name}); }}"
     kernel = RecordedKernel(kernel_headers=headers(build_tree(folder)))
     result = analyse(text, kernel=kernel).checked()
-    call = next(x for x in visitor.walk(result.units[0].body) if isinstance(x, nodes.Call))
+    call = next(x for x in nodes.walk(result.units[0].body) if isinstance(x, nodes.Call))
     assert isinstance(call.args[0], nodes.Expr)
     assert isinstance(result.types[call.args[0]], Enum)
     assert result.types[call.args[0]].size == 4

@@ -20,9 +20,9 @@ from pytrace.core.types import (
     String,
     TSeries,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Signedness
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import Signedness
 from tests.support.front import analyse
 
 # fmt: off

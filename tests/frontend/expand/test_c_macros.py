@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import c_macros, named_parameters
+from pytrace.frontend.syntax import nodes
 from tests.frontend.expand.test_parameters import parse
 from tests.support.front import Result, analyse
 
@@ -22,7 +22,7 @@ def _run(text: str, *positional: str, **named: str) -> Result:
 def _printed(body: str, *positional: str, **named: str) -> object:
     """The constant that a script prints whose ``N`` is *body*."""
     checked = _run(f"{BEFORE}#define N {body}\nbegin {{ print(N); }}", *positional, **named).checked()
-    call = next(x for x in visitor.walk(checked.units[0].body) if isinstance(x, nodes.Call) and x.name == "print")
+    call = next(x for x in nodes.walk(checked.units[0].body) if isinstance(x, nodes.Call) and x.name == "print")
     return checked.constants[call.args[0]]  # type: ignore[index]
 
 

@@ -9,9 +9,8 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand import imports
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 class Tree:

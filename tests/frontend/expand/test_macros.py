@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.visitor import walk
 from pytrace.frontend.expand import library
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
 from tests.support.front import Result, analyse
 
 

@@ -5,9 +5,8 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import parameters
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 def parse(text: str) -> nodes.Program:
@@ -25,7 +24,7 @@ def literals(
     options = CompileOptions(positional=positional, named=named)
     program = parameters.substitute(parse(text), options, diagnostics)
     found = []
-    for node in visitor.walk(program):
+    for node in nodes.walk(program):
         assert not isinstance(node, nodes.PositionalParam | nodes.ParamCount)
         if isinstance(node, nodes.Call) and node.name == "print":
             argument = node.args[0]

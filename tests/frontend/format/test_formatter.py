@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.format import formatter
+from pytrace.frontend.syntax import formatter
 
 
 def fmt(text: str) -> str:

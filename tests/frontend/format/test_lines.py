@@ -6,8 +6,8 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.format import formatter
-from pytrace.frontend.format.lines import Lines
+from pytrace.frontend.syntax import formatter
+from pytrace.frontend.syntax.formatter import Lines
 
 
 def fmt(text: str) -> str:

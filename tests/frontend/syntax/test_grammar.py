@@ -12,9 +12,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.ast import visitor
-from pytrace.frontend.format import formatter
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import formatter, nodes, parser
 from tests.support.pace import unit
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +37,7 @@ def test_reference_programs(row: dict[str, str]) -> None:
         return
     assert not diagnostics.items, render_all(diagnostics.items)
     text = formatter.format_source(source, diagnostics)
-    assert visitor.same(parser.parse(Source("stdin", text), diagnostics), program)
+    assert nodes.same(parser.parse(Source("stdin", text), diagnostics), program)
     assert formatter.format_source(Source("stdin", text), diagnostics) == text
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 def parse(text: str) -> nodes.Program:
@@ -47,7 +46,7 @@ def shape(node: nodes.Node | None) -> str:
         case nodes.IntLiteral() | nodes.Identifier() | nodes.Variable() | nodes.MapRef():
             return node.span.text
         case _:
-            inner = ", ".join(shape(child) for child in visitor.children(node))
+            inner = ", ".join(shape(child) for child in nodes.children(node))
             return f"{type(node).__name__}({inner})"
 
 
@@ -116,7 +115,7 @@ def parsed_type(text: str) -> nodes.TypeExpr | None:
     """The tree of a type where a declaration has it; None when it is wrong."""
     diagnostics = Diagnostics()
     program = parser.parse(Source("t", f"begin {{ let $x: {text}; }}"), diagnostics)
-    found = [node.type for node in visitor.walk(program) if isinstance(node, nodes.Let)]
+    found = [node.type for node in nodes.walk(program) if isinstance(node, nodes.Let)]
     return found[0] if found and not diagnostics.errors else None
 
 
@@ -164,7 +163,7 @@ def test_statement_spans(text: str, spans: list[str]) -> None:
 
 
 def test_expression_spans() -> None:
-    found = {type(node).__name__: node.span.text for node in visitor.walk(expression("$t.5 + (struct x *)f(1)[2]"))}
+    found = {type(node).__name__: node.span.text for node in nodes.walk(expression("$t.5 + (struct x *)f(1)[2]"))}
     assert found["TupleAccess"] == "$t.5"
     assert found["PointerTypeExpr"] == "struct x *"
     assert found["Cast"] == "(struct x *)f(1)[2]"
@@ -368,7 +367,7 @@ def test_mistakes_in_nested_blocks_keep_the_rest() -> None:
     diagnostics = Diagnostics()
     program = parser.parse(Source("t", "begin { if (a) { $x = ; print(1); } print(2); }"), diagnostics)
     assert len(diagnostics.errors) == 1
-    calls = [node for node in visitor.walk(program) if isinstance(node, nodes.Call)]
+    calls = [node for node in nodes.walk(program) if isinstance(node, nodes.Call)]
     assert len(calls) == 2
 
 

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.ast import visitor
-from pytrace.frontend.format import formatter
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import formatter, nodes, parser
 from tests.frontend.programs import EXPRESSIONS, PIECES, PROGRAMS, scattered
 
 QUICK = settings(
@@ -35,7 +33,7 @@ def test_generated_programs_parse_and_format(text: str) -> None:
     formatted = formatter.format_source(Source("t", text), diagnostics)
     again = parser.parse(Source("t", formatted), diagnostics)
     assert not diagnostics.items, render_all(diagnostics.items) + formatted
-    assert visitor.same(program, again)
+    assert nodes.same(program, again)
     assert comments(formatted) == comments(text)
     assert formatter.format_source(Source("t", formatted), diagnostics) == formatted
 
@@ -67,7 +65,7 @@ def parse_everything(text: str) -> None:
     parser.parse_expression(source, diagnostics)
     parser.parse(Source("t", f"begin {{ let $x: {text}; }}"), Diagnostics())
     render_all(diagnostics.items)
-    for node in visitor.walk(program):
+    for node in nodes.walk(program):
         assert 0 <= node.span.start <= node.span.end <= len(text)
     for item in diagnostics.items:
         assert 0 <= item.span.start <= item.span.end <= len(text)

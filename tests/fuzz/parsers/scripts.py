@@ -13,10 +13,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.source import Source
-from pytrace.frontend.ast import visitor
-from pytrace.frontend.format import formatter
-from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.lexical import tokens
+from pytrace.frontend.syntax import formatter, nodes, parser, tokens
 from tests.fuzz.target import Target, parts
 from tests.support import cases
 from tests.support.facts import RecordedKernel
@@ -64,7 +61,7 @@ def script(data: bytes) -> None:
     once = formatter.format_source(source, Diagnostics())
     assert formatter.format_source(Source("fuzz", once), Diagnostics()) == once, "formatting twice changes it"
     again = Diagnostics()
-    assert visitor.same(parser.parse(Source("fuzz", once), again), parser.parse(source, Diagnostics()))
+    assert nodes.same(parser.parse(Source("fuzz", once), again), parser.parse(source, Diagnostics()))
     assert not again.failed, render_all(again.items)
 
 

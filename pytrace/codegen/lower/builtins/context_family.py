@@ -11,8 +11,8 @@ from pytrace.codegen.services import function_exits, memory_images
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import ArgumentIndex
 
 Node = nodes.Call | nodes.Identifier
 

@@ -11,8 +11,8 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, VOID, AddressSpace, Pointer, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import SignalNumber
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import SignalNumber
 
 WRITE_MOST = 4096
 """Maximum bytes of one write_user()."""

@@ -12,7 +12,7 @@ from importlib import import_module
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
 from pytrace.core.builtin_row import Builtin
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 Emission = Callable[[Emitter, nodes.Call], Operand]
 """The type of rows of ``EMIT``; rows of builtins that allow a bare name also take an ``Identifier``."""

@@ -10,9 +10,8 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, Stack
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import MapAccess
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import MapAccess, MapInfo
 
 
 def _map(e: Emitter, node: nodes.Call) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:

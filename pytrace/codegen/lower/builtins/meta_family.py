@@ -14,8 +14,8 @@ from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Record, String
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import OneOf
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import OneOf
 
 
 def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:

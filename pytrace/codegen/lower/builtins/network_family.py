@@ -13,8 +13,8 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import AF_INET, UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import NetworkAddress
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import NetworkAddress
 
 MAC = 6
 

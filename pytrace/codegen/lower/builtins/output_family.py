@@ -14,8 +14,8 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import EXITED
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import DebugFormat
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import DebugFormat
 
 PACKET_MOST = 65535
 """Maximum size of a packet that skboutput copies."""

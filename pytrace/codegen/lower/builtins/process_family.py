@@ -16,8 +16,8 @@ from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CgroupFilter, PidNamespace
 
 Node = nodes.Call | nodes.Identifier
 

@@ -9,7 +9,7 @@ from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import DOUBLE, INT64, String
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 
 def _pystr(e: Emitter, node: nodes.Call) -> Operand:

@@ -29,8 +29,8 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
 from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import Stack, StackMode
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 Node = nodes.Call | nodes.Identifier
 

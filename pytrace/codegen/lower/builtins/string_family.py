@@ -15,8 +15,8 @@ from pytrace.codegen.lower.builtins.string_search import search
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT8, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, ShortText, StringLength
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import BufferLength, ComparedLength, CountedString, ShortText, StringLength
 
 FOLLOWED = 1024
 """Maximum iterations of an inline loop, each of which the verifier follows."""

@@ -8,7 +8,7 @@ from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Memory
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 NEEDLE_FOLLOWED = 64
 """Maximum needle size for an inline loop, each iteration of which the verifier follows several times."""

@@ -13,8 +13,8 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, KSym, Pointer, USym
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 
 MAX_ERRNO = 4095
 

@@ -11,8 +11,8 @@ from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, Timestamp
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import Clock, DateFormat
 
 Node = nodes.Call | nodes.Identifier
 

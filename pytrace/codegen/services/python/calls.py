@@ -22,7 +22,7 @@ from pytrace.codegen.services.python.names import CHOSEN, REFUSED, CalledCode
 from pytrace.core.manifest import MapType, PythonMaps
 from pytrace.core.probes.targets import PythonTarget
 from pytrace.core.stacks.python_format import CALL_ROW, NONE, CallWord, Word
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax.typed_program import location
 
 _CALLS, _CHOICES = "python_calls", "python_choices"
 """Symbols of the maps: second rows of processes, and what was decided for each record."""

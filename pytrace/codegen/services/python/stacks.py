@@ -32,8 +32,8 @@ from pytrace.core.stacks.python_format import (
     Word,
 )  # fmt: skip
 from pytrace.core.types import Stack
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import location
 
 _NO_STACK = -14
 """``-EFAULT``, as the helpers return without a user stack."""

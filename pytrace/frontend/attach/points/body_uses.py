@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pytrace.core.builtins import builtin
-from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.syntax import nodes
 
 
 class Uses(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ def of(roots: Iterable[nodes.Node | None]) -> Uses:
     for root in roots:
         if root is None:
             continue
-        for node in visitor.walk(root):
+        for node in nodes.walk(root):
             if isinstance(node, nodes.FieldAccess) and _is_args(node.base):
                 fields.add(node.name)
                 members.add(node.base)
@@ -70,7 +70,7 @@ def type_specific(roots: Iterable[nodes.Node], functions: Mapping[str, nodes.Fun
     waiting = list(roots)
     seen: set[str] = set()
     while waiting:
-        for node in visitor.walk(waiting.pop()):
+        for node in nodes.walk(waiting.pop()):
             if not isinstance(node, nodes.Call | nodes.Identifier):
                 continue
             function = functions.get(node.name) if isinstance(node, nodes.Call) else None
@@ -99,11 +99,11 @@ def bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
     """
     texts = frozenset(names)
     for root in roots:
-        for node in visitor.walk(root):
+        for node in nodes.walk(root):
             exposes = isinstance(node, _TEXT_OPERATORS) or (
                 isinstance(node, nodes.Call) and node.name not in _TEXT_CALLS
             )
-            for child in visitor.children(node) if exposes else ():
+            for child in nodes.children(node) if exposes else ():
                 if isinstance(child, nodes.FieldAccess) and _is_args(child.base) and child.name in texts:
                     return child.name
     return ""

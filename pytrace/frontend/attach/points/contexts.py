@@ -34,7 +34,7 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.frontend.ast.probe_context import (
+from pytrace.frontend.syntax.typed_program import (
     Argument,
     ArgumentLocation,
     CallRegister,

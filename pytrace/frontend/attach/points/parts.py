@@ -16,7 +16,7 @@ from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.probes.attach_point_text import TOKEN, unquoted
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax import nodes
 
 
 class Part(msgspec.Struct, frozen=True):

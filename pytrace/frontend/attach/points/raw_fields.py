@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.basic_types import plainly_read
-from pytrace.frontend.ast.probe_context import ArgumentLocation, RawField, RawRead, Slot
+from pytrace.frontend.syntax.typed_program import ArgumentLocation, RawField, RawRead, Slot
 
 VALUE, TEXT = "value", "text"
 """Formulas that consist of a path only: a number, or a text."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 
 from msgspec.structs import replace
 
-from pytrace.frontend.ast.probe_context import RegisterLocation
+from pytrace.frontend.syntax.typed_program import RegisterLocation
 
 _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 

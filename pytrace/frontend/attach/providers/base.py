@@ -17,10 +17,10 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Span
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 T = TypeVar("T", bound=ProbeTarget)
 

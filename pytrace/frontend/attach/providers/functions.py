@@ -9,11 +9,11 @@ from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunc
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import FENTRY, FEXIT
 from pytrace.core.probes.targets import KernelFunctionTarget
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",

@@ -6,11 +6,11 @@ import re
 
 from pytrace.core.probes.targets import PythonTarget
 from pytrace.core.types import AddressSpace, Pointer, Struct
-from pytrace.frontend.ast.probe_context import ProbeArgument, ProbeContext, PythonValue
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import BinaryProvider, Match, Scope
+from pytrace.frontend.syntax.typed_program import ProbeArgument, ProbeContext, PythonValue
 
 OBJECT = Pointer(Struct("struct", "PyObject", 0, (), origin="python"), AddressSpace.USER)
 """The type of arguments and results, which ``pystr()`` and ``pyint()`` read."""

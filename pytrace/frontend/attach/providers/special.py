@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import Note
 from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 SIGNALS = ("SIGUSR1",)
 """Signals that ``self:signal`` accepts."""

@@ -20,11 +20,11 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.source import Span
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, raw_fields
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 
 class Tracepoint(Provider):

@@ -6,7 +6,6 @@ from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
@@ -18,6 +17,7 @@ from pytrace.frontend.attach.providers.functions import (
     in_unloaded_module,
     known_module,
 )
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 RECURSIVE = frozenset(
     {"_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore", "queued_spin_lock_slowpath"}

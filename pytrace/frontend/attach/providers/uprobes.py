@@ -13,7 +13,6 @@ from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
 from pytrace.core.probes import instruction_starts
 from pytrace.core.probes.kinds import UPROBE
 from pytrace.core.probes.targets import UserTarget
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
@@ -28,6 +27,7 @@ from pytrace.frontend.attach.providers.base import (
     number_of,
 )
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 LONGEST = 16
 """Maximum length of an instruction, rounded up."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pytrace.core.kernel_info import UsdtProbe
 from pytrace.core.probes.targets import StaticProbeTarget
-from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, usdt_arguments
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import BinaryProvider, Match, Scope, by_pattern, nearest
+from pytrace.frontend.syntax.typed_program import ProbeContext
 
 
 class Usdt(BinaryProvider):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.core.types import Avg, Bool, Count, Float, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import CONVERT, expression, literal_integer, unstable
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import (
@@ -17,6 +16,7 @@ from pytrace.frontend.check.inference.conversions import (
     is_integer,
     settle,
 )
+from pytrace.frontend.syntax import nodes
 
 MAX_BITS = 5
 MAX_BUCKETS = 1000

@@ -20,11 +20,11 @@ from pytrace.core.types import (
     Type,
     USym,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import ArgumentIndex
 
 PYTHON_NAME = 256
 """Most bytes of the qualified name of a Python function."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.types import BOOL, INT64, VOID, Stack, Stats, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.check.builtins.output_family import require_map
 from pytrace.frontend.check.inference.argument_checks import expression
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
@@ -13,6 +11,8 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settl
 from pytrace.frontend.check.inference.resources import send
 from pytrace.frontend.check.inference.slots import MapState, put
 from pytrace.frontend.check.rules.expressions import put_key, read_type
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import MapAccess
 
 
 def _map_argument(

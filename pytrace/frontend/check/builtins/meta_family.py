@@ -12,8 +12,6 @@ from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Existence, OneOf
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     formatted,
@@ -25,6 +23,8 @@ from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type, resolve
 from pytrace.frontend.check.rules.expressions import unreplaced_parameter
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import Existence, OneOf
 
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 

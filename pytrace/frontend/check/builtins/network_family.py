@@ -17,10 +17,10 @@ from pytrace.core.types import (
     String,
     Type,
 )
-from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 from pytrace.frontend.check.inference.argument_checks import expression, integer_argument, struct_argument
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+from pytrace.frontend.syntax.typed_program import NetworkAddress
 
 MAC_BYTES = 6
 

@@ -33,9 +33,6 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import DebugFormat, SignalNumber
-from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 from pytrace.frontend.check.inference import argument_checks
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
@@ -52,6 +49,8 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settl
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.resources import send, text_of
 from pytrace.frontend.check.inference.slots import MapState
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX, DebugFormat, SignalNumber
 
 JOIN_STRINGS = 16
 """Maximum number of strings that join() prints."""

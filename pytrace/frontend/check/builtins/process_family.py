@@ -21,12 +21,12 @@ from pytrace.core.types import (
     Type,
     Username,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import CgroupFilter, Clock, DateFormat, PidNamespace
 from pytrace.frontend.check.inference.argument_checks import expression, integer_argument, struct_argument
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CgroupFilter, Clock, DateFormat, PidNamespace
 
 COMM = String(16)
 """TASK_COMM_LEN of include/linux/sched.h."""

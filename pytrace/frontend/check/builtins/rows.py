@@ -8,7 +8,6 @@ from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import NoStaticPart, RowMembers
 from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tuple, Type, Void
 from pytrace.core.types.tables import Column, TableSchema, joined_path
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import (
     expressions,
     formatted,
@@ -18,6 +17,7 @@ from pytrace.frontend.check.inference.argument_checks import (
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send, text_of
+from pytrace.frontend.syntax import nodes
 
 _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
 

@@ -8,14 +8,6 @@ from msgspec.structs import replace
 
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Field, Float, Int, Pointer, String, Struct, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import (
-    BufferLength,
-    ComparedLength,
-    CountedString,
-    ShortText,
-    StringLength,
-)
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     integer_argument,
@@ -27,6 +19,8 @@ from pytrace.frontend.check.inference.argument_checks import (
 )
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import BufferLength, ComparedLength, CountedString, ShortText, StringLength
 
 LONGEST_CHAIN = 20
 """Number of inference passes after which a string that grew in each of them is considered unbounded."""

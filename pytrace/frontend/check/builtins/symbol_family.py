@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, AddressSpace, Int, KSym, Pointer, String, Type, USym
-from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     integer_argument,
@@ -16,6 +15,7 @@ from pytrace.frontend.check.inference.argument_checks import (
 )
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
+from pytrace.frontend.syntax.typed_program import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 
 _X86 = {
     name: name

@@ -2,7 +2,7 @@
 
 A check gets the checker, the node (a call, or an identifier for the bare name) and the arguments, whose number has been
 checked. It returns the type of the result (VOID for none, UNKNOWN after an error) and fills ``facts``, ``events`` and
-``constants`` as :mod:`pytrace.frontend.ast.typed_program` says.
+``constants`` as :mod:`pytrace.frontend.syntax.typed_program` says.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pytrace.core.formats import UNSUPPORTED, WIDEST, Conversion, Format, parse
 from pytrace.core.types import Array, Bool, Buffer, Float, Int, Pointer, String, Struct, Type, Void
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
+from pytrace.frontend.syntax import nodes
 
 
 def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:

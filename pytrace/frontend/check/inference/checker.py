@@ -2,7 +2,7 @@
 
 A :class:`Checker` traverses the whole program several times. All passes but the last only infer types (their
 diagnostics are discarded); the last one changes no type, reports errors, and fills the tables of the
-:class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
+:class:`~pytrace.frontend.syntax.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
 those of expressions and statements in ``rules``, those of builtins in ``builtins``; :class:`Rules` names them.
 """
 
@@ -20,16 +20,6 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import UINT64, VOID, Int, Type
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import (
-    LIBRARY_PREFIX,
-    CheckedProgram,
-    FunctionInfo,
-    ImportedFunction,
-    LoadTime,
-    ProbeUnit,
-    user_span,
-)
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
@@ -40,6 +30,16 @@ from pytrace.frontend.check.inference.conversions import (
     settle,
 )
 from pytrace.frontend.check.inference.slots import MapState, Removed, Scope, Slot, VariableState, new_variable
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import (
+    LIBRARY_PREFIX,
+    CheckedProgram,
+    FunctionInfo,
+    ImportedFunction,
+    LoadTime,
+    ProbeUnit,
+    user_span,
+)
 
 Node = nodes.Call | nodes.Identifier
 """A use of a builtin: a call, or its bare name."""
@@ -264,7 +264,7 @@ class Checker:
 
     def constant_hints(self, node: nodes.Node) -> list[str]:
         """Hints for a value that must be a constant and is not."""
-        parameter = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
+        parameter = next((inner for inner in nodes.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
         if parameter is None:
             return []
         name = f"--{parameter.name}" if parameter.name.isidentifier() else f"${parameter.name}"

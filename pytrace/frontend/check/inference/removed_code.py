@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
 from pytrace.core.types import Type
-from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.slots import MapState, Removed
+from pytrace.frontend.syntax.typed_program import CheckedProgram
 
 NEVER_REACHED = Removed("unreachable code", None, spare=False)
 TAKEN_OUT = Removed("removed by if comptime", None, spare=True)

@@ -21,13 +21,13 @@ from pytrace.core.event_layout import AnyStaticPart, EmptiedMap, EventSpec, OfMa
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.core.source import Span
 from pytrace.core.types import SUMS, Hist, LHist, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
-from pytrace.frontend.ast.visitor import walk
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.slots import MapState
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
 
 MANY_KEYS = 1 << 16
 """Minimum number of keys of a shared map: with fewer keys, CPUs often add to the same one at the same time."""

@@ -13,9 +13,6 @@ import msgspec
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, AddressSpace, Bool, Count, Enum, Int, Pointer, String, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.expressions import HYGIENE
-from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
     Flexible,
@@ -29,6 +26,9 @@ from pytrace.frontend.check.inference.conversions import (
     signs_differ,
     unify,
 )
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import HYGIENE
+from pytrace.frontend.syntax.typed_program import VariableInfo
 
 if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker

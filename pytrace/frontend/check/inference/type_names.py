@@ -10,9 +10,9 @@ from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Buffer, Inet, Pointer, String, Tuple, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.syntax import nodes
 
 NAMED: dict[str, Type] = {
     "void": types.VOID,

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from pytrace.core.source import Span
 from pytrace.core.types import Bool, Int, Stats, String, Void
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference import type_names
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, is_integer, settle
 from pytrace.frontend.check.inference.slots import MapState, declare_new, flexible_string, put, put_map
 from pytrace.frontend.check.rules import calls, expressions, operators
+from pytrace.frontend.syntax import nodes
 
 # ---------------------------------------------------------------------------------------------- variables
 

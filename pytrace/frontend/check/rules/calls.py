@@ -12,11 +12,11 @@ from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.probes.kinds import TRACEPOINT
 from pytrace.core.types import VOID, Bool, Enum, Int, Pointer, Struct, Type, Void
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
 from pytrace.frontend.check.inference.argument_checks import is_text
 from pytrace.frontend.check.inference.checker import Arguments, Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, fits, is_condition, settle
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import FunctionInfo, ImportedFunction
 
 
 def call(checker: Checker, node: nodes.Call) -> Type:

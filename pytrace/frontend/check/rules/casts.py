@@ -24,14 +24,14 @@ from pytrace.core.types import (
     USym,
     Void,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, is_integer, settle
 from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules import members
 from pytrace.frontend.check.rules.operators import cast_span
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import SCRIPT_ORIGIN
 
 _SCALARS = Int | Flexible | Enum | Bool | Pointer
 

@@ -25,8 +25,6 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import LoadTime
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import (
     INT64_MIN,
@@ -42,6 +40,8 @@ from pytrace.frontend.check.inference.conversions import (
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
 from pytrace.frontend.check.inference.slots import MapState, put_map, unknown_variable
 from pytrace.frontend.check.rules import calls
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import LoadTime
 
 # ---------------------------------------------------------------------------------------------- literals and names
 

@@ -23,14 +23,19 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BoundsCheck, LayoutReliance, TypeDescription
-from pytrace.frontend.ast.probe_context import ProbeArgument, Unreadable
-from pytrace.frontend.ast.typed_program import FieldPath
 from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import (
+    BoundsCheck,
+    FieldPath,
+    LayoutReliance,
+    ProbeArgument,
+    TypeDescription,
+    Unreadable,
+)
 
 
 def inherit(checker: Checker, type_: Type, base: Pointer) -> Type:

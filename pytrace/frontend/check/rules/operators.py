@@ -23,8 +23,6 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.argument_checks import CONVERT
 from pytrace.frontend.check.inference.checker import Checker
@@ -44,6 +42,8 @@ from pytrace.frontend.check.inference.conversions import (
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
 from pytrace.frontend.check.inference.slots import put, put_map
 from pytrace.frontend.check.rules import expressions, members
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import Signedness, TypeDescription
 
 COUNTING = Flexible(0, INT64_MAX)
 """Result of arithmetic on constants and counters: 64 bits wide, with the signedness of the other operand."""

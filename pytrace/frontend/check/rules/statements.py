@@ -9,12 +9,12 @@ from functools import partial
 from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.types import INT64, VOID, Bool, Stats, Tuple, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
 from pytrace.frontend.check.inference.slots import declare_new, put
 from pytrace.frontend.check.rules import assignments, calls, expressions
+from pytrace.frontend.syntax import nodes
 
 MAX_UNROLL = 100
 

@@ -24,8 +24,8 @@ from pytrace.core.types import (
     Struct,
     Type,
 )  # fmt: skip
-from pytrace.frontend.ast.probe_context import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.syntax.typed_program import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field
 
 KERNEL = RecordedKernel()

@@ -6,8 +6,8 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.attach.points.parts import Part, split
+from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import INT32, INT64, UINT64, VOID, Field, Pointer, String, Struct, Type
-from pytrace.frontend.ast.probe_context import RawField, RawRead
 from pytrace.frontend.attach.points.raw_fields import FORMULAS, STRUCTS, TABLE, places, shape
+from pytrace.frontend.syntax.typed_program import RawField, RawRead
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
 TASK = Struct(

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from pytrace.frontend.ast.probe_context import RegisterLocation as At
 from pytrace.frontend.attach.points.usdt_arguments import BadArgumentError, locations
+from pytrace.frontend.syntax.typed_program import RegisterLocation as At
 
 
 def symbol(name: str) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.core.types import INT64, AddressSpace, Pointer
-from pytrace.frontend.ast.probe_context import Argument, ReturnValue
+from pytrace.frontend.syntax.typed_program import Argument, ReturnValue
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytrace.core.probes.targets import PythonTarget
-from pytrace.frontend.ast.probe_context import PythonValue
 from pytrace.frontend.attach.providers.python_functions import LONGEST, OBJECT, files
+from pytrace.frontend.syntax.typed_program import PythonValue
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
 

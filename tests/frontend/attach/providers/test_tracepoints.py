@@ -14,7 +14,7 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.types import INT8, INT32, UINT64, AddressSpace, Pointer, String
-from pytrace.frontend.ast.probe_context import ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
+from pytrace.frontend.syntax.typed_program import ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.frontend.expanding import Expanded
 from tests.support.facts import TASK, RecordedKernel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import INT64, Pointer
-from pytrace.frontend.ast.probe_context import Slot
+from pytrace.frontend.syntax.typed_program import Slot
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
 

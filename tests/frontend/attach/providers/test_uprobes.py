@@ -7,7 +7,7 @@ import pytest
 from pytrace.core.kernel_info import IndirectFunction, UserSymbol
 from pytrace.core.probes.targets import UserTarget, Way
 from pytrace.core.types import INT32, INT64
-from pytrace.frontend.ast.probe_context import RegisterLocation
+from pytrace.frontend.syntax.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.probes.targets import StaticProbeTarget
-from pytrace.frontend.ast.probe_context import RegisterLocation
+from pytrace.frontend.syntax.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
 

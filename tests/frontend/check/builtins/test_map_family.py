@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pytrace.frontend.ast.compile_time_facts import MapAccess
+from pytrace.frontend.syntax.typed_program import MapAccess
 from tests.frontend.checking import last_value, refusals, values
 
 # fmt: off

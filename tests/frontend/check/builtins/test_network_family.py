@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.frontend.ast.compile_time_facts import NetworkAddress
+from pytrace.frontend.syntax.typed_program import NetworkAddress
 from tests.frontend.checking import last_value, refusals, values
 
 # fmt: off

@@ -6,9 +6,9 @@ import pytest
 
 from pytrace.core.event_layout import Exit, Formatted, Joined, PacketFile, PrintedMap, Quantiles, StaticPart
 from pytrace.core.types import Buffer, String
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import SignalNumber
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import SignalNumber
 from tests.frontend.checking import UNSAFE, refusals, refused, warned, warnings
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse

@@ -9,7 +9,7 @@ from pytrace.core.event_layout import CurrentTime
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, VOID, Pointer
-from pytrace.frontend.ast.compile_time_facts import CgroupFilter, DateFormat, PidNamespace
+from pytrace.frontend.syntax.typed_program import CgroupFilter, DateFormat, PidNamespace
 from tests.frontend.checking import last_value, refusals, refused, value, values
 from tests.support.front import analyse
 from tests.support.recorded import Facts

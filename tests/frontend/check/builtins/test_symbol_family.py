@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.types import AddressSpace, Pointer
-from pytrace.frontend.ast.compile_time_facts import RegisterName
+from pytrace.frontend.syntax.typed_program import RegisterName
 from tests.frontend.checking import last_value, refusals, values
 from tests.support.front import analyse
 from tests.support.recorded import Facts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
 from tests.support.front import Result, analyse
 
 LEFT_OUT = 'config = { missing_probes = "ignore" }\n'

@@ -13,7 +13,7 @@ from pytrace.core.kernel_info import FunctionPrototype, ObjectFunction
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, UINT64, VOID, Pointer, Struct, Type
-from pytrace.frontend.ast.typed_program import CheckedProgram, ImportedFunction
+from pytrace.frontend.syntax.typed_program import CheckedProgram, ImportedFunction
 from pytrace.pipeline import Compilation, front_end
 from tests.frontend.checking import refusals, refused, warnings
 from tests.support.facts import TASK, RecordedKernel

@@ -8,9 +8,9 @@ import pytest
 from pytrace.core.kernel_info import RegisterPart, UserParameter
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, UINT8, AddressSpace, Array, Field, Pointer, Struct
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BoundsCheck
-from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import BoundsCheck
 from tests.frontend.checking import last_value, refusals, refused, value, values
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse

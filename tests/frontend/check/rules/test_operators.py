@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.frontend.ast.compile_time_facts import Signedness
+from pytrace.frontend.syntax.typed_program import Signedness
 from tests.frontend.checking import last_value, refusals, values, warnings
 
 # fmt: off

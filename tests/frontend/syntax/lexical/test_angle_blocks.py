@@ -6,8 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 def parse(text: str) -> nodes.Program:
@@ -106,7 +105,7 @@ TWINS = [
 
 @pytest.mark.parametrize(("angle", "brace"), [pair for pair in TWINS if pair[1]])
 def test_twin(angle: str, brace: str) -> None:
-    assert visitor.same(parse(angle), parse(brace))
+    assert nodes.same(parse(angle), parse(brace))
 
 
 def test_written_form_is_kept() -> None:
@@ -114,7 +113,7 @@ def test_written_form_is_kept() -> None:
     first, second = program.probes
     assert first.body.angle
     assert not second.body.angle
-    inner = [node.then.angle for node in visitor.walk(program) if isinstance(node, nodes.If)]
+    inner = [node.then.angle for node in nodes.walk(program) if isinstance(node, nodes.If)]
     assert inner == [False, True]
 
 

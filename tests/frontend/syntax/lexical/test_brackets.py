@@ -6,9 +6,9 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.syntax.lexical.lexer import Lexer
-from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexer import Lexer
+from pytrace.frontend.syntax.structure import Structure
+from pytrace.frontend.syntax.tokens import Token
 
 _PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE", "BLOCK_STATEMENT": "RBRACE"}
 

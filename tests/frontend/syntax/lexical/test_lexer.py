@@ -7,7 +7,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
+from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer
 
 
 def kinds(text: str) -> list[str]:

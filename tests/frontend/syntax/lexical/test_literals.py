@@ -6,9 +6,8 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.lexical.literals import decode_integer, decode_parameter, decode_string
+from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.tokens import decode_integer, decode_parameter, decode_string
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
-from pytrace.frontend.syntax.lexical.lexer import Lexer
-from pytrace.frontend.syntax.lexical.structure import Structure
-from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexer import Lexer
+from pytrace.frontend.syntax.structure import Structure
+from pytrace.frontend.syntax.tokens import Token
 
 
 def item(text: str, role: str = "item") -> tuple[Structure, Lexer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.source import Source, Span
-from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, OPERATORS, Token, found_name, kind_name
+from pytrace.frontend.syntax.tokens import KEYWORDS, OPERATORS, Token, found_name, kind_name
 
 SPAN = Span(Source("stdin", "x"), 0, 1)
 

@@ -6,8 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.syntax import parser
+from pytrace.frontend.syntax import nodes, parser
 
 
 def expression(text: str) -> nodes.Expr:

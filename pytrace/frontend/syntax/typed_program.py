@@ -101,10 +101,395 @@ from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
-from pytrace.core.types import INT32, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import Fact
-from pytrace.frontend.ast.probe_context import ProbeArgument, ProbeContext
+from pytrace.core.types import INT32, Field, Struct, Type
+from pytrace.frontend.syntax import nodes
+
+# ---------------------------------------------------------------------------------------------------- facts about nodes
+
+# Facts other than types that the checker records about nodes for the code generator: one class for each kind.
+#
+# `CheckedProgram.facts` holds at most one fact for a node; `CheckedProgram.fact` and `find_fact` read it. What a
+# type already contains (capacity of a string, mode of a stack, buckets of a histogram) is not a fact.
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A fact about one node."""
+
+
+# ---------------------------------------------------------------------------------------------- operators, types
+
+
+class Signedness(Fact, frozen=True):
+    """Whether arithmetic, a comparison or a compound assignment is signed (``/ % >> < > <= >=`` depend on it).
+
+    Pointer arithmetic is not.
+    """
+
+    signed: bool
+
+
+class BoundsCheck(Fact, frozen=True):
+    """Whether the index of an array or string is checked at run time (a failure reports ``array_bounds``)."""
+
+    needed: bool
+
+
+class GoroutineNumber(Fact, frozen=True):
+    """Where in Go's ``runtime.g`` the number of a goroutine is, in the binaries *paths*."""
+
+    offset: int
+    paths: tuple[str, ...]
+
+
+class LayoutReliance(Fact, frozen=True):
+    """The struct layout that a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file relies on.
+
+    *members* are the steps of ``offsetof``.
+    """
+
+    type: Type
+    members: tuple[tuple[Struct, Field], ...] = ()
+
+
+class Existence(Fact, frozen=True):
+    """A query about the kernel (``kfunc_exist`` …) and its answer: a row of ``runtime.aot.layouts``."""
+
+    row: tuple[str, ...]
+
+
+class OneOf(Fact, frozen=True):
+    """The entries that ``one_of`` compares with: integers, or texts."""
+
+    entries: tuple[int, ...] | tuple[bytes, ...]
+
+
+class TypeDescription(Fact, frozen=True):
+    """The result of ``typeinfo``: BTF id, kind and full name; *record* holds them as constants to generate."""
+
+    btf_id: int
+    base_type: bytes
+    full_type: bytes
+    record: nodes.RecordLiteral
+
+    @property
+    def values(self) -> tuple[int, bytes, bytes]:
+        """The members of the record in order."""
+        return self.btf_id, self.base_type, self.full_type
+
+
+# ---------------------------------------------------------------------------------------------- context, process, time
+
+
+class ArgumentIndex(Fact, frozen=True):
+    """``argN``: the N."""
+
+    index: int
+
+
+class RegisterName(Fact, frozen=True):
+    """``reg``: the name in ``struct pt_regs``."""
+
+    register: str
+
+
+class PidNamespace(Fact, frozen=True):
+    """``pid`` and ``tid``: in the pid namespace of the ``tracer`` or in the ``init``ial one."""
+
+    name: str
+
+
+class SignalNumber(Fact, frozen=True):
+    """``signal`` and ``signal_thread``: the number; None if it is known at run time only."""
+
+    number: int | None
+
+
+class Clock(Fact, frozen=True):
+    """``nsecs``: ``boot``, ``monotonic``, ``tai`` or ``sw_tai``."""
+
+    name: str
+
+
+class DateFormat(Fact, frozen=True):
+    """``strftime``: index of the format in ``CheckedProgram.strings``; the clock is 0 boot, 1 tai, 2 sw_tai."""
+
+    string: int
+    clock: int
+
+
+class CgroupFilter(Fact, frozen=True):
+    """``cgroup_path``: index of the filter in ``CheckedProgram.strings``."""
+
+    string: int
+
+
+# ---------------------------------------------------------------------------------------------- maps, strings, memory
+
+
+class MapAccess(Fact, frozen=True):
+    """``delete``, ``find``, ``has_key``, and ``len`` of a map: the map's name and the key expressions.
+
+    *keys* are like those of a ``MapIndex``; an unkeyed map has none. ``find`` writes the variable that is its third
+    argument. ``len`` of a stack has no such fact.
+    """
+
+    map: str
+    keys: tuple[nodes.Expr, ...] = ()
+
+
+class ShortText(msgspec.Struct, frozen=True):
+    """A text in its object, at byte *text*, if a bit is zero; another byte has its length, above *length_shift* bits.
+
+    *flag* and *flag_bit* say where the bit is, *length* where the byte is, of which *length_bits* count.
+    """
+
+    text: int
+    flag: int
+    flag_bit: int
+    length: int
+    length_shift: int
+    length_bits: int
+
+
+class CountedString(msgspec.Struct, frozen=True):
+    """An object that has the address and the length of a text, at these byte offsets.
+
+    *in_front*: the length is that many bytes before the text, not in the object. *short*: where a short text is, which
+    has no address.
+    """
+
+    address: int
+    length: int
+    in_front: int = 0
+    short: ShortText | None = None
+
+
+class StringLength(Fact, frozen=True):
+    """``str`` with a length: whether the length is a constant that does not truncate the string; and ``str`` of an
+    object that has the length of its text.
+    """
+
+    whole: bool
+    counted: CountedString | None = None
+
+
+class BufferLength(Fact, frozen=True):
+    """``buf``: its constant length in bytes; a ``buf`` of variable length has no such fact."""
+
+    length: int
+
+
+class ComparedLength(Fact, frozen=True):
+    """``strncmp``, ``memcmp``: number of bytes compared; if not *constant*, the maximum of the run-time argument."""
+
+    length: int
+    constant: bool = True
+
+
+# ---------------------------------------------------------------------------------------------- addresses, output
+
+
+class KernelVariable(Fact, frozen=True):
+    """``percpu_kaddr``: the symbol, and its link address."""
+
+    symbol: str
+    address: int
+
+
+class UserSymbol(Fact, frozen=True):
+    """``uaddr``: the symbol, the binary that has it, and its virtual address in that file."""
+
+    symbol: str
+    path: str
+    address: int
+
+
+class NetworkAddress(Fact, frozen=True):
+    """``ntop``: the family (2 or 10; None: the run-time value of the first argument), and the address."""
+
+    family: int | None
+    address: nodes.Expr
+
+
+class DebugFormat(Fact, frozen=True):
+    """``debugf``: the format for ``bpf_trace_printk``."""
+
+    text: str
+
+
+# ------------------------------------------------------------------------------------------------------- probe contexts
+
+# Probe contexts: the locations of `args`, `argN`, `retval` and `ctx`.
+
+
+class ContextField(msgspec.Struct, frozen=True):
+    """An argument at a byte offset of the context (tracepoint records, iterator contexts)."""
+
+    offset: int
+
+
+class DataLoc(msgspec.Struct, frozen=True):
+    """A ``__data_loc`` (or, *relative*, ``__rel_loc``) field: offset and length of the data, at a byte offset."""
+
+    offset: int
+    relative: bool = False
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """Element *index* of the ``u64`` array that is the context (fentry, fexit, raw tracepoints)."""
+
+    index: int
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """Function argument *index* by the calling convention, from ``pt_regs``."""
+
+    index: int
+
+
+class ReturnValue(msgspec.Struct, frozen=True):
+    """The function's result, from ``pt_regs``."""
+
+
+class RegisterLocation(msgspec.Struct, frozen=True):
+    """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
+
+    *size* and *signed* describe the value at that location. *register* is a ``pt_regs`` name (``ax``, ``r12`` …),
+    *index* a second register times *scale*; register empty with dereference False means the constant *offset*.
+    *fraction*: the value is a floating-point number.
+    """
+
+    register: str
+    offset: int = 0
+    dereference: bool = False
+    size: int = 8
+    signed: bool = False
+    index: str = ""
+    scale: int = 1
+    fraction: bool = False
+
+
+class RegisterParts(msgspec.Struct, frozen=True):
+    """A value in several registers: offset and size in bytes of each part, and its register."""
+
+    parts: tuple[tuple[int, int, str], ...]
+
+
+class CountedText(msgspec.Struct, frozen=True):
+    """A string without a NUL in user memory, by its address and length."""
+
+    address: RegisterLocation
+    length: RegisterLocation
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A value that programs cannot read, and that ``args`` as a whole shows as this text."""
+
+    text: str
+
+
+class CallRegister(msgspec.Struct, frozen=True):
+    """A signed or unsigned value of *size* bytes from the registers of a system call: an argument, or its number.
+
+    *offset* is in ``struct pt_regs``.
+    """
+
+    offset: int
+    size: int = 8
+    signed: bool = False
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """The result of a system call."""
+
+
+class RawRead(msgspec.Struct, frozen=True):
+    """*size* bytes of a raw tracepoint's argument, or of memory reached through it.
+
+    *slot* is the argument's index, None for the current task. *offsets* are member offsets: all but the last are of
+    pointers to follow; without any, the value is the argument itself. *direct*: the verifier accepts plain loads of
+    the first member.
+    """
+
+    slot: int | None
+    offsets: tuple[int, ...]
+    size: int
+    signed: bool = False
+    direct: bool = False
+
+
+class RawField(msgspec.Struct, frozen=True):
+    """A tracepoint field that a raw tracepoint program computes in the same way as the kernel's tracepoint.
+
+    *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
+    """
+
+    formula: str
+    reads: tuple[RawRead, ...]
+    numbers: tuple[int, ...] = ()
+
+
+class PythonValue(msgspec.Struct, frozen=True):
+    """A Python object: one of those that the program finds when it begins."""
+
+    index: int
+
+
+ArgumentLocation = (
+    ContextField
+    | DataLoc
+    | Slot
+    | Argument
+    | ReturnValue
+    | RegisterLocation
+    | RegisterParts
+    | CountedText
+    | Unreadable
+    | CallRegister
+    | CallResult
+    | RawField
+    | PythonValue
+)
+
+
+class ProbeArgument(msgspec.Struct, frozen=True):
+    """One member of ``args``."""
+
+    name: str
+    type: Type
+    place: ArgumentLocation
+
+
+class ProbeContext(msgspec.Struct, frozen=True):
+    """The locations of ``args``, ``argN``, ``retval`` and ``ctx`` in a unit.
+
+    *args_type* is the struct that ``args`` prints as (None without ``args``); its fields have the names of
+    *arguments*. *positional* are the locations of ``arg0`` … for USDT probes (else derived from the kind).
+    """
+
+    arguments: tuple[ProbeArgument, ...] = ()
+    args_type: Struct | None = None
+    result: ProbeArgument | None = None
+    positional: tuple[RegisterLocation, ...] = ()
+    ctx_type: Type | None = None
+    slots: int = 0
+    """Number of ``u64`` arguments in a :class:`Slot` context."""
+    missing: tuple[str, ...] = ()
+    """Hints that say why ``args`` is missing."""
+    lost: tuple[str, ...] = ()
+    """Arguments (``args.rate``), members of these and ``retval`` that are in floating-point registers, which programs
+    cannot read."""
+
+    reads_result: bool = False
+    """Whether the body of a uretprobe reads ``retval``."""
+
+    def argument(self, name: str) -> ProbeArgument | None:
+        """The member of ``args`` of that name."""
+        return next((item for item in self.arguments if item.name == name), None)
+
+
+# ---------------------------------------------------------------------------------------------------------- the program
+
 
 Constant = int | bool | bytes
 F = TypeVar("F", bound=Fact)
@@ -260,7 +645,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     - *runtime_events*: specs for run-time errors, created on demand by :meth:`report`.
     - *dead*: statements and trailing values that are never reached, and compile-time calls that have been evaluated.
     - *discarded*: calls of ``delete()`` whose result is not used: a missing key is reported at run time.
-    - *facts*: other facts about a node: see :mod:`pytrace.frontend.ast.compile_time_facts`.
+    - *facts*: other facts about a node: see :mod:`pytrace.frontend.syntax.typed_program`.
     """
 
     units: list[ProbeUnit] = msgspec.field(default_factory=list)
@@ -284,7 +669,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     objects: list[bytes] = msgspec.field(default_factory=list)
     """Imported BPF object files."""
     decided: tuple[tuple[str, ...], ...] = ()
-    """Facts about the kernel that selected items of the script (:class:`~pytrace.frontend.ast.nodes.Program`)."""
+    """Facts about the kernel that selected items of the script (:class:`~pytrace.frontend.syntax.nodes.Program`)."""
     config: Config = msgspec.field(default_factory=Config)
     sources: list[Source] = msgspec.field(default_factory=list)
     """Every source, the script first."""
