@@ -31,7 +31,7 @@ KIND = "scripts"
 KEEP = 200
 """Number of entries that are kept when old ones are removed."""
 
-DATA = ("stdlib", "frontend/c", "frontend/c/include")
+DATA = ("stdlib", "frontend/expand", "frontend/expand/include")
 """Folders of the package with data files that compilations read."""
 
 _IMPORTED = time.time_ns()

@@ -23,15 +23,15 @@ from pytrace.core.manifest import AheadOfTime, CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.source import Source
-from pytrace.frontend.attach import attach_points as attach_points_pass
-from pytrace.frontend.c import declarations as definitions_pass
-from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.check import root_conditions
+from pytrace.frontend.expand import c_definitions as definitions_pass
 from pytrace.frontend.expand import imports as imports_pass
 from pytrace.frontend.expand import macros as macros_pass
 from pytrace.frontend.expand import parameters as parameters_pass
 from pytrace.frontend.expand import settings as settings_pass
+from pytrace.frontend.expand.c_definitions import Definitions
+from pytrace.frontend.probes import attach_points as attach_points_pass
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.typed_program import CheckedProgram, ProbeUnit
 

@@ -19,7 +19,7 @@ ONLY_IN = {
     "ctypes": "runtime/abi",
     "llvmlite": "codegen/ir",
     "ply": "frontend/syntax",
-    "clang": "frontend/c",
+    "clang": "frontend/expand",
     "ClusterShell": "remote",
     "kubernetes": "remote",
     "websocket": "remote",

@@ -89,11 +89,11 @@ def _parameters(source: Source, words: ScriptWords) -> str:
     """Help lines of bpftrace's named parameters (``getopt``), without the options that imports declare."""
     if "getopt" not in source.text:
         return ""
-    from pytrace.frontend.expand import named_parameters
+    from pytrace.frontend.expand import parameters
 
     options = {name for option in words.options for name in option.names}
-    parameters = [item for item in named_parameters.usage(_parsed(source)) if item.name not in options]
-    return named_parameters.help_lines(parameters) if parameters else ""
+    parameters = [item for item in parameters.used_parameters(_parsed(source)) if item.name not in options]
+    return parameters.help_lines(parameters) if parameters else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:
@@ -101,9 +101,9 @@ def parameters_help(line: CommandLine, script: Script) -> int:
     if line.words is not None:
         sys.stdout.write(_usage(line, line.words))
         return 0
-    from pytrace.frontend.expand import named_parameters
+    from pytrace.frontend.expand import parameters
 
-    sys.stdout.write(named_parameters.help_text(_parsed(script.source), script.source.name))
+    sys.stdout.write(parameters.help_text(_parsed(script.source), script.source.name))
     return 0
 
 

@@ -13,9 +13,17 @@ import tempfile
 from collections.abc import Iterable
 
 from pytrace.core.kernel_info import KernelHeaders
-from pytrace.frontend.c.constants import Tables
-from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
-from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, KERNEL_HEADER, VALUE
+from pytrace.frontend.expand.c_translation import (
+    BUILTIN_HEADERS,
+    ERROR,
+    KEEP_GOING,
+    KERNEL_HEADER,
+    VALUE,
+    Index,
+    Location,
+    Tables,
+    TranslationUnit,
+)
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
 

@@ -8,7 +8,7 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.attach import attach_points
+from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.typed_program import ProbeUnit
 from tests.support.facts import RecordedKernel

@@ -8,10 +8,9 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
-from pytrace.frontend.attach import attach_points
-from pytrace.frontend.c import declarations
 from pytrace.frontend.check import analysis, root_conditions
-from pytrace.frontend.expand import imports, macros, parameters, settings
+from pytrace.frontend.expand import c_definitions, imports, macros, parameters, settings
+from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.recorded import Facts
@@ -55,7 +54,7 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
         return Result(found, None)
     program = imports.resolve(program, options, found)
     config = settings.read(program, options, found)
-    c_part = declarations.read(program, options, kernel, found)
+    c_part = c_definitions.read(program, options, kernel, found)
     if not _failed(found):
         program = parameters.substitute(program, options, found)
     if not _failed(found):

@@ -8,12 +8,12 @@ from pytrace.cli.scripts import tools
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.expand import library
+from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes, parser
 from tests.support.rows import each_row
 
 SCRIPTS = [name for _, name, _ in tools.rows() if tools.path(name)]
-BUILT_IN = {row.name for row in BUILTINS} | set(library.FILES)
+BUILT_IN = {row.name for row in BUILTINS} | set(imports.LIBRARY_FILES)
 
 
 def names(path: Path, seen: set[Path]) -> tuple[set[str], set[str]]:

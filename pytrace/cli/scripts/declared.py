@@ -25,7 +25,7 @@ FORMAT = 3
 
 _CODE = "\t".join(
     f"/{name}.py"
-    for name in ("frontend/expand/option_declarations", "core/options/script_options", "cli/scripts/declared")
+    for name in ("frontend/expand/parameters", "core/options/script_options", "cli/scripts/declared")
 )
 """Files whose modification invalidates the entries of a checkout."""
 
@@ -95,12 +95,12 @@ def _store(name: str, declarations: Declared, files: list[str]) -> None:
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
-    from pytrace.frontend.expand import imports, option_declarations
+    from pytrace.frontend.expand import imports, parameters
     from pytrace.frontend.syntax import nodes, parser
 
     parsed = parser.parse(source, diagnostics)
     program, files = imports.scripts(parsed)
-    options = option_declarations.read(program, diagnostics).options
+    options = parameters.read_declarations(program, diagnostics).options
     kinds = (nodes.PositionalParam, nodes.ParamCount)
     positional = any(isinstance(node, kinds) or _in_point(node) for node in nodes.walk(program))
     return Declared(options, positional), files

@@ -22,7 +22,7 @@ from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import FORKED_ONLY, PROCESS_MAP, UNROLLED, FilterShape
 from pytrace.core.types import UINT32, AddressSpace
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 Test = Callable[[Emitter, tasks.Task], I1]
 """Emits the test of one filter for a task."""

@@ -1,7 +1,7 @@
 """The text of attach points: ``provider:part:part``, with ``"…"`` around text that contains colons.
 
 The front end, which also resolves parameters, options and ``@``, reads the same tokens
-(:mod:`pytrace.frontend.attach.points.parts`).
+(:mod:`pytrace.frontend.probes.providers`).
 """
 
 from __future__ import annotations

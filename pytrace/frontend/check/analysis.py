@@ -18,9 +18,6 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
-from pytrace.frontend.attach import attach_points
-from pytrace.frontend.attach.attach_points import left_out
-from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.builtins.table import CHECKS
 from pytrace.frontend.check.inference import removed_code, type_names
 from pytrace.frontend.check.inference.checker import Checker, Rules
@@ -30,6 +27,9 @@ from pytrace.frontend.check.inference.resources import declare_map, finish_maps,
 from pytrace.frontend.check.inference.slots import Scope, Slot, VariableState
 from pytrace.frontend.check.rules import calls, casts, expressions, members, operators
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
+from pytrace.frontend.expand.c_definitions import Definitions
+from pytrace.frontend.probes import attach_points
+from pytrace.frontend.probes.attach_points import left_out
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import run_deep
 from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo

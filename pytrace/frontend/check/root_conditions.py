@@ -14,9 +14,9 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import run_deep
 from pytrace.frontend.syntax.typed_program import Existence

@@ -13,17 +13,56 @@ import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.base import trusted_files
 from pytrace.core import script_files
-from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.diagnostics import Diagnostics, InternalError, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX
+
+# ----------------------------------------------------------------------------------------------------- standard library
+
+# The standard library: macros written in the language itself, in `pytrace/stdlib`.
+#
+# A file is parsed only when a script uses one of its macros.
+
+
+LIBRARY_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "stdlib")
+
+LIBRARY_FILES: dict[str, str] = {
+    "assert": "assert.bt",
+    "container_of": "memory.bt",
+}
+"""Macros of each file; a test checks that it is complete."""
+
+
+def library_macros(name: str) -> list[nodes.Macro]:
+    """The library's macros of that name, all overloads."""
+    file = LIBRARY_FILES.get(name)
+    return [macro for macro in load_library(file) if macro.name == name] if file is not None else []
+
+
+@cache
+def load_library(file: str) -> tuple[nodes.Macro, ...]:
+    """All macros of one library file."""
+    path = os.path.join(LIBRARY_FOLDER, file)
+    source = script_files.text(path, LIBRARY_PREFIX + file)
+    diagnostics = Diagnostics()
+    program = parser.parse(source, diagnostics)
+    if diagnostics.failed:
+        raise InternalError(f"{file}: {diagnostics.errors[0].message}")
+    return tuple(item for item in program.items if isinstance(item, nodes.Macro))
+
+
+# -------------------------------------------------------------------------------------------------------------- imports
+
 
 _BLANKS = re.compile(r"(?<!\\)\s+")
 

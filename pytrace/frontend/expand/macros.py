@@ -17,14 +17,14 @@ from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
-from pytrace.frontend.expand import library
-from pytrace.frontend.expand.c_macros import place_at
+from pytrace.frontend.expand import imports
+from pytrace.frontend.expand.c_definitions import place_at
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import HYGIENE, run_deep
 from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX
 
 if TYPE_CHECKING:
-    from pytrace.frontend.c.definitions import Definitions
+    from pytrace.frontend.expand.c_definitions import Definitions
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
@@ -306,7 +306,7 @@ class _Expander:
 
     def _overloads(self, name: str, scope: _Expansion | None) -> list[nodes.Macro]:
         own = [] if scope is not None and scope.library else self.macros.get(name, [])
-        return [*own, *library.macros(name)]
+        return [*own, *imports.library_macros(name)]
 
     def _choose(self, name: str, args: Arguments, scope: _Expansion | None) -> nodes.Macro | None:
         """The overload for *args*: the one with the most specific parameters, macros of the script before those of the

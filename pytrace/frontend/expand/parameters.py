@@ -2,19 +2,480 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.core import manifest, numbers
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
+from pytrace.core.options import option_types
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.option_values import WrongValueError, convert, entries
+from pytrace.core.options.option_values import default as default_value
+from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.options.script_options import Value as OptionValue
 from pytrace.core.source import Span
-from pytrace.frontend.expand import c_macros, named_parameters, option_declarations
-from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
+from pytrace.frontend.expand import c_definitions
 from pytrace.frontend.syntax import nodes
+
+# ----------------------------------------------------------------------------------------------------- declared options
+
+# Options that a script declares at its root: `getopt("n|name=NAME", "", "help");`.
+
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
+_TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"
+_SPEC = rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
+_OPERAND = rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])"
+_SPEC_HINT = (
+    'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
+    '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'
+)
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """An option and its declaration."""
+
+    option: ScriptOption
+    span: Span
+
+
+class Declarations(msgspec.Struct, frozen=True):
+    """All options that a script declares, its own before those of what it imports."""
+
+    items: tuple[Declaration, ...] = ()
+    by_name: Mapping[str, Declaration] = msgspec.field(default_factory=dict)
+
+    @property
+    def options(self) -> tuple[ScriptOption, ...]:
+        """The options themselves."""
+        return tuple(item.option for item in self.items)
+
+
+class _MistakeError(Exception):
+    """An invalid declaration: message, span, hints."""
+
+    def __init__(self, message: str, span: Span, *hints: str) -> None:
+        super().__init__(message)
+        self.message, self.span, self.hints = message, span, hints
+
+
+def read_declarations(program: nodes.Program, diagnostics: Diagnostics) -> Declarations:
+    """The valid declarations of *program*; reports errors in the others."""
+    items: list[Declaration] = []
+    by_name: dict[str, Declaration] = {}
+    for node in _own_first(program):
+        try:
+            declaration = Declaration(_option(node), node.span)
+            _check_order(declaration, items)
+        except _MistakeError as mistake:
+            diagnostics.error(mistake.message, mistake.span, hints=mistake.hints)
+            continue
+        taken = next((name for name in declaration.option.names if name in by_name), None)
+        if taken is not None:
+            note = Note("declared here first", by_name[taken].span)
+            diagnostics.error(f"the option {taken!r} is declared twice", node.args[0].span, notes=[note])
+            continue
+        items.append(declaration)
+        by_name.update(dict.fromkeys(declaration.option.names, declaration))
+    return Declarations(tuple(items), by_name)
+
+
+def declared_names(item: nodes.RootItem) -> tuple[str, ...]:
+    """The option names that a root item declares; none for other items and invalid declarations."""
+    if not isinstance(item, nodes.OptionDeclaration):
+        return ()
+    try:
+        return _option(item).names
+    except _MistakeError:
+        return ()
+
+
+def _own_first(program: nodes.Program) -> list[nodes.OptionDeclaration]:
+    declarations = [item for item in program.items if isinstance(item, nodes.OptionDeclaration)]
+    return sorted(declarations, key=lambda item: item.span.source is not program.span.source)
+
+
+# ---------------------------------------------------------------------------------------------- one declaration
+
+
+def _option(node: nodes.OptionDeclaration) -> ScriptOption:
+    if len(node.args) > 4:
+        raise _MistakeError("getopt() takes names, a default, a help text and choices", node.args[4].span)
+    spec = node.args[0]
+    text = _option_text(spec)
+    if text is None:
+        raise _MistakeError("the names of an option must be a string literal", spec.span, _SPEC_HINT)
+    default = _default(node.args[1]) if len(node.args) > 1 else None
+    help_text = _option_text(node.args[2]) if len(node.args) > 2 else ""
+    if help_text is None:
+        raise _MistakeError("the help text of an option must be a string literal", node.args[2].span)
+    choices = _choices(node.args[3]) if len(node.args) > 3 else ()
+    operand = re.fullmatch(_OPERAND, text)
+    if operand is not None and operand["open"] + operand["close"] in ("[]", "<>"):
+        option = _operand(operand, default, help_text, choices)
+    else:
+        option = _named(spec, text, default, help_text, choices)
+    _check_option(option, node)
+    return option
+
+
+def _operand(
+    match: re.Match[str], default: OptionValue | None, help_text: str, choices: tuple[str, ...]
+) -> ScriptOption:
+    name = match["name"]
+    return ScriptOption(
+        (name,),
+        "" if default is None else default,
+        help_text,
+        name,
+        choices,
+        operand=True,
+        required=match["open"] == "<",
+        repeat=match["repeat"] is not None,
+        type=match["type"] or "",
+        listed=match["listed"] is not None,
+    )
+
+
+def _named(
+    spec: nodes.Node, text: str, default: OptionValue | None, help_text: str, choices: tuple[str, ...]
+) -> ScriptOption:
+    match = re.fullmatch(_SPEC, text)
+    if match is None:
+        raise _MistakeError(f"{text!r} does not declare an option", spec.span, _SPEC_HINT)
+    names = tuple(match["names"].split("|"))
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise _MistakeError(f"the name {twice!r} appears twice", spec.span)
+    if "help" in names:
+        raise _MistakeError("--help is taken: it prints the usage of the script", spec.span)
+    if default is None:
+        default = "" if match["argument"] else False
+    argument = match["argument"] or ""
+    if isinstance(default, bool):
+        if argument:
+            raise _MistakeError(
+                f"the default of an option with the argument {argument} must be an integer or a text", spec.span
+            )
+    elif not argument:
+        argument = "N" if isinstance(default, int) else "TEXT"
+    return ScriptOption(
+        names,
+        default,
+        help_text,
+        argument,
+        choices,
+        repeat=match["repeat"] is not None,
+        type=match["type"] or "",
+        listed=match["listed"] is not None,
+    )
+
+
+def _check_option(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
+    place = node.args[1].span if len(node.args) > 1 else node.args[0].span
+    if option.operand and isinstance(option.default, bool):
+        raise _MistakeError("the default of an operand must be an integer or a text", place)
+    if (option.repeat or option.listed) and not option.type and not isinstance(option.default, str):
+        raise _MistakeError("the default of an option that takes several values must be a text", place)
+    if option.type:
+        _check_type(option, node.args[0].span, place)
+    if not option.choices:
+        return
+    if not isinstance(option.default, str):
+        raise _MistakeError("an option with choices must have a text as default", place)
+    wrong = next((item for item in entries(option, option.default) if item not in option.choices), "")
+    if option.default and wrong:
+        hints = did_you_mean(wrong, option.choices)
+        raise _MistakeError(
+            f"the default {wrong!r} is not among the choices {', '.join(option.choices)}", place, *hints
+        )
+
+
+def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
+    if option_types.find(option.type) is None:
+        known = ", ".join(option_types.TYPES)
+        hints = did_you_mean(option.type, option_types.TYPES)
+        raise _MistakeError(
+            f"there is no type {option.type!r} of options", name, *hints, f"types are {known}, and ranges: 0.., 1..64"
+        )
+    if option.choices:
+        raise _MistakeError("an option has choices or a type, not both", name)
+    number = option_types.is_number(option.type) and not option.listed and not option.repeat
+    if isinstance(option.default, bool) or isinstance(option.default, int) != number:
+        needed = "an integer" if number else "a text"
+        raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
+
+
+def _check_order(declaration: Declaration, before: Sequence[Declaration]) -> None:
+    option = declaration.option
+    last = next((item.option for item in reversed(before) if item.option.operand), None)
+    if not option.operand or last is None:
+        return
+    if last.repeat:
+        raise _MistakeError(f"no operand can follow {last.name!r}, which takes all that follow", declaration.span)
+    if option.required and not last.required:
+        raise _MistakeError(
+            f"the required operand {option.name!r} cannot follow the optional one {last.name!r}", declaration.span
+        )
+
+
+def _option_text(node: nodes.Node) -> str | None:
+    return node.value.decode(errors="surrogateescape") if isinstance(node, nodes.StringLiteral) else None
+
+
+def _default(node: nodes.Node) -> OptionValue:
+    if isinstance(node, nodes.Unary) and node.operator == "-" and isinstance(node.operand, nodes.IntLiteral):
+        return -node.operand.value
+    if isinstance(node, nodes.IntLiteral | nodes.BoolLiteral):
+        return node.value
+    text = _option_text(node)
+    if text is None:
+        raise _MistakeError("the default of an option must be an integer, boolean or string literal", node.span)
+    return text
+
+
+def _choices(node: nodes.Node) -> tuple[str, ...]:
+    members = node.members if isinstance(node, nodes.TupleLiteral) else (node,)
+    texts = []
+    for member in members:
+        text = _option_text(member)
+        if not text:
+            raise _MistakeError("a choice must be a string literal that is not empty", member.span)
+        texts.append(text)
+    return tuple(texts)
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+def option_values(
+    declared: Declarations, written: Iterable[tuple[str, str | None]], diagnostics: Diagnostics
+) -> dict[str, OptionValue]:
+    """The values of all declared options by name; values *written* on the command line override the defaults.
+
+    Wrong values and required operands without a value are reported at their declarations.
+    """
+    texts = {declared.by_name[name].option.name: text for name, text in written if name in declared.by_name}
+    values_: dict[str, OptionValue] = {}
+    for item in declared.items:
+        option = item.option
+        value = default_value(option)
+        if option.name in texts:
+            value = _converted(item, texts[option.name], diagnostics)
+        elif option.required:
+            diagnostics.error(f"the operand {option.name!r} must be given", item.span)
+        values_.update(dict.fromkeys(option.names, value))
+    return values_
+
+
+def _converted(item: Declaration, text: str | None, diagnostics: Diagnostics) -> OptionValue:
+    try:
+        return convert(item.option, text)
+    except WrongValueError as wrong:
+        what = "operand" if item.option.operand else "option"
+        shown = f"{wrong}, not nothing" if text is None else wrong.shown(text)
+        diagnostics.error(f"{what} {item.option.name} needs {shown}", item.span, hints=wrong.hints)
+        return default_value(item.option)
+
+
+# ----------------------------------------------------------------------------------------------------- named parameters
+
+# Named parameters as in bpftrace: `getopt(name, default, description)` inside code.
+
+
+Value = bool | int | bytes
+
+
+class NamedParameter(msgspec.Struct, frozen=True):
+    """A named parameter as the script declares it; *default* is False for a flag."""
+
+    name: str
+    default: Value
+    description: str
+    span: Span
+
+
+def used_parameters(program: nodes.Program) -> list[NamedParameter]:
+    """The named parameters of a script in order of their first ``getopt``, for its own ``--help``."""
+    roots = {name for item in program.items for name in declared_names(item)}
+    parameters: dict[str, NamedParameter] = {}
+    for call in _getopts(program):
+        declared = named_parameter(call, None)
+        if declared is not None and declared.name not in roots:
+            kept = parameters.setdefault(declared.name, declared)
+            if declared.description and not kept.description:
+                parameters[declared.name] = declared
+    return list(parameters.values())
+
+
+def help_text(program: nodes.Program, name: str) -> str:
+    """The ``--help`` text of the script *name*: one line for each named parameter."""
+    known = used_parameters(program)
+    if not known:
+        return f"{name} has no named parameters\n"
+    return f"parameters of {name}:\n{help_lines(known)}"
+
+
+def help_lines(known: list[NamedParameter]) -> str:
+    """One line for each of the *known* parameters."""
+    forms = [_form(item) for item in known]
+    width = max((len(text) for text in forms), default=0)
+    lines = []
+    for text, item in zip(forms, known, strict=True):
+        default = "" if item.default is False else f"(default: {_shown(item.default)})"
+        explained = " ".join(part for part in (item.description, default) if part)
+        lines.append(f"  {text:{width}}  {explained}".rstrip() + "\n")
+    return "".join(lines)
+
+
+def check_calls(
+    program: nodes.Program, options: CompileOptions, roots: Declarations, diagnostics: Diagnostics
+) -> dict[str, NamedParameter]:
+    """All named parameters by name; reports conflicting declarations, and undeclared parameters on the command line."""
+    known_parameters: dict[str, NamedParameter] = {}
+    for call in _getopts(program):
+        declared = named_parameter(call, diagnostics)
+        if declared is None or _is_option(call, declared, roots, diagnostics):
+            continue
+        first = known_parameters.setdefault(declared.name, declared)
+        for what, same in (
+            ("default", _typed(first.default) == _typed(declared.default)),
+            ("description", first.description == declared.description),
+        ):
+            if not same:
+                note = Note("declared here first", first.span)
+                diagnostics.error(
+                    f"parameter {declared.name!r} has another {what} elsewhere", declared.span, notes=[note]
+                )
+    names = [name for name, _ in options.named if name not in roots.by_name]
+    known = [*(item.name for item in roots.options), *known_parameters]
+    _check_unknown(program, names, known, diagnostics)
+    return known_parameters
+
+
+def _check_unknown(
+    program: nodes.Program, names: Iterable[str], known: Sequence[str], diagnostics: Diagnostics
+) -> None:
+    for name in names:
+        if name in known or name == "help":
+            continue
+        hints = list(did_you_mean(name, known, "--{}"))
+        hints.append(
+            f"the script knows {', '.join(f'--{item}' for item in known)}"
+            if known
+            else "the script has no named parameters"
+        )
+        first = Span(program.span.source, 0, program.span.source.text.find("\n") % (len(program.span.source.text) + 1))
+        diagnostics.error(f"unknown parameter --{name}", first, hints=hints)
+
+
+def _is_option(call: nodes.Call, named: NamedParameter, roots: Declarations, diagnostics: Diagnostics) -> bool:
+    """Whether a call refers to an option declared at the root; reports names that are similar to one."""
+    declared = roots.by_name.get(named.name)
+    if declared is not None:
+        if len(call.args) > 1:
+            note = Note("declared here", declared.span)
+            diagnostics.error(
+                f"the option {named.name!r} is declared at the root: give only its name here",
+                call.args[1].span,
+                notes=[note],
+            )
+        return True
+    hints = did_you_mean(named.name, roots.by_name) if len(call.args) == 1 else ()
+    if hints:
+        diagnostics.error(f"the script declares no option {named.name!r}", call.args[0].span, hints=hints)
+    return bool(hints)
+
+
+def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
+    for tree in (program, *c_definitions.parameter_expressions(program)):
+        for node in nodes.walk(tree):
+            if isinstance(node, nodes.Call) and node.name == "getopt":
+                yield node
+
+
+def named_parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
+    """The parameter that a ``getopt`` call declares; None after an error."""
+    default = _constant(call.args[1]) if len(call.args) > 1 else False
+    problem: tuple[str, nodes.Node] | None = None
+    if not 1 <= len(call.args) <= 3:
+        problem = ("getopt() takes a name, a default and a description", call)
+    elif not isinstance(call.args[0], nodes.StringLiteral) or not call.args[0].value:
+        problem = ("the name of a parameter must be a string literal", call.args[0])
+    elif default is None:
+        problem = ("the default of a parameter must be an integer, boolean or string literal", call.args[1])
+    elif len(call.args) > 2 and not isinstance(call.args[2], nodes.StringLiteral):
+        problem = ("the description of a parameter must be a string literal", call.args[2])
+    if problem is None and default is not None:
+        description = _string(call.args[2]) if len(call.args) > 2 else ""
+        return NamedParameter(_string(call.args[0]), default, description, call.span)
+    if problem is not None and diagnostics is not None:
+        diagnostics.error(problem[0], problem[1].span)
+    return None
+
+
+def _constant(node: nodes.Node) -> Value | None:
+    if isinstance(node, nodes.Unary) and node.operator == "-" and isinstance(node.operand, nodes.IntLiteral):
+        return -node.operand.value
+    return node.value if isinstance(node, nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) else None
+
+
+def _string(node: nodes.Node) -> str:
+    return node.value.decode(errors="surrogateescape") if isinstance(node, nodes.StringLiteral) else ""
+
+
+def form(value: Value) -> str:
+    """The form of a parameter with the default *value*, as in :class:`ast.OpenParameter`."""
+    return "flag" if isinstance(value, bool) else "number" if isinstance(value, int) else "text"
+
+
+def as_text(value: Value) -> str:
+    """The text form of a value."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(int(value))
+
+
+def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
+    """Convert *text* from the command line to the type of the parameter's default."""
+    if isinstance(declared.default, bool):
+        flag = True if text is None else numbers.parse_flag(text)
+        if flag is not None:
+            return flag
+        expected = "true or false"
+    elif isinstance(declared.default, int):
+        number = numbers.parse_integer(text or "")
+        if number is not None:
+            return number
+        expected = "an integer"
+    else:
+        if text is not None:
+            return text.encode(errors="surrogateescape")
+        expected = "a value"
+    option = f"--{declared.name}" + (f"={text}" if text is not None else "")
+    diagnostics.error(f"parameter --{declared.name} needs {expected}; {option} was given", node.span)
+    return declared.default
+
+
+def _typed(value: Value) -> tuple[type, Value]:
+    return (type(value), value)
+
+
+def _form(item: NamedParameter) -> str:
+    if isinstance(item.default, bool):
+        return f"--{item.name}" if item.default is False else f"--{item.name}=true|false"
+    return f"--{item.name}={'N' if isinstance(item.default, int) else 'TEXT'}"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ------------------------------------------------------------------------------------------------------------- the pass
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -23,10 +484,10 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string.
     A missing one is 0, or the empty string, with a warning.
     """
-    program = c_macros.expand_parameters(program)
-    roots = option_declarations.read(program, diagnostics)
-    values = option_declarations.values(roots, options.named, diagnostics)
-    declared = named_parameters.check(program, options, roots, diagnostics)
+    program = c_definitions.expand_parameters(program)
+    roots = read_declarations(program, diagnostics)
+    values = option_values(roots, options.named, diagnostics)
+    declared = check_calls(program, options, roots, diagnostics)
     substitution = _Substitution(program, options, diagnostics, declared, values)
     result = nodes.rebuild(program, substitution.replace)
     assert isinstance(result, nodes.Program)
@@ -38,10 +499,10 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest.Parame
 
     Options that are declared at the root are fixed: attach points and types may depend on them.
     """
-    program = c_macros.expand_parameters(program)
+    program = c_definitions.expand_parameters(program)
     numbers = [node.number for node in nodes.walk(program) if isinstance(node, nodes.PositionalParam)]
-    known = usage(program)
-    roots = option_declarations.read(program, Diagnostics())
+    known = used_parameters(program)
+    roots = read_declarations(program, Diagnostics())
     named = dict(options.named)
     defaults = tuple((x.name, str(x.default)) for x in roots.options if not named.keys() & set(x.names))
     return manifest.Parameters(
@@ -153,23 +614,23 @@ class _Substitution:
             return node
         text = asked.value
         for name in sorted(self.values, key=len, reverse=True):
-            text = text.replace(_bytes(f"${name}"), _bytes(named_parameters.as_text(_plain(self.values[name]))))
+            text = text.replace(_bytes(f"${name}"), _bytes(as_text(_plain(self.values[name]))))
         return replace(node, args=(nodes.StringLiteral(asked.span, text),))
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
-        declared = named_parameters.parameter(node, None)
+        declared = named_parameter(node, None)
         if declared is None:
             return nodes.BoolLiteral(node.span, False)
         if declared.name in self.values:
             return self._chosen(node.span, self.values[declared.name])
         known = self.declared.get(declared.name, declared)
         if declared.name not in self.named and self.ahead:
-            default = named_parameters.as_text(known.default)
+            default = as_text(known.default)
             return nodes.OpenParameter(node.span, declared.name, form(known.default), default)
         if declared.name not in self.named:
             return self._chosen(node.span, known.default)
         text = self.named[declared.name]
-        return self._chosen(node.span, named_parameters.given_value(declared, text, node, self.diagnostics))
+        return self._chosen(node.span, given_value(declared, text, node, self.diagnostics))
 
     def _chosen(self, span: Span, value: OptionValue | bytes) -> nodes.Expr:
         """The literal of a named parameter or option."""
@@ -188,7 +649,7 @@ class _Substitution:
         """An attach point with the texts of options that it may contain."""
         if "$" not in node.text or not self.values:
             return node
-        texts = tuple((name, named_parameters.as_text(_plain(value))) for name, value in self.values.items())
+        texts = tuple((name, as_text(_plain(value))) for name, value in self.values.items())
         return replace(node, options=texts)
 
 

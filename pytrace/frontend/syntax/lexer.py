@@ -34,7 +34,7 @@ from pytrace.frontend.syntax.tokens import (
 # The state of one run of PLY's lexer over a text: layout, attach points, C definitions; and PLY's lexemes.
 #
 # An attach point is scanned as text, since its syntax depends on the provider;
-# pytrace.frontend.attach.points.parts splits it.
+# pytrace.frontend.probes.providers splits it.
 # It ends at white space, `,`, `{`, `<`, `;` or `}` outside quotes, or at a `/` that starts a predicate:
 #
 # - after white space, `/` starts the predicate;

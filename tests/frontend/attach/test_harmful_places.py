@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
-from pytrace.frontend.attach import harmful_places
+from pytrace.frontend.probes import uprobes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 
@@ -178,13 +178,13 @@ def test_other_kernels_leave_nops_alone() -> None:
     ],
 )
 def test_becomes_call(code: str, offset: int, expected: bool) -> None:
-    assert harmful_places.becomes_call(bytes.fromhex(code), offset) is expected
+    assert uprobes.becomes_call(bytes.fromhex(code), offset) is expected
 
 
 def test_at_entry() -> None:
-    assert harmful_places.at_entry(b"")
-    assert harmful_places.at_entry(bytes.fromhex("f30f1efa"))
-    assert not harmful_places.at_entry(bytes.fromhex("55"))
+    assert uprobes.red_zone_unused(b"")
+    assert uprobes.red_zone_unused(bytes.fromhex("f30f1efa"))
+    assert not uprobes.red_zone_unused(bytes.fromhex("55"))
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_at_entry() -> None:
     ],
 )
 def test_used(code: str, expected: bool) -> None:
-    assert harmful_places.used(bytes.fromhex(code)) is expected
+    assert uprobes.uses_red_zone(bytes.fromhex(code)) is expected

@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.types import INT8, INT32, INT64, UINT32, AddressSpace, Field, Pointer, String, Struct
-from pytrace.frontend.attach import system_calls
+from pytrace.frontend.probes import raw_tracepoints
 from pytrace.frontend.syntax.typed_program import CallRegister, CallResult, ContextField
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel, event, tracepoint_field
@@ -122,7 +122,7 @@ def test_rare_calls_have_plain_tracepoints() -> None:
 def test_many_rare_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "t:syscalls:sys_enter_execve* { }"
     assert ways(text) == [("", "", 2)]
-    monkeypatch.setattr(system_calls, "FEW", 1)
+    monkeypatch.setattr(raw_tracepoints, "FEW", 1)
     assert ways(text) == [("system_calls", "", 2)]
 
 
@@ -145,11 +145,11 @@ def test_where_plain_ones_are_used(other: dict[str, object]) -> None:
 
 def test_programs_that_the_verifier_could_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "t:syscalls:sys_enter_openat { } t:syscalls:sys_enter_read { print(1); } t:syscalls:sys_exit_read { }"
-    monkeypatch.setattr(system_calls, "MOST_BODIES", 1)
+    monkeypatch.setattr(raw_tracepoints, "MOST_BODIES", 1)
     assert [multi for multi, _, _ in ways(text)] == ["", "", "system_calls"]
     monkeypatch.undo()
     assert [multi for multi, _, _ in ways(text)] == ["system_calls"] * 3
-    monkeypatch.setattr(system_calls, "MOST_NODES", 3)
+    monkeypatch.setattr(raw_tracepoints, "MOST_NODES", 3)
     assert [multi for multi, _, _ in ways(text)] == ["", "", "system_calls"]
 
 

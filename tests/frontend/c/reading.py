@@ -6,8 +6,8 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Struct
-from pytrace.frontend.c import declarations
-from pytrace.frontend.c.definitions import Definitions
+from pytrace.frontend.expand import c_definitions
+from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import parser
 from tests.support.facts import RecordedKernel
 
@@ -16,7 +16,7 @@ def read(text: str, kernel: RecordedKernel | None = None, **options: object) -> 
     diagnostics = Diagnostics()
     program = parser.parse(Source("stdin", f"{text}\nbegin {{ }}"), diagnostics)
     diagnostics.check()
-    found = declarations.read(program, CompileOptions(**options), kernel or RecordedKernel(), diagnostics)  # type: ignore[arg-type]
+    found = c_definitions.read(program, CompileOptions(**options), kernel or RecordedKernel(), diagnostics)  # type: ignore[arg-type]
     return found, diagnostics
 
 

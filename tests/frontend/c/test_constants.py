@@ -12,8 +12,8 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
-from pytrace.frontend.c import constants, declarations
-from pytrace.frontend.c.definitions import Definitions
+from pytrace.frontend.expand import c_definitions, c_translation
+from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.host import kernel_headers
 from tests.support.facts import RecordedKernel
@@ -43,12 +43,12 @@ EXAMPLES = {
 
 def test_what_scripts_use() -> None:
     kernel = RecordedKernel()
-    assert {name: constants.value(name, kernel) for name in EXAMPLES} == EXAMPLES
-    assert constants.value("NO_SUCH", kernel) is None
-    assert set(EXAMPLES) < set(constants.names(kernel))
+    assert {name: c_translation.constant_value(name, kernel) for name in EXAMPLES} == EXAMPLES
+    assert c_translation.constant_value("NO_SUCH", kernel) is None
+    assert set(EXAMPLES) < set(c_translation.constant_names(kernel))
 
 
-NAMES = (*constants.tables().values, "GFP_ATOMIC")
+NAMES = (*c_translation.tables().values, "GFP_ATOMIC")
 
 
 @cache
@@ -66,7 +66,7 @@ def for_programs(machine: str) -> dict[str, int]:
 def test_values_are_those_of_a_kernels_headers() -> None:
     """All of them, of Debian's 6.1."""
     expected = {**for_programs("x86_64"), **own()}
-    shipped = {name: constants.value(name, RecordedKernel(release="6.1.0")) for name in NAMES}
+    shipped = {name: c_translation.constant_value(name, RecordedKernel(release="6.1.0")) for name in NAMES}
     wrong = {name: value for name, value in shipped.items() if expected.get(name, value) != value}
     assert wrong == {}, {name: expected[name] for name in wrong}
     # Some came after 6.1, not most.
@@ -79,26 +79,27 @@ def test_values_of_machines(machine: str) -> None:
     kernel = RecordedKernel(arch=machine)
     # Names that the kernel's own headers have with other values are the kernel's.
     names = [
-        name for name in constants.names(kernel)
+        name for name in c_translation.constant_names(kernel)
         if name in expected and name in of_x86 and own().get(name, of_x86[name]) == of_x86[name]
     ]  # fmt: skip
     assert len(names) > 1000
-    wrong = {name: value for name in names if (value := constants.value(name, kernel)) != expected[name]}
+    wrong = {name: value for name in names if (value := c_translation.constant_value(name, kernel)) != expected[name]}
     assert wrong == {}, {name: expected[name] for name in wrong}
 
 
 def test_machines_differ() -> None:
-    values = {machine: constants.value("O_DIRECTORY", RecordedKernel(arch=machine)) for machine in ("x86_64", "arm64")}
+    kernels = {machine: RecordedKernel(arch=machine) for machine in ("x86_64", "arm64")}
+    values = {machine: c_translation.constant_value("O_DIRECTORY", kernel) for machine, kernel in kernels.items()}
     assert values == {"x86_64": 0o200000, "arm64": 0o40000}
-    assert constants.value("PAGE_SIZE", RecordedKernel(arch="aarch64")) is None
-    assert "PAGE_SIZE" not in constants.names(RecordedKernel(arch="aarch64"))
-    assert constants.value("SIGKILL", RecordedKernel(arch="vax")) is None
-    assert constants.names(RecordedKernel(arch="vax")) == []
+    assert c_translation.constant_value("PAGE_SIZE", RecordedKernel(arch="aarch64")) is None
+    assert "PAGE_SIZE" not in c_translation.constant_names(RecordedKernel(arch="aarch64"))
+    assert c_translation.constant_value("SIGKILL", RecordedKernel(arch="vax")) is None
+    assert c_translation.constant_names(RecordedKernel(arch="vax")) == []
 
 
 def test_kernels_differ() -> None:
-    assert constants.value("GFP_ATOMIC", RecordedKernel(release="5.10.0-8-amd64")) == 0xA20
-    assert constants.value("GFP_ATOMIC", RecordedKernel(release="6.18.44")) == 0x820
+    assert c_translation.constant_value("GFP_ATOMIC", RecordedKernel(release="5.10.0-8-amd64")) == 0xA20
+    assert c_translation.constant_value("GFP_ATOMIC", RecordedKernel(release="6.18.44")) == 0x820
 
 
 class Numbering(RecordedKernel):
@@ -111,9 +112,9 @@ class Numbering(RecordedKernel):
 
 
 def test_flags_whose_bits_the_kernel_numbers() -> None:
-    assert constants.value("REQ_SYNC", Numbering()) == 1 << 30
-    assert constants.value("__GFP_ZERO", Numbering()) == 1 << 31
-    assert constants.value("REQ_META", Numbering()) == constants.tables().values["REQ_META"]
+    assert c_translation.constant_value("REQ_SYNC", Numbering()) == 1 << 30
+    assert c_translation.constant_value("__GFP_ZERO", Numbering()) == 1 << 31
+    assert c_translation.constant_value("REQ_META", Numbering()) == c_translation.tables().values["REQ_META"]
 
 
 # ---- what comes first
@@ -122,7 +123,7 @@ def test_flags_whose_bits_the_kernel_numbers() -> None:
 def read(text: str, kernel: RecordedKernel) -> Definitions:
     diagnostics = Diagnostics()
     program = parser.parse(Source("stdin", text), diagnostics)
-    return declarations.read(program, CompileOptions(), kernel, diagnostics)
+    return c_definitions.read(program, CompileOptions(), kernel, diagnostics)
 
 
 def messages(text: str, kernel: RecordedKernel | None = None) -> list[tuple[str, tuple[str, ...]]]:
@@ -214,7 +215,7 @@ def test_headers_of_which_only_the_part_for_programs_is_installed(
 ) -> None:
     (tmp_path / "linux").mkdir()
     (tmp_path / "linux/sched.h").write_text("#define CLONE_VM 0x100\n")
-    monkeypatch.setattr("pytrace.frontend.c.translation_unit.SYSTEM_HEADERS", (str(tmp_path),))
+    monkeypatch.setattr("pytrace.frontend.expand.c_translation.SYSTEM_HEADERS", (str(tmp_path),))
     text = '#include <linux/sched.h>\nbegin {{ static_assert(TASK_RUNNING == 0 && CLONE_VM == 256, "x"); {0} }}'
     assert messages(text.format("")) == []
     ((_, hints),) = messages(text.format("print(SOME_MACRO_OF_IT);"))

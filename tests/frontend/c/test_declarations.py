@@ -118,7 +118,7 @@ def constant(node: nodes.Expr | None) -> object:
 
 
 def test_macros_without_a_c_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytrace.frontend.c.translation_unit.translate", None)
+    monkeypatch.setattr("pytrace.frontend.expand.c_translation.translate", None)
     found = good('#define N 5 // five\n#define MSG "hi"\n#define SUM \\\n (N + 2)\n#define EMPTY')
     assert constant(found.macro("N")) == 5
     assert constant(found.macro("MSG")) == b"hi"

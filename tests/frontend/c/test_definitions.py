@@ -11,8 +11,8 @@ from pytrace.core.kernel_info import KernelHeaders
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, Array, Enum, Pointer, Struct
-from pytrace.frontend.c import declarations
-from pytrace.frontend.c.definitions import Definitions
+from pytrace.frontend.expand import c_definitions
+from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.runtime.host import kernel_headers
 from tests.frontend.c.reading import fields, good
@@ -93,7 +93,7 @@ def read(text: str, tree: Path | None, body: str = "", **options: object) -> tup
     program = parser.parse(Source("stdin", f"{text}\nbegin {{ {body} }}"), diagnostics)
     diagnostics.check()
     kernel = RecordedKernel(**({"kernel_headers": headers(tree)} if tree is not None else {}))
-    return declarations.read(program, CompileOptions(**options), kernel, diagnostics), diagnostics  # type: ignore[arg-type]
+    return c_definitions.read(program, CompileOptions(**options), kernel, diagnostics), diagnostics  # type: ignore[arg-type]
 
 
 def good_with(text: str, tree: Path | None, body: str = "", **options: object) -> Definitions:
@@ -223,7 +223,7 @@ def test_wrong_variables_are_told_where_headers_are_included(tmp_path: Path) -> 
     for text, expected in (("#include <linux/sched.h>", 1), ("#include <stdint.h>", 0)):
         diagnostics = Diagnostics()
         program = parser.parse(Source("stdin", f"{text}\nbegin {{ }}"), diagnostics)
-        declarations.read(program, CompileOptions(), RecordedKernel(kernel_headers=wrong), diagnostics)
+        c_definitions.read(program, CompileOptions(), RecordedKernel(kernel_headers=wrong), diagnostics)
         assert ["BPFTRACE_KERNEL_SOURCE" in item.message for item in diagnostics.warnings] == [True] * expected
 
 
@@ -281,7 +281,7 @@ def test_headers_of_a_distribution() -> None:
     diagnostics = Diagnostics()
     program = parser.parse(Source("stdin", f"{REAL}begin {{ print(({', '.join(names)})); }}"), diagnostics)
     kernel = RecordedKernel(kernel_headers=debian_headers())
-    found = declarations.read(program, CompileOptions(), kernel, diagnostics)
+    found = c_definitions.read(program, CompileOptions(), kernel, diagnostics)
     assert not diagnostics.items, diagnostics.items
     assert {name: constant(found, name) for name in names} == names
     established = found.enumerator("TCP_ESTABLISHED")

@@ -1,4 +1,4 @@
-"""The classes of libclang's binding have what :mod:`pytrace.frontend.c.libclang` says of them."""
+"""The classes of libclang's binding have what :mod:`pytrace.frontend.expand.c_translation` says of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from clang import cindex
 
-from pytrace.frontend.c import libclang
+from pytrace.frontend.expand import c_translation
 
 CLASSES = {
-    libclang.Kind: cindex.CursorKind,
-    libclang.Location: cindex.SourceLocation,
-    libclang.Extent: cindex.SourceRange,
-    libclang.Token: cindex.Token,
-    libclang.CType: cindex.Type,
-    libclang.Cursor: cindex.Cursor,
-    libclang.Problem: cindex.Diagnostic,
-    libclang.TranslationUnit: cindex.TranslationUnit,
-    libclang.Index: cindex.Index,
+    c_translation.Kind: cindex.CursorKind,
+    c_translation.Location: cindex.SourceLocation,
+    c_translation.Extent: cindex.SourceRange,
+    c_translation.Token: cindex.Token,
+    c_translation.CType: cindex.Type,
+    c_translation.Cursor: cindex.Cursor,
+    c_translation.Problem: cindex.Diagnostic,
+    c_translation.TranslationUnit: cindex.TranslationUnit,
+    c_translation.Index: cindex.Index,
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.expand import c_macros, named_parameters
+from pytrace.frontend.expand import c_definitions, parameters
 from pytrace.frontend.syntax import nodes
 from tests.frontend.expand.test_parameters import parse
 from tests.support.front import Result, analyse
@@ -47,7 +47,7 @@ def test_values(body: str, value: object) -> None:
 def test_a_named_parameter_is_given_and_listed() -> None:
     assert _printed('getopt("n", 3)', n="9") == 9
     program = parse('#define N getopt("n", 3, "a number")\nbegin { print(N); }')
-    assert [(x.name, x.description) for x in named_parameters.usage(program)] == [("n", "a number")]
+    assert [(x.name, x.description) for x in parameters.used_parameters(program)] == [("n", "a number")]
 
 
 def test_text_of_a_parameter() -> None:
@@ -108,4 +108,4 @@ def test_under_conditions_and_in_headers(tmp_path: Path) -> None:
 
 def test_defined_again_and_undefined() -> None:
     program = parse("#define N 1\n#define N 2\n#define M 3\n#undef M\nbegin { }")
-    assert {name: item.body for name, item in c_macros.defined(program).items()} == {"N": "2"}
+    assert {name: item.body for name, item in c_definitions.defined_macros(program).items()} == {"N": "2"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.frontend.expand import library
+from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from tests.support.front import Result, analyse
@@ -107,11 +107,11 @@ def test_c_macros() -> None:
 
 
 def test_library_files_are_complete() -> None:
-    for name, file in library.FILES.items():
-        assert any(macro.name == name for macro in library.load(file))
-    files = {path.name for path in Path(library.FOLDER).glob("*.bt")}
-    assert files == set(library.FILES.values())
-    assert {macro.name for file in files for macro in library.load(file)} == set(library.FILES)
+    for name, file in imports.LIBRARY_FILES.items():
+        assert any(macro.name == name for macro in imports.load_library(file))
+    files = {path.name for path in Path(imports.LIBRARY_FOLDER).glob("*.bt")}
+    assert files == set(imports.LIBRARY_FILES.values())
+    assert {macro.name for file in files for macro in imports.load_library(file)} == set(imports.LIBRARY_FILES)
 
 
 def test_program_without_macros_is_not_copied() -> None:

@@ -4,13 +4,13 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption, Value
-from pytrace.frontend.expand import option_declarations
+from pytrace.frontend.expand import parameters
 from tests.frontend.expand.test_parameters import parse
 
 
 def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
     diagnostics = Diagnostics()
-    return option_declarations.read(parse(text), diagnostics).options, diagnostics
+    return parameters.read_declarations(parse(text), diagnostics).options, diagnostics
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_name_is_declared_once(second: str) -> None:
 
 def values(text: str, *given: tuple[str, str | None]) -> tuple[dict[str, Value], list[str]]:
     diagnostics = Diagnostics()
-    declared = option_declarations.read(parse(text), diagnostics)
-    found = option_declarations.values(declared, given, diagnostics)
+    declared = parameters.read_declarations(parse(text), diagnostics)
+    found = parameters.option_values(declared, given, diagnostics)
     return found, [error.message for error in diagnostics.errors]
 
 
@@ -138,4 +138,4 @@ def test_typed_values() -> None:
 
 def test_names_of_a_root_item() -> None:
     items = parse('getopt("x|failed"); getopt(1); begin { }').items
-    assert [option_declarations.names(item) for item in items] == [("x", "failed"), (), ()]
+    assert [parameters.declared_names(item) for item in items] == [("x", "failed"), (), ()]

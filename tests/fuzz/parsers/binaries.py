@@ -12,8 +12,8 @@ from elftools.elf.elffile import ELFFile
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type, parts
-from pytrace.frontend.attach.points import usdt_arguments
-from pytrace.frontend.attach.points.usdt_arguments import BadArgumentError
+from pytrace.frontend.probes import usdt
+from pytrace.frontend.probes.usdt import BadArgumentError
 from pytrace.runtime.abi import demangle
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.btf import validation
@@ -149,7 +149,7 @@ def arguments(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")
     for machine in ("x86_64", "aarch64"):
         for wanted in (frozenset[int](), None):
-            usdt_arguments.locations(text, machine, {"a": 1}.get, 0x401000, wanted=wanted)
+            usdt.argument_locations(text, machine, {"a": 1}.get, 0x401000, wanted=wanted)
 
 
 ARGUMENT_WORDS = ("-4@", "8@", "%rdi", "(%rbp)", "$", "sym+4(%rip)", "[x0, 4]", "[sp]", "f@", "%ah", "4@(%rax,%rbx,8)")

@@ -20,7 +20,6 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import UINT64, VOID, Int, Type
-from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
     Unknown,
@@ -30,6 +29,7 @@ from pytrace.frontend.check.inference.conversions import (
     settle,
 )
 from pytrace.frontend.check.inference.slots import MapState, Removed, Scope, Slot, VariableState, new_variable
+from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
     LIBRARY_PREFIX,

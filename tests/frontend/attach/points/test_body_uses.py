@@ -6,13 +6,13 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.attach.points import body_uses
+from pytrace.frontend.probes import providers
 from pytrace.frontend.syntax import parser
 
 
-def uses(text: str) -> body_uses.Uses:
+def uses(text: str) -> providers.Uses:
     program = parser.parse(Source("stdin", text), Diagnostics())
-    return body_uses.of([part for probe in program.probes for part in (probe.predicate, probe.body)])
+    return providers.uses_of([part for probe in program.probes for part in (probe.predicate, probe.body)])
 
 
 @pytest.mark.parametrize(

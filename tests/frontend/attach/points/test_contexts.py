@@ -24,7 +24,7 @@ from pytrace.core.types import (
     Struct,
     Type,
 )  # fmt: skip
-from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.probes import contexts
 from pytrace.frontend.syntax.typed_program import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field
 

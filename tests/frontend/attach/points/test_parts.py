@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
-from pytrace.frontend.attach.points.parts import Part, split
+from pytrace.frontend.probes.providers import Part, split_point
 from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -33,7 +33,7 @@ def test_dollar_needs_a_number_or_a_name() -> None:
 def texts(text: str, *options: tuple[str, str]) -> list[str] | None:
     """The parts of an attach point in a script with these options."""
     source = Source("x", text)
-    found = split(nodes.AttachPoint(Span(source, 0, len(text)), text, None, options), (), Diagnostics())
+    found = split_point(nodes.AttachPoint(Span(source, 0, len(text)), text, None, options), (), Diagnostics())
     return None if found is None else [part.text for part in found]
 
 
@@ -53,7 +53,7 @@ def test_quotes_take_anything() -> None:
 
 def parts(text: str, *parameters: str, ahead: bool = False) -> tuple[Part, ...] | Diagnostics:
     found, source = Diagnostics(), Source("stdin", f"name={text}")
-    result = split(nodes.AttachPoint(Span(source, 0, len(source.text)), text), parameters, found, ahead=ahead)
+    result = split_point(nodes.AttachPoint(Span(source, 0, len(source.text)), text), parameters, found, ahead=ahead)
     return found if result is None else result
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import INT32, INT64, UINT64, VOID, Field, Pointer, String, Struct, Type
-from pytrace.frontend.attach.points.raw_fields import FORMULAS, STRUCTS, TABLE, places, shape
+from pytrace.frontend.probes.tracepoints import FORMULAS, STRUCTS, TABLE, raw_places, shape
 from pytrace.frontend.syntax.typed_program import RawField, RawRead
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
@@ -28,7 +28,7 @@ def kernel(argument: Type, name: str = "p", module: str = "vmlinux") -> Recorded
 
 
 def known(facts: RecordedKernel, *, trusted: bool = True) -> dict[str, object]:
-    return dict(places("sched", "sched_waking", FIELDS, facts, trusted))
+    return dict(raw_places("sched", "sched_waking", FIELDS, facts, trusted))
 
 
 def test_members_of_an_argument() -> None:
@@ -56,7 +56,7 @@ def test_members_of_another_size() -> None:
 
 
 def test_tracepoints_that_are_not_in_the_table() -> None:
-    assert places("sched", "made_up", FIELDS, kernel(Pointer(TASK)), True) == {}
+    assert raw_places("sched", "made_up", FIELDS, kernel(Pointer(TASK)), True) == {}
 
 
 def test_shapes() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from pytrace.frontend.attach.points.usdt_arguments import BadArgumentError, locations
+from pytrace.frontend.probes.usdt import BadArgumentError, argument_locations
 from pytrace.frontend.syntax.typed_program import RegisterLocation as At
 
 
@@ -38,7 +38,7 @@ def symbol(name: str) -> int | None:
     ],
 )
 def test_x86(text: str, place: At) -> None:
-    assert locations(text, "x86_64", symbol, 0x1000) == (place,)
+    assert argument_locations(text, "x86_64", symbol, 0x1000) == (place,)
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_x86(text: str, place: At) -> None:
     ],
 )
 def test_arm64(text: str, place: At) -> None:
-    assert locations(text, "aarch64", symbol) == (place,)
+    assert argument_locations(text, "aarch64", symbol) == (place,)
 
 
 def test_several() -> None:
-    assert locations("-4@%edi 8@8(%rsp) 4@$1", "x86_64", symbol) == (
+    assert argument_locations("-4@%edi 8@8(%rsp) 4@$1", "x86_64", symbol) == (
         At("di", size=4, signed=True),
         At("sp", 8, True),
         At("", 1, size=4),
     )
-    assert len(locations("4@[sp, 12] 8@x1", "aarch64", symbol)) == 2
-    assert locations("", "x86_64", symbol) == ()
+    assert len(argument_locations("4@[sp, 12] 8@x1", "aarch64", symbol)) == 2
+    assert argument_locations("", "x86_64", symbol) == ()
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_several() -> None:
 )
 def test_not_understood(text: str, machine: str) -> None:
     with pytest.raises(BadArgumentError):
-        locations(text, machine, symbol)
+        argument_locations(text, machine, symbol)
 
 
 def test_only_wanted_arguments_must_be_understood() -> None:
     text = "4@%edi 8f@%xmm0 8@%rsi"
-    found = locations(text, "x86_64", symbol, wanted=(0, 2))
+    found = argument_locations(text, "x86_64", symbol, wanted=(0, 2))
     assert [item.register for item in found] == ["di", "", "si"]
     with pytest.raises(BadArgumentError, match="xmm0"):
-        locations(text, "x86_64", symbol, wanted=(1,))
+        argument_locations(text, "x86_64", symbol, wanted=(1,))
 
 
 LONG = ("4" * 40 + "$", f"8@{'1' * 5000}x", f"8@{'a' * 20000}%", "(" * 3000, "[" * 3000, f"8@{'+1' * 3000}?")
@@ -104,17 +104,17 @@ LONG = ("4" * 40 + "$", f"8@{'1' * 5000}x", f"8@{'a' * 20000}%", "(" * 3000, "["
 def test_whatever_a_note_says_is_read_at_once(text: str, machine: str) -> None:
     began = time.process_time()
     with suppress(BadArgumentError):
-        locations(text, machine, symbol)
+        argument_locations(text, machine, symbol)
     assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("text", ["8@$08", "8@$" + "9" * 5000, "8@$18446744073709551616", "8@099(%rsp)"])
 def test_numbers_that_are_none(text: str) -> None:
     with pytest.raises(BadArgumentError):
-        locations(text, "x86_64", symbol)
+        argument_locations(text, "x86_64", symbol)
 
 
 def test_octal_numbers_and_shifts() -> None:
-    assert locations("8@$010 8@-010(%rbp)", "x86_64", symbol) == (At("", 8), At("bp", -8, True))
+    assert argument_locations("8@$010 8@-010(%rbp)", "x86_64", symbol) == (At("", 8), At("bp", -8, True))
     with pytest.raises(BadArgumentError, match="shifts by more"):
-        locations("8@[x0, x1, lsl 99999]", "aarch64", symbol)
+        argument_locations("8@[x0, x1, lsl 99999]", "aarch64", symbol)

@@ -12,8 +12,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source, Span
-from pytrace.frontend.attach.points.parts import Part
-from pytrace.frontend.attach.providers.base import Match, Scope, by_pattern, matches_pattern, nearest, number_of
+from pytrace.frontend.probes.providers import Match, Part, Scope, by_pattern, matches_pattern, nearest, number_of
 from tests.support.facts import RecordedKernel
 
 SPAN = Span(Source("stdin", "kprobe:x"), 0, 8)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.probes.targets import PythonTarget
-from pytrace.frontend.attach.providers.python_functions import LONGEST, OBJECT, files
+from pytrace.frontend.probes.uprobes import LONGEST_PATTERN, PYTHON_OBJECT, python_files
 from pytrace.frontend.syntax.typed_program import PythonValue
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -34,7 +34,7 @@ def expanded(text: str, kernel: RecordedKernel = KERNEL, **options: Any) -> Expa
     ],
 )  # fmt: skip
 def test_what_a_file_or_module_stands_for(text: str, expected: tuple[str, ...]) -> None:
-    assert files(text) == expected
+    assert python_files(text) == expected
 
 
 def test_targets() -> None:
@@ -49,7 +49,7 @@ def test_each_attach_point_has_a_program() -> None:
 def test_any_name_is_an_argument() -> None:
     context = expanded("pyr:a.py:f { print((args.b, args.a, retval)); }").unit.context
     assert [(item.name, item.type, item.place) for item in context.arguments] == [
-        ("a", OBJECT, PythonValue(0)), ("b", OBJECT, PythonValue(1)),
+        ("a", PYTHON_OBJECT, PythonValue(0)), ("b", PYTHON_OBJECT, PythonValue(1)),
     ]  # fmt: skip
     assert context.result is not None
     assert context.result.place == PythonValue(2)
@@ -64,7 +64,11 @@ def test_any_name_is_an_argument() -> None:
         ("python:a@b { }", "python probes have the form python:FILE:FUNCTION or python:MODULE:FUNCTION", {}),
         ("python:a.py:f { }", "python probes need a process", {"child": False}),
         ("python:a.py:f { }", "python probes need a process", {"ahead": True}),
-        (f"python:a.py:{'f' * (LONGEST + 1)} {{ }}", f"the pattern has more than {LONGEST} characters", {}),
+        (
+            f"python:a.py:{'f' * (LONGEST_PATTERN + 1)} {{ }}",
+            f"the pattern has more than {LONGEST_PATTERN} characters",
+            {},
+        ),
     ],
 )
 def test_mistakes(text: str, message: str, options: dict[str, Any]) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind
 from pytrace.core.source import Source, Span
-from pytrace.frontend.attach.points.parts import Part, Point
-from pytrace.frontend.attach.providers.base import Provider
-from pytrace.frontend.attach.providers.table import PROVIDERS
+from pytrace.frontend.probes.attach_points import PROVIDERS
+from pytrace.frontend.probes.providers import Part, Point, Provider
 
 
 def test_every_kind_has_a_provider() -> None:

@@ -11,10 +11,12 @@ programs do not get them: the C library's headers and the kernel's define the sa
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Protocol
 
 import msgspec
 
@@ -24,10 +26,208 @@ from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
-from pytrace.frontend.c import constants
-from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
 from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes
+
+# ---------------------------------------------------------------------------------------------------- types of libclang
+
+# Protocols for the parts of libclang's Python binding (`clang.cindex`) in use; it has no type annotations.
+
+
+class Kind(Protocol):
+    """A kind of declaration (``CursorKind``) or of type (``TypeKind``)."""
+
+    name: str
+
+
+class Location(Protocol):
+    """A position in a file; *file* is None for predefined names."""
+
+    file: object | None
+    line: int
+    column: int
+    offset: int
+    is_in_system_header: bool
+
+
+class Extent(Protocol):
+    """A source range."""
+
+    start: Location
+    end: Location
+
+
+class Token(Protocol):
+    """A token."""
+
+    spelling: str
+    extent: Extent
+
+
+class CType(Protocol):
+    """A C type (``clang.cindex.Type``); sizes are bytes."""
+
+    kind: Kind
+    element_type: CType
+    element_count: int
+
+    def get_size(self) -> int: ...
+    def get_align(self) -> int: ...
+    def get_declaration(self) -> Cursor: ...
+    def get_canonical(self) -> CType: ...
+    def get_pointee(self) -> CType: ...
+    def get_fields(self) -> Iterator[Cursor]: ...
+
+
+class Cursor(Protocol):
+    """A declaration or an expression."""
+
+    kind: Kind
+    spelling: str
+    location: Location
+    extent: Extent
+    type: CType
+    underlying_typedef_type: CType
+    enum_type: CType
+    enum_value: int
+
+    def get_children(self) -> Iterator[Cursor]: ...
+    def get_tokens(self) -> Iterator[Token]: ...
+    def get_definition(self) -> Cursor | None: ...
+    def get_usr(self) -> str: ...
+    def get_field_offsetof(self) -> int: ...
+    def get_bitfield_width(self) -> int: ...
+    def is_definition(self) -> bool: ...
+    def is_anonymous(self) -> bool: ...
+    def is_bitfield(self) -> bool: ...
+
+
+class Problem(Protocol):
+    """A compiler diagnostic (``clang.cindex.Diagnostic``)."""
+
+    severity: int
+    spelling: str
+    location: Location
+
+
+class Inclusion(Protocol):
+    """An include: the file that is included, and where."""
+
+    include: object
+    location: Location
+
+
+class TranslationUnit(Protocol):
+    """A parsed file with everything that it includes."""
+
+    cursor: Cursor
+    diagnostics: Sequence[Problem]
+
+    def get_includes(self) -> Iterator[Inclusion]: ...
+
+
+class Index(Protocol):
+    """An index, which parses files."""
+
+    def parse(
+        self, _path: str, _arguments: Sequence[str], _files: Sequence[tuple[str, str]], _options: int, /
+    ) -> TranslationUnit:
+        """The translation unit of *path*; *files* are names and contents that replace files on disk."""
+
+
+# ------------------------------------------------------------------------------------------ constants of kernel headers
+
+# Built-in constants of kernel headers, for machines without installed headers.
+#
+# Macros exist in headers only, not in BTF. Those with fixed values (part of the user-space API, or unchanged for years)
+# are in `constants.json`, which scripts/generate-constants writes. What may differ between kernels is derived from
+# enumerators in BTF, or left out.
+#
+# A script's own definition, an installed header and a kernel enumerator of the same name take precedence.
+
+
+_NUMBER = r"\d+"
+_BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
+"""Prefix of flag names, with prefix and suffix of the enumerator that has the bit number (``enum req_flag_bits``;
+``___GFP_DMA_BIT`` since kernel 6.10).
+"""
+
+_CHANGED = {"GFP_ATOMIC": ((6, 3), 0xA20, 0x820)}
+"""Constants that changed: the first kernel with the new value, the old value, the new one."""
+
+_SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
+"""Aliases of machines."""
+
+FILE = os.path.join(os.path.dirname(__file__), "constants.json")
+
+
+HEADER_NAMES = os.path.join(os.path.dirname(__file__), "header_names.txt")
+"""A line for each directory of the kernel's headers: its name, and those of its headers without ``.h``."""
+
+
+def known_header(name: str) -> bool:
+    """Whether a kernel of those that :data:`HEADER_NAMES` was written from has the header ``linux/sched.h``."""
+    folder, _, file = name.removeprefix("uapi/").rpartition("/")
+    with open(HEADER_NAMES, encoding="ascii") as lines:
+        return any(words[0] == folder and file.removesuffix(".h") in words for words in map(str.split, lines))
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """The content of :data:`FILE`: values by name, and by machine those that differ there."""
+
+    values: Mapping[str, int]
+    machines: Mapping[str, Mapping[str, int | None]]
+    """None for a name that the machine does not have."""
+
+
+@cache
+def tables() -> Tables:
+    """The shipped constants."""
+    with open(FILE, encoding="ascii") as file:
+        return Tables(**json.load(file))
+
+
+def constant_value(name: str, kernel: KernelInfo) -> int | None:
+    """The value of a constant for the traced machine and kernel; None for other names."""
+    bit = _bit(name, kernel)
+    if bit is not None:
+        return bit
+    if name in _CHANGED:
+        since, before, after = _CHANGED[name]
+        return after if _version(kernel.release) >= since else before
+    special = _special(kernel)
+    if special is not None and name in special:
+        return special[name]
+    return tables().values.get(name) if special is not None else None
+
+
+def constant_names(kernel: KernelInfo) -> list[str]:
+    """Names of all constants of the traced machine."""
+    special = _special(kernel)
+    if special is None:
+        return []
+    return [name for name in {**tables().values, **special, **_CHANGED} if special.get(name, 0) is not None]
+
+
+def _special(kernel: KernelInfo) -> Mapping[str, int | None] | None:
+    """The values that differ on the traced machine; None for a machine whose constants are unknown."""
+    return tables().machines.get(_SAME.get(kernel.arch, kernel.arch))
+
+
+def _version(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(_NUMBER, release)[:2])
+
+
+def _bit(name: str, kernel: KernelInfo) -> int | None:
+    for start, before, suffix in _BITS:
+        if name.startswith(start):
+            member = kernel.enumerator(f"{before}{name.removeprefix(start)}{suffix}")
+            return None if member is None else 1 << member[1]
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------- translation unit
+
 
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
@@ -229,7 +429,7 @@ def _holds(headers: KernelHeaders, name: str) -> bool:
 def _warn_unknown_headers(translation: Translation, diagnostics: Diagnostics) -> None:
     """Warn of headers that were left out for BTF's sake, and that no kernel has: misspelt ones."""
     for name in translation.absent:
-        if constants.known_header(name):
+        if known_header(name):
             continue
         places = (item.start("name") for item in re.finditer(_INCLUDE, translation.text) if item["name"] == name)
         start = next(places, None)
@@ -383,7 +583,7 @@ def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
         yield name, _typedef(name, kind_of)
         return
     member = kernel.enumerator(name)
-    constant = member[1] if member is not None else constants.value(name, kernel)
+    constant = member[1] if member is not None else constant_value(name, kernel)
     if constant is not None:
         yield name, f"enum {{ {name} = {constant} }};"
 

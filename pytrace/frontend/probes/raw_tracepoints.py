@@ -1,12 +1,10 @@
-"""System call tracepoints traced by raw tracepoint programs.
+"""Tracepoints traced by raw tracepoint programs: hot ones, and those of system calls.
 
-The kernel runs a program of ``tracepoint:syscalls:sys_enter_NAME`` through perf, which copies the arguments and takes
-several times as long as the program. All system calls also pass the raw tracepoints ``sys_enter`` and ``sys_exit``. So
-the programs of a script on system calls become functions of one raw tracepoint program, which dispatches on the system
-call number (``codegen.services.system_call_dispatch``); arguments are read from the registers.
-
-This module selects the targets that are traced that way (docs/reference/probes.md has the rule): those whose body
-behaves the same in both.
+The kernel runs a program of ``tracepoint:sched:sched_switch`` through perf, which first copies all fields into a
+record. A program of the raw tracepoint of the same name receives the arguments that the fields are computed from. A
+probe becomes such a program if every field that its body uses is a known expression of these arguments
+(``tracepoints.TABLE``) and the rest of the body behaves the same. All bodies on a target use the same method, so that
+they run in the order of the script.
 """
 
 from __future__ import annotations
@@ -16,15 +14,29 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.kernel_info import TracepointField
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, AnyTarget, TracepointTarget
-from pytrace.frontend.attach.points import body_uses, contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.core.types import String
+from pytrace.frontend.probes import contexts, providers, tracepoints
+from pytrace.frontend.probes.providers import Match, Scope, Uses
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ProbeUnit
 
-FEATURE = "raw_syscalls"
+# --------------------------------------------------------------------------------------------------------- system calls
+
+# System call tracepoints traced by raw tracepoint programs.
+#
+# The kernel runs a program of `tracepoint:syscalls:sys_enter_NAME` through perf, which copies the arguments and takes
+# several times as long as the program. All system calls also pass the raw tracepoints `sys_enter` and `sys_exit`. So
+# the programs of a script on system calls become functions of one raw tracepoint program, which dispatches on the
+# system call number (`codegen.services.system_call_dispatch`); arguments are read from the registers.
+#
+# The targets that are traced that way (docs/reference/probes.md has the rule) are those whose body behaves the same in
+# both.
+
+
+SYSTEM_CALL_FEATURE = "raw_syscalls"
 
 _RARE = """
 acct adjtimex chroot clock_adjtime clock_settime clone clone3 delete_module execve execveat exit exit_group
@@ -60,7 +72,7 @@ class Block(msgspec.Struct, frozen=True):
         return (self.probe.body, *([self.probe.predicate] if self.probe.predicate else ()))
 
 
-def choose(
+def choose_system_calls(
     blocks: list[Block], program: nodes.Program, scope: Scope, without: frozenset[str] = frozenset()
 ) -> list[Block]:
     """*blocks* with :attr:`Match.call` set on the targets that raw tracepoint programs trace.
@@ -91,7 +103,7 @@ def choose(
 
     chosen = [replace(block, matches=[marked(match) for match in block.matches]) for block in blocks]
     if scope.options.verbose:
-        _report(chosen, scope)
+        _report_system_call(chosen, scope)
     return chosen
 
 
@@ -121,7 +133,7 @@ def _usable(scope: Scope) -> call_numbers.Abi | None:
     kernel, abi = scope.kernel, call_numbers.ABIS.get(scope.kernel.arch)
     if abi is None or scope.config.syscall_tracepoints == "plain":
         return None
-    if not kernel.has_btf or not scope.feature(FEATURE):
+    if not kernel.has_btf or not scope.feature(SYSTEM_CALL_FEATURE):
         return None
     registers, task, thread = (kernel.struct("struct", name) for name in ("pt_regs", "task_struct", "thread_info"))
     if registers is None or task is None or thread is None:
@@ -137,7 +149,7 @@ def _different(
 ) -> list[Match]:
     """The targets of a block at which its body would behave differently in a raw tracepoint program."""
     calls = [match for match in block.matches if _raw(match)]
-    if not calls or body_uses.type_specific(block.roots, functions):
+    if not calls or providers.type_specific(block.roots, functions):
         return calls
     known, uses = call_numbers.numbers(scope.kernel.arch), block.uses
     return [match for match in calls if _event(match)[1] not in known or not _readable(match, uses, abi, scope)]
@@ -155,7 +167,7 @@ def _readable(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> 
     return all(place is not None for name, place in places.items() if uses.whole or name in uses.fields)
 
 
-def _report(blocks: list[Block], scope: Scope) -> None:
+def _report_system_call(blocks: list[Block], scope: Scope) -> None:
     """With ``-v``, report how many targets are traced by which method."""
     for raw in (ENTER, EXIT):
         calls = [match for block in blocks for match in block.matches if _raw(match) == raw]
@@ -194,3 +206,107 @@ def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:
         else:
             combined.append(unit)
     return combined
+
+
+# ------------------------------------------------------------------------------------------------------ hot tracepoints
+
+
+HOT_FEATURE = "rawtracepoint"
+
+
+def choose_hot(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Block]:
+    """*blocks* with :attr:`Match.raw` set on the targets that raw tracepoint programs trace.
+
+    Args:
+        blocks: the blocks with their targets.
+        program: the script, for the functions that blocks call.
+        scope: the inputs of expansion.
+    """
+    places = dict.fromkeys(match.place for block in blocks for match in block.matches if _hot(match))
+    if not places or scope.options.ahead or not scope.attaching:
+        return blocks
+    plain: dict[AnyTarget, str] = dict.fromkeys(places, _unusable(scope))
+    if not any(plain.values()):
+        functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
+        known: dict[AnyTarget, _Fields] = {}
+        for block in blocks:
+            for match in filter(_hot, block.matches):
+                fields = known.setdefault(match.place, _Fields.of(match.place, scope))
+                plain[match.place] = plain[match.place] or _difference(block, fields, functions)
+    if scope.options.verbose:
+        _report(blocks, plain, scope)
+    raw = {place for place, reason in plain.items() if not reason}
+    return [
+        replace(block, matches=[replace(match, raw=True) if match.place in raw else match for match in block.matches])
+        for block in blocks
+    ]
+
+
+def _hot(match: Match) -> bool:
+    place = match.place
+    return isinstance(place, TracepointTarget) and (place.category, place.event) in tracepoints.TABLE
+
+
+def _unusable(scope: Scope) -> str:
+    """The reason why raw tracepoint programs cannot be used; empty if they can."""
+    kernel = scope.kernel
+    if scope.config.raw_tracepoints == "plain":
+        return "raw_tracepoints is plain"
+    if kernel.arch not in call_numbers.ABIS:
+        return f"not on {kernel.arch}"
+    return "" if kernel.has_btf and scope.feature(HOT_FEATURE) else "no raw tracepoints with types"
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """The fields of a tracepoint: all, the known ones, and those that are text."""
+
+    all: frozenset[str]
+    known: frozenset[str]
+    texts: frozenset[str]
+    typed: bool
+
+    @classmethod
+    def of(cls, place: AnyTarget, scope: Scope) -> _Fields:
+        """The fields of the tracepoint at *place*."""
+        assert isinstance(place, TracepointTarget), place
+        kernel = scope.kernel
+        fields = kernel.tracepoint_fields(place.category, place.event)
+        shown: tuple[TracepointField, ...] = () if fields is None else tracepoints.own_fields(fields)
+        known = tracepoints.raw_places(place.category, place.event, shown, kernel, trusted=False)
+        return cls(
+            frozenset(item.name for item in shown),
+            frozenset(known),
+            frozenset(item.name for item in shown if item.data_loc or isinstance(item.type, String)),
+            fields is not None and kernel.type_id("typedef", f"btf_trace_{place.event}") != 0,
+        )
+
+
+def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Function]) -> str:
+    """The reason why a body would behave differently in a raw tracepoint program; empty if it would not."""
+    uses = block.uses
+    if not fields.typed:
+        return "its types are not known"
+    unknown = (fields.all | uses.fields if uses.whole else uses.fields) - fields.known
+    if unknown:
+        return f"args.{min(unknown)}"
+    name = providers.type_specific(block.roots, functions)
+    if name:
+        return name
+    name = providers.bytes_of(block.roots, fields.texts)
+    return f"bytes of args.{name}" if name else ""
+
+
+def _report(blocks: list[Block], plain: Mapping[AnyTarget, str], scope: Scope) -> None:
+    """With ``-v``, report how tracepoints are traced, and why."""
+    spans = {match.place: match.span for block in blocks for match in block.matches}
+    raw = [_name(place) for place, reason in plain.items() if not reason]
+    others = [f"{_name(place)} ({reason})" for place, reason in plain.items() if reason]
+    first = spans[next(iter(plain))]
+    for names, way in ((raw, "raw tracepoints"), (others, "perf events")):
+        if names:
+            scope.diagnostics.note(f"tracepoints by way of {way}: {', '.join(names)} (config raw_tracepoints)", first)
+
+
+def _name(place: AnyTarget) -> str:
+    assert isinstance(place, TracepointTarget), place
+    return f"{place.category}:{place.event}"

@@ -1,35 +1,110 @@
-"""uprobe and uretprobe: functions, offsets, addresses and source lines of user programs."""
+"""uprobe and uretprobe: functions, offsets, addresses and source lines of user programs; python and pythonret."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+import shlex
+from collections.abc import Hashable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
-from pytrace.core.probes import instruction_starts
-from pytrace.core.probes.kinds import UPROBE
-from pytrace.core.probes.targets import UserTarget
-from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.points.parts import Part, Point
-from pytrace.frontend.attach.providers import binaries
-from pytrace.frontend.attach.providers.base import (
+from pytrace.core.probes import instruction_starts, misread_instructions
+from pytrace.core.probes.instruction_starts import BadCodeError, Decoder
+from pytrace.core.probes.kinds import UPROBE, URETPROBE
+from pytrace.core.probes.targets import FileTarget, PythonTarget, UserTarget
+from pytrace.core.source import Span
+from pytrace.core.types import AddressSpace, Pointer, Struct
+from pytrace.frontend.probes import contexts
+from pytrace.frontend.probes.functions import SUGGEST_FROM, split_offset
+from pytrace.frontend.probes.providers import (
     BinaryProvider,
     Match,
+    Part,
+    Point,
     Scope,
     UserFunction,
+    Uses,
     by_pattern,
     nearest,
     number_of,
 )
-from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
-from pytrace.frontend.syntax.typed_program import ProbeContext
+from pytrace.frontend.syntax.typed_program import ProbeArgument, ProbeContext, PythonValue
 
-LONGEST = 16
+# ------------------------------------------------------------------------------------------------------------- binaries
+
+# Resolves the binary of a uprobe or USDT probe to paths.
+
+
+GLOB = frozenset("*?[")
+
+
+def is_glob(text: str) -> bool:
+    """Whether a target is a glob pattern."""
+    return bool(GLOB & set(text))
+
+
+def resolve_binary(target: Part | None, span: Span, scope: Scope) -> list[str]:
+    """Paths of the binaries that *target* names; None means the program of ``-p``. Empty after an error."""
+    pid = scope.options.filters.pid
+    if target is None or not target.text:
+        if pid is None:
+            name = span.source.text[span.start : span.end].rpartition(":")
+            written = f"{name[0] or 'usdt'}:/path/to/program:{name[2]}"
+            scope.error("the program of the probe is missing", span, [f"write {written}, or name a process by -p"])
+            return []
+        paths = scope.kernel.binaries(f"/proc/{pid}/exe", pid)
+        if not paths:
+            scope.missing(f"the program of process {pid} cannot be found", span)
+        return paths
+    paths = scope.kernel.binaries(target.text, pid, _command(scope)) if "\0" not in target.text else []
+    if not paths:
+        _missing_binary(target, scope)
+        return []
+    glob = is_glob(target.text)
+    if len(paths) > 1 and not glob:
+        others = ", ".join(paths[1:])
+        scope.diagnostics.warn(f"{target.text!r} matches several files; {paths[0]} is used, not {others}", target.span)
+        paths = paths[:1]
+    if scope.options.unsafe:
+        return paths
+    usable = [path for path in paths if scope.kernel.executable(path)]
+    if not usable and not glob:
+        scope.missing(f"{paths[0]} is not an executable ELF file", target.span, ["--unsafe attaches to any file"])
+    return usable
+
+
+def _command(scope: Scope) -> str:
+    """The path of the ``-c`` program, which is not running yet."""
+    try:
+        words = shlex.split(scope.options.child_command)
+    except ValueError:
+        # The session reports the error in the command.
+        return ""
+    return words[0] if words else ""
+
+
+def _missing_binary(target: Part, scope: Scope) -> None:
+    text = target.text
+    if is_glob(text):
+        what = "no process maps a file that matches" if text == "*" else "no file matches"
+        scope.unmatched(f"{what} {text!r}", target.span)
+    elif "/" in text:
+        scope.missing(f"there is no file {text!r}", target.span)
+    else:
+        scope.missing(
+            f"there is no program {text!r} on PATH and no such library",
+            target.span,
+            ["a path with '/' is taken as it is"],
+        )
+
+
+# -------------------------------------------------------------------------------------------------------------- uprobes
+
+
+LONGEST_INSTRUCTION = 16
 """Maximum length of an instruction, rounded up."""
 LINES_NEAR = 10
 """Maximum distance of suggested source lines from one without code."""
@@ -62,8 +137,8 @@ class UserProbe(BinaryProvider):
                 ["for example uprobe:libc:malloc; -p PID means its program"],
             )
         matches: list[Match] = []
-        paths = binaries.resolve(target, point.span, scope)
-        many = target is not None and binaries.is_glob(target.text)
+        paths = resolve_binary(target, point.span, scope)
+        many = target is not None and is_glob(target.text)
         for path in paths:
             places = self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3)
             matches.extend(places if self.offsets else _leaving(point, places, scope))
@@ -130,7 +205,7 @@ class UserProbe(BinaryProvider):
         """Whether an instruction starts at *offset* in a function: a breakpoint elsewhere would corrupt code."""
         if scope.options.unsafe:
             return True
-        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST))
+        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST_INSTRUCTION))
         problem = f"no instruction starts at offset {offset} of function {symbol.name!r}"
         hints = ["--unsafe attaches anyway, which may crash the program"]
         before = 0
@@ -264,7 +339,7 @@ class UserProbe(BinaryProvider):
         if line is None or (len(parts) == 4 and column is None):
             return []
         matches: list[Match] = []
-        for path in binaries.resolve(parts[0], point.span, scope):
+        for path in resolve_binary(parts[0], point.span, scope):
             symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
             if not symbols:
                 where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
@@ -467,3 +542,293 @@ def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
 def _quoted(name: str) -> str:
     """A C++ name, quoted for an attach point."""
     return f'"{name}"' if any(character in name for character in ':@" ,(<*') else name
+
+
+# ----------------------------------------------------------------------------------------------------- python functions
+
+# python and pythonret: functions of Python programs.
+
+
+PYTHON_OBJECT = Pointer(Struct("struct", "PyObject", 0, (), origin="python"), AddressSpace.USER)
+"""The type of arguments and results, which ``pystr()`` and ``pyint()`` read."""
+LONGEST_PATTERN = 256
+"""Most characters of a pattern."""
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class PythonFunction(BinaryProvider):
+    """``python:FILE_OR_MODULE:FUNCTION``; both may be patterns."""
+
+    shape = "{0}:FILE:FUNCTION or {0}:MODULE:FUNCTION"
+    counts = range(2, 3)
+    single = True  # which function it is, the program decides: targets have nothing that they could share
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if not self.fit(point) or not all(part.text for part in parts) or any(part.before == "@" for part in parts):
+            return self.bad_shape(point, scope)
+        if scope.attaching and not self._selected(point, scope):
+            return []
+        for part in parts:
+            if len(part.text) > LONGEST_PATTERN:
+                return scope.error(f"the pattern has more than {LONGEST_PATTERN} characters", part.span)
+        place = PythonTarget(python_files(parts[0].text), parts[1].text)
+        return [Match(point.kind, point.name, place, point.span, wild=any(part.wild for part in parts))]
+
+    def _selected(self, point: Point, scope: Scope) -> bool:
+        """Whether it is known which processes are probed, and the machine can."""
+        options = scope.options
+        if scope.kernel.arch != "x86_64":
+            scope.error(f"{point.kind.name} probes are for x86-64, not {scope.kernel.arch}", point.span)
+        elif not scope.feature("bpf_loop"):
+            scope.error(f"{point.kind.name} probes need a kernel with bpf_loop (Linux 5.17)", point.span)
+        elif options.ahead or not (options.filters.pids or options.child):
+            hints = ["-p PID probes a process, -c COMMAND one that is started; other programs are not slowed down"]
+            scope.error(f"{point.kind.name} probes need a process", point.span, hints)
+        else:
+            return True
+        return False
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        """Any name may be that of an argument: the functions are not known yet."""
+        arguments = tuple(
+            ProbeArgument(name, PYTHON_OBJECT, PythonValue(index)) for index, name in enumerate(sorted(uses.fields))
+        )
+        result = ProbeArgument("retval", PYTHON_OBJECT, PythonValue(len(arguments))) if match.kind.returns else None
+        ctx = contexts.registers(scope.kernel) if "ctx" in uses else None
+        missing = ("args.NAME is the argument of that name",)
+        return ProbeContext(arguments, result=result, ctx_type=ctx, missing=missing)
+
+
+def python_files(text: str) -> tuple[str, ...]:
+    """The patterns of file names that a file or module stands for.
+
+    A file with a folder is one; without, it is in any folder. A module may be a file, a package, or in the interpreter.
+    """
+    if "/" in text or text == "*" or text.startswith("<"):
+        return (text,)
+    if text.endswith(".py") or not _MODULE.fullmatch(text.replace("*", "x")):
+        return text, f"*/{text}"
+    path = text.replace(".", "/")
+    return f"{path}.py", f"*/{path}.py", f"{path}/__init__.py", f"*/{path}/__init__.py", f"<frozen {text}>"
+
+
+# ------------------------------------------------------------------------------------------------------- harmful places
+
+# Uprobe targets at which the kernel would corrupt the traced program: refused, or dropped from patterns.
+#
+# The x86-64 red zone are the 128 bytes below the stack pointer that a leaf function may use without moving it.
+# Linux 6.18 replaces a nop of 5 bytes under a uprobe by a call after the first hit (`arch_uprobe_optimize`,
+# commit ba2bfc97b462), which overwrites the 32 bytes below the stack pointer. Later kernels do so with nops of 10 bytes
+# and move the stack pointer first.
+
+
+_ENOUGH = 64
+"""Bytes of code to read: the probed instruction (at most 15) and some after it."""
+_OVERWRITES = (
+    "this kernel replaces the 5-byte nop there by a call, which overwrites data that the function may keep below the "
+    "stack pointer"
+)
+
+
+class _Harm(msgspec.Struct, frozen=True):
+    """A match that must not be attached to: its *index* in all matches, and *hints* about alternatives."""
+
+    index: int
+    why: str
+    hints: tuple[str, ...]
+
+
+def leave_out_harmful(matches: list[Match], scope: Scope) -> list[Match]:
+    """*matches* without those whose probe would corrupt the program, which are reported."""
+    if scope.kernel.arch != "x86_64" or not scope.attaching:
+        return matches
+    by_path: dict[str, list[int]] = {}
+    for index, match in enumerate(matches):
+        if isinstance(match.place, FileTarget):
+            by_path.setdefault(match.place.path, []).append(index)
+    harms = [harm for path, indexes in by_path.items() for harm in _File(path, scope).harms(matches, indexes)]
+    if not harms:
+        return matches
+    _report(matches, harms, scope)
+    harmful = {harm.index for harm in harms}
+    return [match for index, match in enumerate(matches) if index not in harmful]
+
+
+class _File:
+    """The code of one binary."""
+
+    def __init__(self, path: str, scope: Scope) -> None:
+        self._path = path
+        self._scope = scope
+        self._kernel = scope.kernel
+        self._functions: list[UserSymbol] | None = None
+
+    def harms(self, matches: Sequence[Match], indexes: Sequence[int]) -> list[_Harm]:
+        """The harmful ones of the matches in this file."""
+        offsets = [matches[index].of(FileTarget).offset for index in indexes]
+        harmful = []
+        for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
+            match = matches[index]
+            if misread_instructions.misread(code):
+                harmful.append(self._misread(index, match, code))
+            elif self._overwrites(match, code):
+                hint = "a function compiled with -mno-red-zone can be probed there"
+                harmful.append(_Harm(index, _OVERWRITES, (hint,)))
+        return harmful
+
+    def _misread(self, index: int, match: Match, code: bytes) -> _Harm:
+        size = _length(code)
+        shown = code[: size or 4].hex(" ")
+        why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
+        after = size
+        while size and misread_instructions.misread(code[after:]):
+            size = _length(code[after:])
+            after += size
+        return _Harm(index, why, self._next(match, after) if size else ())
+
+    def _next(self, match: Match, distance: int) -> tuple[str, ...]:
+        """A hint with the attach point *distance* bytes after *match*; none at the end of the function."""
+        place = match.place
+        if not isinstance(place, UserTarget) or match.kind.name not in (UPROBE, URETPROBE):
+            return ()
+        after = place.offset + distance
+        if place.symbol:
+            function = next(iter(self._kernel.user_symbols(self._path, place.symbol)), None)
+            if function is None or after - function.offset >= function.size:
+                return ()
+            where = f"{place.symbol}+{after - function.offset}"
+        else:
+            function = self._function(after)
+            if function is None:
+                return ()
+            where = f"{function.address + after - function.offset:#x}"
+        return (f"the next instruction that can be probed: {UPROBE}:{self._path}:{where}",)
+
+    def _overwrites(self, match: Match, code: bytes) -> bool:
+        """Whether the probe is on a nop that becomes a call, in a function that may use its red zone."""
+        offset = match.of(FileTarget).offset
+        if not becomes_call(code, offset) or not self._scope.feature("nop5_uprobes"):
+            return False
+        function = self._function(offset)
+        if function is None:
+            return True
+        before = self._kernel.user_code(self._path, function.offset, offset - function.offset)
+        if red_zone_unused(before):
+            return False
+        return uses_red_zone(self._kernel.user_code(self._path, function.offset, function.size))
+
+    def _function(self, offset: int) -> UserSymbol | None:
+        """The function at a file offset; a function of unknown size contains only its first instruction."""
+        if self._functions is None:
+            try:
+                self._functions = self._kernel.user_symbols(self._path, "*")
+            except TraceError:
+                self._functions = []  # not an ELF file (--unsafe)
+        return next((item for item in self._functions if 0 <= offset - item.offset < (item.size or 1)), None)
+
+
+def _length(code: bytes) -> int:
+    """Length of the first instruction of *code*; 0 if it is invalid."""
+    try:
+        return instruction_starts.length(code, 0, "x86_64")
+    except instruction_starts.BadCodeError:
+        return 0
+
+
+def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> None:
+    """Report an error for targets given by name, a warning for matches of patterns and for one of several locations."""
+    groups: dict[Span, list[_Harm]] = {}
+    for harm in harms:
+        groups.setdefault(matches[harm.index].span, []).append(harm)
+    for span, group in groups.items():
+        together = [match for match in matches if match.span == span]
+        if len(group) == len(together) and not any(_by_pattern(match) for match in together):
+            for harm in group:
+                scope.missing(f"cannot probe {matches[harm.index].probe}: {harm.why}", span, harm.hints)
+        else:
+            _warn(matches, group, len(together), span, scope)
+
+
+def _by_pattern(match: Match) -> bool:
+    return match.wild or (isinstance(match.place, FileTarget) and match.place.by_pattern)
+
+
+def _warn(matches: Sequence[Match], harms: Sequence[_Harm], count: int, span: Span, scope: Scope) -> None:
+    if scope.quiet or scope.config.missing_probes == "ignore":
+        return
+    probes = "probe" if count == 1 else "probes"
+    message = f"{len(harms)} of {count} {probes} left out: the kernel would corrupt the program there"
+    scope.diagnostics.warn(message, span, hints=() if scope.options.verbose else ("-v shows which",))
+    if scope.options.verbose:
+        for harm in harms:
+            scope.diagnostics.note(f"left out {matches[harm.index].probe}: {harm.why}", span)
+
+
+# ---------------------------------------------------------------------------------------------- the red zone
+
+
+NOP5 = 5
+"""Length of a nop that becomes a call."""
+_PAGE = 4096
+_ENDBR64 = bytes.fromhex("f30f1efa")
+_CALL, _GROUP_5 = 0xE8, 0xFF
+_RSP, _RBP = 4, 5
+
+
+def becomes_call(code: bytes, offset: int) -> bool:
+    """Whether *code*, at a file offset, starts with a nop that the kernel replaces by a call."""
+    try:
+        instruction = Decoder(code, 0)
+    except (BadCodeError, IndexError):
+        return False
+    if instruction.end != NOP5 or offset % _PAGE > _PAGE - NOP5:
+        return False  # the kernel does not write across pages
+    nop = instruction.opcode == 0x90
+    long_nop = instruction.opcode == 0x0F1F and code[instruction.operand] >> 3 & 7 == 0
+    return nop or long_nop
+
+
+def red_zone_unused(before: bytes) -> bool:
+    """Whether the red zone is still unused after *before*, the function's code up to the probe."""
+    return before in (b"", _ENDBR64)
+
+
+def uses_red_zone(code: bytes) -> bool:
+    """Whether a function may use its red zone: it is a leaf function with operands below its stack pointer.
+
+    Compilers use the red zone in leaf functions only, since a call would overwrite it. True for undecodable code.
+    """
+    offset, below = 0, False
+    try:
+        while offset < len(code):
+            instruction = Decoder(code, offset)
+            if _calls(code, instruction):
+                return False
+            below = below or _below_stack(code, instruction)
+            offset = instruction.end
+    except (BadCodeError, IndexError):
+        return True
+    return below
+
+
+def _calls(code: bytes, instruction: Decoder) -> bool:
+    if instruction.opcode == _GROUP_5:
+        return code[instruction.operand] >> 3 & 7 in (2, 3)
+    return instruction.opcode == _CALL
+
+
+def _below_stack(code: bytes, instruction: Decoder) -> bool:
+    """Whether the operand is memory at a negative offset from rsp or rbp (r12 and r13 are taken for them)."""
+    offset = instruction.operand
+    if offset < 0:
+        return False
+    mode, register = code[offset] >> 6, code[offset] & 7
+    if mode not in (1, 2):
+        return False
+    displacement = offset + 1
+    if register == _RSP:
+        register = code[displacement] & 7
+        displacement += 1
+    highest = displacement if mode == 1 else displacement + 3
+    return register in (_RSP, _RBP) and code[highest] >= 0x80
