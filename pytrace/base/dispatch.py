@@ -1,21 +1,70 @@
-"""Type-checked dispatch tables: functions by the class of the object that they handle.
+"""Dispatch: a class states which of its methods handles which class of nodes, or which builtin.
 
->>> RULES: Mapping[type[Node], Callable[[Checker, Node], Type]] = by_class(on(Call, call), on(Name, name))
+>>> class Statements:
+...     def __init__(self) -> None:
+...         self._rules: Mapping[type[Node], Callable[[Node], Type]] = handlers(self)
+...
+...     def check(self, node: Node) -> Type:
+...         return self._rules[type(node)](node)
+...
+...     @handles(Call)
+...     def _call(self, node: Call) -> Type: ...
 
-``on`` checks that ``call`` takes a ``Call``. The table's type says that its functions take any ``Node``, which holds
-for the function that is looked up by the node's own class.
+The type checker verifies that ``_call`` takes a ``Call``. A lookup is one in a dictionary, by the object's own class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Concatenate, Never, ParamSpec, TypeVar, cast
+from functools import cache
+from typing import Any, Concatenate, Never, ParamSpec, TypeVar, cast
 
 S = TypeVar("S")
 N = TypeVar("N")
 B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
+
+_KEYS = "handled_keys"
+"""The attribute of a method that has the keys that it handles."""
+
+
+def handles(
+    kind: type[N],
+) -> Callable[[Callable[Concatenate[S, N, P], R]], Callable[Concatenate[S, N, P], R]]:
+    """A decorator: the method handles instances of *kind*, its first argument. Repeated for several classes."""
+    return handles_names(kind)
+
+
+def handles_names(*keys: object) -> Callable[[F], F]:
+    """A decorator: the method handles what has these *keys* (names of builtins, operators)."""
+
+    def register(function: F) -> F:
+        vars(function).setdefault(_KEYS, []).extend(keys)
+        return function
+
+    return register
+
+
+def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
+    """The methods of an object by what they handle.
+
+    Raises:
+        ValueError: two methods handle the same.
+    """
+    return {key: getattr(owner, name) for key, name in _names(type(owner))}
+
+
+@cache
+def _names(kind: type) -> list[tuple[object, str]]:
+    names: dict[object, str] = {}
+    for base in reversed(kind.__mro__):
+        for name, value in vars(base).items():
+            for key in getattr(value, _KEYS, ()):
+                if names.setdefault(key, name) != name:
+                    raise ValueError(f"{names[key]} and {name} of {kind.__name__} handle {key}")
+    return list(names.items())
 
 
 def on(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from pytrace.base.dispatch import by_class, on
+from pytrace.base.dispatch import handlers, handles
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
@@ -96,6 +96,7 @@ class _Expander:
         for item in program.items:
             if isinstance(item, nodes.Macro):
                 self.macros.setdefault(item.name, []).append(item)
+        self._rules: Mapping[type[nodes.Node], Callable[[nodes.Node, _Expansion | None], nodes.Node]] = handlers(self)
         self.number = 0
         self.c_names: list[str] = []
         self.size = 0
@@ -133,8 +134,8 @@ class _Expander:
 
     def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
         """*node* expanded in *scope*: a new tree inside an expansion; outside, the same tree if nothing changes."""
-        rule = _RULES.get(type(node))
-        return rule(self, node, scope) if rule is not None else self.plain(node, scope)
+        rule = self._rules.get(type(node))
+        return rule(node, scope) if rule is not None else self.plain(node, scope)
 
     def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: object) -> nodes.Node:
         """*node* with its children expanded."""
@@ -162,6 +163,7 @@ class _Expander:
 
     # ---------------------------------------------------------------------------------------- names
 
+    @handles(nodes.Variable)
     def variable(self, node: nodes.Variable, scope: _Expansion | None) -> nodes.Node:
         """A variable: the argument of a parameter, or a renamed variable of the body."""
         if scope is None:
@@ -171,6 +173,7 @@ class _Expander:
             return nodes.copy(argument)
         return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
 
+    @handles(nodes.MapRef)
     def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
         """A map; a macro body can use only maps that are passed to it."""
         if scope is None:
@@ -185,6 +188,7 @@ class _Expander:
         )
         return nodes.MapRef(scope.span(node.span), node.name)
 
+    @handles(nodes.Identifier)
     def identifier(self, node: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
         """A bare name: a parameter, a macro without arguments, a C macro, or unchanged."""
         if scope is not None and node.name in scope.names:
@@ -208,6 +212,7 @@ class _Expander:
         self.c_names.pop()
         return result
 
+    @handles(nodes.NamedType)
     def named_type(self, node: nodes.NamedType, scope: _Expansion | None) -> nodes.Node:
         """A type name, which may be a parameter of the macro."""
         argument = scope.names.get(node.name) if scope is not None else None
@@ -217,6 +222,8 @@ class _Expander:
             return nodes.NamedType(argument.span, argument.name)
         return self.plain(node, scope)
 
+    @handles(nodes.TypeofExpr)
+    @handles(nodes.Sizeof)
     def about(self, node: nodes.Sizeof | nodes.TypeofExpr, scope: _Expansion | None) -> nodes.Node:
         """A type query: its bare name is a parameter or the name of a type, never a macro."""
         operand = node.operand
@@ -230,6 +237,7 @@ class _Expander:
             return self.node(operand, scope)
         return operand if scope is None else replace(operand, span=scope.span(operand.span))
 
+    @handles(nodes.Offsetof)
     def offset(self, node: nodes.Offsetof, scope: _Expansion | None) -> nodes.Node:
         """``offsetof``, whose path may start with a parameter that stands for members."""
         path: list[str] = []
@@ -240,6 +248,7 @@ class _Expander:
 
     # ---------------------------------------------------------------------------------------- records
 
+    @handles(nodes.RecordLiteral)
     def record(self, node: nodes.RecordLiteral, scope: _Expansion | None) -> nodes.Node:
         """A record, without the members whose value is ``only_if(false, …)``."""
         expanded = self.plain(node, scope)
@@ -274,6 +283,7 @@ class _Expander:
 
     # ---------------------------------------------------------------------------------------- calls
 
+    @handles(nodes.Call)
     def call(self, node: nodes.Call, scope: _Expansion | None) -> nodes.Node:
         """A call of a macro; calls of anything else only have their arguments expanded."""
         macro = self._choose(node.name, node.args, scope)
@@ -396,16 +406,3 @@ def _members(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.FieldAccess):
         return [*_members(node.base), node.name]
     return [node.name] if isinstance(node, nodes.Identifier) else []
-
-
-_RULES: Mapping[type[nodes.Node], Callable[[_Expander, nodes.Node, _Expansion | None], nodes.Node]] = by_class(
-    on(nodes.Variable, _Expander.variable),
-    on(nodes.MapRef, _Expander.map),
-    on(nodes.Identifier, _Expander.identifier),
-    on(nodes.NamedType, _Expander.named_type),
-    on(nodes.Sizeof, _Expander.about),
-    on(nodes.TypeofExpr, _Expander.about),
-    on(nodes.Offsetof, _Expander.offset),
-    on(nodes.RecordLiteral, _Expander.record),
-    on(nodes.Call, _Expander.call),
-)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.base.dispatch import by_class, on
+from pytrace.base.dispatch import handlers, handles
 from pytrace.core import manifest, numbers
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import option_types
@@ -533,6 +533,7 @@ class _Substitution:
         self.diagnostics = diagnostics
         self.declared = declared
         self.values = values
+        self._rules: Mapping[type[nodes.Node], Callable[[nodes.Node], nodes.Node]] = handlers(self)
         self.named = dict(options.named)
         self.ahead = options.ahead
         self.texts = {node for call in nodes.walk(program) for node in _text_parameters(call)}
@@ -542,9 +543,10 @@ class _Substitution:
 
     def replace(self, node: nodes.Node) -> nodes.Node:
         """The replacement of *node*, whose children have been replaced."""
-        handler = _HANDLERS.get(type(node))
-        return handler(self, node) if handler is not None else node
+        rule = self._rules.get(type(node))
+        return rule(node) if rule is not None else node
 
+    @handles(nodes.PositionalParam)
     def _positional(self, node: nodes.PositionalParam) -> nodes.Expr:
         text = self._value(node)
         if text is None and self.ahead:
@@ -570,6 +572,7 @@ class _Substitution:
         self.literals.add(parameter)
         return parameter
 
+    @handles(nodes.ParamCount)
     def _count(self, node: nodes.ParamCount) -> nodes.Expr:
         if self.ahead:
             return nodes.OpenParameter(node.span, "#", "number", str(len(self.options.positional)))
@@ -584,6 +587,7 @@ class _Substitution:
         self.literals.add(literal)
         return literal
 
+    @handles(nodes.Binary)
     def _sum(self, node: nodes.Binary) -> nodes.Expr:
         """``$N + skip`` inside ``str``: skips the first characters of the text."""
         for text, count in ((node.left, node.right), (node.right, node.left)):
@@ -598,6 +602,7 @@ class _Substitution:
                 return parameter
         return node
 
+    @handles(nodes.Call)
     def _call(self, node: nodes.Call) -> nodes.Expr:
         if node.name == "getopt":
             return self._getopt(node)
@@ -638,6 +643,7 @@ class _Substitution:
         self.chosen.add(literal)
         return literal
 
+    @handles(nodes.Probe)
     def _probe(self, node: nodes.Probe) -> nodes.Node:
         """A probe; if named parameters or options disable it, its body is kept for type inference."""
         predicate = node.predicate
@@ -645,22 +651,13 @@ class _Substitution:
             return node
         return replace(node, off=any(item in self.chosen for item in nodes.walk(predicate)))
 
+    @handles(nodes.AttachPoint)
     def _attach_point(self, node: nodes.AttachPoint) -> nodes.Node:
         """An attach point with the texts of options that it may contain."""
         if "$" not in node.text or not self.values:
             return node
         texts = tuple((name, as_text(_plain(value))) for name, value in self.values.items())
         return replace(node, options=texts)
-
-
-_HANDLERS: Mapping[type[nodes.Node], Callable[[_Substitution, nodes.Node], nodes.Node]] = by_class(
-    on(nodes.PositionalParam, _Substitution._positional),
-    on(nodes.ParamCount, _Substitution._count),
-    on(nodes.Binary, _Substitution._sum),
-    on(nodes.Call, _Substitution._call),
-    on(nodes.Probe, _Substitution._probe),
-    on(nodes.AttachPoint, _Substitution._attach_point),
-)
 
 
 def _text_parameters(node: nodes.Node) -> Iterator[nodes.PositionalParam]:
