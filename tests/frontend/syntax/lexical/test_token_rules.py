@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
-from pytrace.frontend.syntax import lexer, nodes, parser
-from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer
+from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer, states, tokens
+from pytrace.frontend.syntax.tokens import OPERATORS
 
 INTO = {
     ROOT: "",
@@ -105,12 +106,12 @@ def test_indices_and_ranges_are_no_fractions(text: str) -> None:
 
 
 def test_each_operator_is_one_token() -> None:
-    for text, kind in lexer.OPERATORS.items():
+    for text, kind in OPERATORS.items():
         assert read(text, SCRIPT)[0] == [f"{kind}:{text}"]
 
 
 def test_all_states_are_tried() -> None:
-    assert set(INTO) == {ROOT, *(name for name, _ in lexer.states)}
+    assert set(INTO) == {ROOT, *(name for name, _ in states)}
 
 
 @pytest.mark.parametrize("into", INTO.values(), ids=INTO)
@@ -134,4 +135,4 @@ def test_kinds_are_declared() -> None:
     lexer = Lexer(Source("t", text), Diagnostics(), state=ROOT)
     kinds = {lexer.token().type for _ in range(60)}
     assert "EOF" in kinds
-    assert kinds <= set(lexer.tokens)
+    assert kinds <= set(tokens)
