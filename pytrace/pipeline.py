@@ -24,7 +24,6 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.source import Source
 from pytrace.frontend.check import analysis as analysis_pass
-from pytrace.frontend.check import root_conditions
 from pytrace.frontend.expand import c_definitions as definitions_pass
 from pytrace.frontend.expand import imports as imports_pass
 from pytrace.frontend.expand import macros as macros_pass
@@ -115,7 +114,7 @@ def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
 
 def conditions(c: Compilation, substituted: nodes.Program, defined: Definitions, config: Config) -> nodes.Program:
     """The AST with the items selected by conditions at the root."""
-    return root_conditions.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
+    return analysis_pass.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
 
 
 def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes.Program:

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Concatenate, Never, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Never, ParamSpec, TypeVar, cast, overload
 
 S = TypeVar("S")
 N = TypeVar("N")
+M = TypeVar("M")
 B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,11 +31,19 @@ _KEYS = "handled_keys"
 """The attribute of a method that has the keys that it handles."""
 
 
+@overload
+def handles(kind: type[N], /) -> Callable[[Callable[Concatenate[S, N, P], R]], Callable[Concatenate[S, N, P], R]]: ...
+
+
+@overload
 def handles(
-    kind: type[N],
-) -> Callable[[Callable[Concatenate[S, N, P], R]], Callable[Concatenate[S, N, P], R]]:
-    """A decorator: the method handles instances of *kind*, its first argument. Repeated for several classes."""
-    return handles_names(kind)
+    kind: type[N], other: type[M], /
+) -> Callable[[Callable[Concatenate[S, N | M, P], R]], Callable[Concatenate[S, N | M, P], R]]: ...
+
+
+def handles(*kinds: type[object]) -> Callable[[F], F]:
+    """A decorator: the method handles instances of these classes, its first argument."""
+    return handles_names(*kinds)
 
 
 def handles_names(*keys: object) -> Callable[[F], F]:
@@ -57,7 +66,7 @@ def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
 
 
 @cache
-def _names(kind: type) -> list[tuple[object, str]]:
+def _names(kind: type[Any]) -> list[tuple[object, str]]:
     names: dict[object, str] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():

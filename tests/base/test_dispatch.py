@@ -34,8 +34,7 @@ class Measure:
     def _square(self, shape: Square, unit: str) -> str:
         return f"{self.scale * shape.side}{unit}"
 
-    @handles(Circle)
-    @handles(Dot)
+    @handles(Circle, Dot)
     def _round(self, shape: Circle, unit: str) -> str:
         return f"{self.scale * shape.radius}{unit}"
 

@@ -1,4 +1,4 @@
-"""Maps with so many keys that all CPUs share their values (pytrace.frontend.check.inference.resources)."""
+"""Maps with so many keys that all CPUs share their values (pytrace.frontend.check.maps)."""
 
 from __future__ import annotations
 

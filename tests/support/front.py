@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
-from pytrace.frontend.check import analysis, root_conditions
+from pytrace.frontend.check import analysis
+from pytrace.frontend.check.checker import Checker
 from pytrace.frontend.expand import c_definitions, imports, macros, parameters, settings
 from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import parser
@@ -58,7 +60,7 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
     if not _failed(found):
         program = parameters.substitute(program, options, found)
     if not _failed(found):
-        program = root_conditions.choose(program, options, kernel, c_part, config, found)
+        program = analysis.choose(program, options, kernel, c_part, config, found)
     if not _failed(found):
         program = macros.expand(program, c_part, found)
     if _failed(found):
@@ -67,6 +69,13 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
     if _failed(found):
         return Result(found, None)
     return Result(found, analysis.analyse(units, program, options, kernel, c_part, config, found))
+
+
+def checker(text: str) -> Checker:
+    """The checker of a script's semantic analysis, before its passes."""
+    options, kernel, found = CompileOptions(), Facts(), Diagnostics()
+    definitions = c_definitions.read(parser.parse(Source("stdin", text), found), options, kernel, found)
+    return Checker(options, kernel, definitions, Config(), found)
 
 
 def _failed(found: Diagnostics) -> bool:

@@ -1,15 +1,17 @@
 """Semantic analysis, the last pass of the front end: scopes, types, checks, resources.
 
-See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.syntax.typed_program`
-for its result.
+See :mod:`pytrace.frontend.check.checker` for how it works, and :mod:`pytrace.frontend.syntax.typed_program` for its
+result. :func:`choose` is the pass over ``if comptime`` and ``fail`` at the root of a script, which uses the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from pytrace.base.dispatch import by_class, on
+from msgspec.structs import replace
+
+from pytrace.base.dispatch import handlers
 from pytrace.core.builtins import builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
@@ -18,65 +20,26 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
-from pytrace.frontend.check.builtins.table import CHECKS
-from pytrace.frontend.check.inference import removed_code, type_names
-from pytrace.frontend.check.inference.checker import Checker, Rules
-from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
-from pytrace.frontend.check.inference.removed_code import look
-from pytrace.frontend.check.inference.resources import declare_map, finish_maps, join_prints
-from pytrace.frontend.check.inference.slots import Scope, Slot, VariableState
-from pytrace.frontend.check.rules import calls, casts, expressions, members, operators
-from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
+from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
+from pytrace.frontend.check.checker import Arguments, Checker, Node, Scope, Slot, VariableState, skipped_probe
+from pytrace.frontend.check.context_family import ContextChecks, SymbolChecks
+from pytrace.frontend.check.conversions import UNKNOWN, Unknown, contains_unknown, settle
+from pytrace.frontend.check.expressions import Expressions, Operators
+from pytrace.frontend.check.map_family import Aggregates, MapChecks
+from pytrace.frontend.check.maps import Maps, join_prints
+from pytrace.frontend.check.members import Casts, Members, TypeNames
+from pytrace.frontend.check.meta_family import MetaChecks
+from pytrace.frontend.check.output_family import OutputChecks, RowChecks
+from pytrace.frontend.check.process_family import ProcessChecks
+from pytrace.frontend.check.statements import Statements
+from pytrace.frontend.check.string_family import NetworkChecks, PythonChecks, StringChecks
 from pytrace.frontend.expand.c_definitions import Definitions
-from pytrace.frontend.probes import attach_points
 from pytrace.frontend.probes.attach_points import left_out
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import run_deep
-from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.syntax.typed_program import CheckedProgram, Existence, FunctionInfo, ProbeUnit, VariableInfo
 
 MAX_PASSES = 60
-
-EXPRESSIONS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]] = by_class(
-    on(nodes.IntLiteral, expressions.integer),
-    on(nodes.FloatLiteral, expressions.fraction),
-    on(nodes.BoolLiteral, expressions.boolean),
-    on(nodes.StringLiteral, expressions.string),
-    on(nodes.OpenParameter, expressions.parameter),
-    on(nodes.PositionalParam, expressions.unreplaced_parameter),
-    on(nodes.ParamCount, expressions.unreplaced_parameter),
-    on(nodes.Identifier, expressions.identifier),
-    on(nodes.Variable, expressions.variable),
-    on(nodes.MapRef, expressions.map_value),
-    on(nodes.MapIndex, expressions.map_index),
-    on(nodes.Unary, operators.unary),
-    on(nodes.Binary, operators.binary),
-    on(nodes.Ternary, expressions.ternary),
-    on(nodes.Cast, casts.cast),
-    on(nodes.FieldAccess, members.field_access),
-    on(nodes.TupleAccess, members.tuple_access),
-    on(nodes.Index, members.index),
-    on(nodes.Call, calls.call),
-    on(nodes.Sizeof, members.size_of),
-    on(nodes.Offsetof, members.offset_of),
-    on(nodes.TypeInfo, members.type_info),
-    on(nodes.Comptime, expressions.comptime),
-    on(nodes.TupleLiteral, expressions.tuple_literal),
-    on(nodes.RecordLiteral, expressions.record_literal),
-    on(nodes.If, expressions.if_value),
-    on(nodes.BlockExpr, expressions.block_value),
-)
-"""Typing rules by class of expression."""
-
-
-def _probe_exists(checker: Checker, text: str, span: Span) -> bool:
-    problems = Diagnostics()
-    exists = attach_points.exists(text, checker.options, checker.kernel, checker.config, problems)
-    for problem in problems.errors:
-        checker.error(problem.message, span, hints=problem.hints)
-    return exists
-
-
-RULES = Rules(EXPRESSIONS, CHECKS, check_if, check_block, _probe_exists)
 
 
 def analyse(
@@ -104,188 +67,14 @@ def analyse(
     """
     places = (target.place for unit in units for target in unit.targets)
     definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
-    checker = Checker(RULES, options, kernel, definitions, config, diagnostics)
-    return run_deep(lambda: _analyse(checker, units, program), checker.program, diagnostics, program.span)
-
-
-def _analyse(checker: Checker, units: list[ProbeUnit], program: nodes.Program) -> CheckedProgram:
-    checker.program.units = list(units)
-    calls.read_imports(checker, program)
-    functions = _functions(checker, program)
-    declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
-    for _ in range(MAX_PASSES):
-        if not checker.begin_pass():
-            break
-        if checker.searching and checker.left_out is None:
-            checker.left_out = left_out(program, units, checker.options, checker.kernel, checker.config)
-        _check_all(checker, functions, declarations)
-    else:
-        checker.make_final()
-        _endless(checker)
-        return checker.program
-    checker.make_final()
-    _report_functions(checker, program)
-    _check_all(checker, functions, declarations)
-    return _finish(checker, program)
-
-
-def _endless(checker: Checker) -> None:
-    """Report the slots whose types grow with each pass: ``@a = (@a, 1)``."""
-    named = [(name, state.slots, state.span) for name, state in checker.maps.items()]
-    named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in checker.variables.values()]
-    # Types that contain each other may grow alternately.
-    growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
-    if not growing:
-        raise InternalError("type inference does not converge")
-    for name, span in growing:
-        if span is not None:
-            checker.error(f"the type of {name} contains itself", span)
+    checker = Checker(options, kernel, definitions, config, diagnostics)
+    analysis = Analysis(checker)
+    return run_deep(lambda: analysis.run(units, program), checker.program, diagnostics, program.span)
 
 
 # ---------------------------------------------------------------------------------------------- functions
 
 _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
-
-
-def _functions(checker: Checker, program: nodes.Program) -> _Functions:
-    functions: _Functions = []
-    for node in program.items:
-        if isinstance(node, nodes.Function) and node.name not in checker.functions:
-            info, states = _function(checker, node)
-            checker.functions[node.name] = info
-            functions.append((info, node, states))
-    return functions
-
-
-def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
-    states = []
-    for parameter in node.parameters:
-        type_ = type_names.resolve(checker, parameter.type)
-        info = VariableInfo(parameter.variable.name, type_, parameter.span)
-        states.append(
-            VariableState(info.name, parameter.variable, Slot(fixed=type_), info, parameter.span, assigned=True)
-        )
-    result = type_names.resolve(checker, node.result) if node.result is not None else VOID
-    parameters = tuple(state.info for state in states)
-    return FunctionInfo(node.name, f"fn_{node.name}", parameters, result, node.body, node.head), states
-
-
-def _report_functions(checker: Checker, program: nodes.Program) -> None:
-    """Report errors in function signatures."""
-    seen: dict[str, Span] = {}
-    for node in program.items:
-        if not isinstance(node, nodes.Function):
-            continue
-        if node.name in seen:
-            notes = [("first defined here", seen[node.name])]
-            checker.error(f"the function {node.name!r} is already defined", node.head, notes=notes)
-        row = builtin(node.name)
-        if row is not None and not row.yields:
-            checker.error(f"{node.name!r} is the name of a builtin", node.head)
-        seen.setdefault(node.name, node.head)
-        for parameter in node.parameters:
-            _check_passed(checker, type_names.resolve(checker, parameter.type), parameter.span, "a parameter")
-        if node.result is not None:
-            _check_passed(checker, type_names.resolve(checker, node.result), node.result.span, "a result")
-
-
-def _check_passed(checker: Checker, type_: Type, span: Span, what: str) -> None:
-    if not isinstance(type_, Unknown) and type_ != VOID and not type_.scalar:
-        checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {type_}", span)
-
-
-def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, states: list[VariableState]) -> None:
-    checker.function, checker.unit = info, None
-    checker.scope = Scope(None)
-    for state in states:
-        state.assigned = True
-        if state.name in checker.scope.names:
-            checker.error(f"${state.name} is already a parameter", state.span)
-        checker.scope.names[state.name] = state
-        checker.variables[state.node] = state
-        checker.bind(state.node, state)
-    with checker.block():
-        check_body(checker, node.body, wanted=False)
-    checker.function = None
-
-
-def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
-    """Report recursion: the stack of BPF programs is limited, and the verifier rejects recursion."""
-    reported: set[frozenset[str]] = set()
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        for callee, span in calls.get(name, []):
-            if callee.name in path:
-                cycle = path[path.index(callee.name) :]
-                if frozenset(cycle) not in reported:
-                    reported.add(frozenset(cycle))
-                    chain = " → ".join((*cycle, callee.name))
-                    checker.error(f"a function cannot call itself: {chain}", span)
-            elif callee.name not in done:
-                visit(callee.name, (*path, callee.name))
-        done.add(name)
-
-    for name in calls:
-        visit(name, (name,))
-
-
-# ---------------------------------------------------------------------------------------------- passes
-
-
-def _check_all(checker: Checker, functions: _Functions, declarations: list[nodes.MapDecl]) -> None:
-    checker.scope = Scope(None)
-    for declaration in declarations:
-        declare_map(checker, declaration)
-    called: dict[str, list[tuple[FunctionInfo, Span]]] = {}
-    for info, node, states in functions:
-        checker.callees = []
-        _check_function(checker, info, node, states)
-        called[info.name] = checker.callees
-    for unit in checker.program.units:
-        _check_unit(checker, unit)
-    for unit in checker.left_out or ():
-        look(checker, removed_code.left_out(unit.span), partial(_check_unit, checker, unit))
-    if checker.final:
-        _check_recursion(checker, called)
-
-
-def _check_unit(checker: Checker, unit: ProbeUnit) -> None:
-    checker.unit, checker.function = unit, None
-    checker.callees = []
-    checker.scope = Scope(None)
-    with checker.block():
-        check_body(checker, unit.body, wanted=False)
-    checker.unit = None
-
-
-def _finish(checker: Checker, program: nodes.Program) -> CheckedProgram:
-    join_prints(checker.program)
-    checked = checker.program
-    finish_maps(checker)
-    for state in checker.variables.values():
-        type_ = settle(state.slot.type)
-        state.info.type = INT64 if isinstance(type_, Unknown) else type_
-    for variable, info in checked.variables.items():
-        checked.types[variable] = info.type
-    if not checker.diagnostics.failed:
-        _check_complete(checker)
-    checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
-    checked.types.update(checker.retyped)
-    checked.functions = list(checker.functions.values())
-    checked.objects = [item.data for item in program.objects]
-    checked.decided = program.decided
-    checked.config = checker.config
-    checked.sources = _sources(program)
-    return checked
-
-
-def _check_complete(checker: Checker) -> None:
-    """Check that every unknown type has an error that explains it."""
-    for node, kind in checker.program.types.items():
-        if contains_unknown(kind) and node not in checker.program.constants and kind is UNKNOWN:
-            checker.error("the type of this expression cannot be inferred", node.span)
-            return
 
 
 def _sources(program: nodes.Program) -> list[Source]:
@@ -294,3 +83,317 @@ def _sources(program: nodes.Program) -> list[Source]:
         if item.span.source not in sources:
             sources.append(item.span.source)
     return sources
+
+
+class Analysis:
+    """Semantic analysis of one script: the collaborators of a checker, and the passes over the script."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        self.maps = maps = Maps(checker)
+        self.type_names = type_names = TypeNames(checker)
+        events, checks = Events(checker), ArgumentChecks(checker)
+        members = Members(checker, checks, type_names)
+        Casts(checker, type_names, members)
+        families = (
+            ContextChecks(checker, checks),
+            SymbolChecks(checker, checks),
+            ProcessChecks(checker, events, checks),
+            MapChecks(checker, events, maps, checks),
+            Aggregates(checker, checks),
+            StringChecks(checker, checks),
+            NetworkChecks(checker, checks),
+            PythonChecks(checker, checks),
+            OutputChecks(checker, events, maps, checks),
+            RowChecks(checker, events, checks),
+            MetaChecks(checker, checks, type_names),
+        )
+        builtins: dict[str, Callable[[Node, Arguments], Type]] = {}
+        for family in families:
+            builtins.update(handlers(family))
+        self.calls = Calls(checker, builtins)
+        expressions = Expressions(checker, self.calls)
+        operators = Operators(checker, maps, members, expressions)
+        self.statements = Statements(checker, maps, type_names, self.calls, expressions, operators)
+
+    def run(self, units: list[ProbeUnit], program: nodes.Program) -> CheckedProgram:
+        """The typed program of a script."""
+        self.checker.program.units = list(units)
+        self.calls.read_imports(program)
+        functions = self._functions(program)
+        declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
+        for _ in range(MAX_PASSES):
+            if not self.checker.begin_pass():
+                break
+            if self.checker.searching and self.checker.left_out is None:
+                self.checker.left_out = left_out(
+                    program, units, self.checker.options, self.checker.kernel, self.checker.config
+                )
+            self._check_all(functions, declarations)
+        else:
+            self.checker.make_final()
+            self._endless()
+            return self.checker.program
+        self.checker.make_final()
+        self._report_functions(program)
+        self._check_all(functions, declarations)
+        return self._finish(program)
+
+    def _endless(self) -> None:
+        """Report the slots whose types grow with each pass: ``@a = (@a, 1)``."""
+        named = [(name, state.slots, state.span) for name, state in self.checker.maps.items()]
+        named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in self.checker.variables.values()]
+        # Types that contain each other may grow alternately.
+        growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
+        if not growing:
+            raise InternalError("type inference does not converge")
+        for name, span in growing:
+            if span is not None:
+                self.checker.error(f"the type of {name} contains itself", span)
+
+    def _functions(self, program: nodes.Program) -> _Functions:
+        functions: _Functions = []
+        for node in program.items:
+            if isinstance(node, nodes.Function) and node.name not in self.checker.functions:
+                info, states = self._function(node)
+                self.checker.functions[node.name] = info
+                functions.append((info, node, states))
+        return functions
+
+    def _function(self, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
+        states = []
+        for parameter in node.parameters:
+            type_ = self.type_names.resolve(parameter.type)
+            info = VariableInfo(parameter.variable.name, type_, parameter.span)
+            states.append(
+                VariableState(info.name, parameter.variable, Slot(fixed=type_), info, parameter.span, assigned=True)
+            )
+        result = self.type_names.resolve(node.result) if node.result is not None else VOID
+        parameters = tuple(state.info for state in states)
+        return FunctionInfo(node.name, f"fn_{node.name}", parameters, result, node.body, node.head), states
+
+    def _report_functions(self, program: nodes.Program) -> None:
+        """Report errors in function signatures."""
+        seen: dict[str, Span] = {}
+        for node in program.items:
+            if not isinstance(node, nodes.Function):
+                continue
+            if node.name in seen:
+                notes = [("first defined here", seen[node.name])]
+                self.checker.error(f"the function {node.name!r} is already defined", node.head, notes=notes)
+            row = builtin(node.name)
+            if row is not None and not row.yields:
+                self.checker.error(f"{node.name!r} is the name of a builtin", node.head)
+            seen.setdefault(node.name, node.head)
+            for parameter in node.parameters:
+                self._check_passed(self.type_names.resolve(parameter.type), parameter.span, "a parameter")
+            if node.result is not None:
+                self._check_passed(self.type_names.resolve(node.result), node.result.span, "a result")
+
+    def _check_passed(self, type_: Type, span: Span, what: str) -> None:
+        if not isinstance(type_, Unknown) and type_ != VOID and not type_.scalar:
+            self.checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {type_}", span)
+
+    def _check_function(self, info: FunctionInfo, node: nodes.Function, states: list[VariableState]) -> None:
+        self.checker.function, self.checker.unit = info, None
+        self.checker.scope = Scope(None)
+        for state in states:
+            state.assigned = True
+            if state.name in self.checker.scope.names:
+                self.checker.error(f"${state.name} is already a parameter", state.span)
+            self.checker.scope.names[state.name] = state
+            self.checker.variables[state.node] = state
+            self.checker.bind(state.node, state)
+        with self.checker.block():
+            self.statements.check_body(node.body, wanted=False)
+        self.checker.function = None
+
+    def _check_recursion(self, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
+        """Report recursion: the stack of BPF programs is limited, and the verifier rejects recursion."""
+        reported: set[frozenset[str]] = set()
+        done: set[str] = set()
+
+        def visit(name: str, path: tuple[str, ...]) -> None:
+            for callee, span in calls.get(name, []):
+                if callee.name in path:
+                    cycle = path[path.index(callee.name) :]
+                    if frozenset(cycle) not in reported:
+                        reported.add(frozenset(cycle))
+                        chain = " → ".join((*cycle, callee.name))
+                        self.checker.error(f"a function cannot call itself: {chain}", span)
+                elif callee.name not in done:
+                    visit(callee.name, (*path, callee.name))
+            done.add(name)
+
+        for name in calls:
+            visit(name, (name,))
+
+    # ------------------------------------------------------------------------------------------ passes
+
+    def _check_all(self, functions: _Functions, declarations: list[nodes.MapDecl]) -> None:
+        self.checker.scope = Scope(None)
+        for declaration in declarations:
+            self.maps.declare(declaration)
+        called: dict[str, list[tuple[FunctionInfo, Span]]] = {}
+        for info, node, states in functions:
+            self.checker.callees = []
+            self._check_function(info, node, states)
+            called[info.name] = self.checker.callees
+        for unit in self.checker.program.units:
+            self._check_unit(unit)
+        for unit in self.checker.left_out or ():
+            self.checker.check_removed(skipped_probe(unit.span), partial(self._check_unit, unit))
+        if self.checker.final:
+            self._check_recursion(called)
+
+    def _check_unit(self, unit: ProbeUnit) -> None:
+        self.checker.unit, self.checker.function = unit, None
+        self.checker.callees = []
+        self.checker.scope = Scope(None)
+        with self.checker.block():
+            self.statements.check_body(unit.body, wanted=False)
+        self.checker.unit = None
+
+    def _finish(self, program: nodes.Program) -> CheckedProgram:
+        join_prints(self.checker.program)
+        checked = self.checker.program
+        self.maps.finish()
+        for state in self.checker.variables.values():
+            type_ = settle(state.slot.type)
+            state.info.type = INT64 if isinstance(type_, Unknown) else type_
+        for variable, info in checked.variables.items():
+            checked.types[variable] = info.type
+        if not self.checker.diagnostics.failed:
+            self._check_complete()
+        checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
+        checked.types.update(self.checker.retyped)
+        checked.functions = list(self.checker.functions.values())
+        checked.objects = [item.data for item in program.objects]
+        checked.decided = program.decided
+        checked.config = self.checker.config
+        checked.sources = _sources(program)
+        return checked
+
+    def _check_complete(self) -> None:
+        """Check that every unknown type has an error that explains it."""
+        for node, kind in self.checker.program.types.items():
+            if contains_unknown(kind) and node not in self.checker.program.constants and kind is UNKNOWN:
+                self.checker.error("the type of this expression cannot be inferred", node.span)
+                return
+
+
+# ---------------------------------------------------------------------------------------------- items at the root
+
+QUESTIONS = (
+    "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",
+)  # fmt: skip
+"""Builtins that a condition at the root may call, other than ``member_exist``."""
+
+_OPERATORS = frozenset({"!", "-", "~"})
+_PARTS = (
+    nodes.IntLiteral,
+    nodes.BoolLiteral,
+    nodes.StringLiteral,
+    nodes.OpenParameter,
+    nodes.Binary,
+    nodes.Ternary,
+    nodes.Comptime,
+)
+_HINT = (
+    "possible are literals, $1, getopt(), operators, and calls of kfunc_exist, kfunc_allowed, probe_exist, type_exist, "
+    "member_exist, constant_exist, symbol_exist, one_of and config, "
+    "and has_filter"
+)
+
+
+def choose(
+    program: nodes.Program,
+    options: CompileOptions,
+    kernel: KernelInfo,
+    definitions: Definitions,
+    config: Config,
+    diagnostics: Diagnostics,
+) -> nodes.Program:
+    """*program* with each ``if comptime`` replaced by the items of the branch taken.
+
+    Args:
+        program: the AST with parameters replaced by their values.
+        options: options of the compilation.
+        kernel: facts about the machine.
+        definitions: C types, enumerators and macros.
+        config: the script's configuration.
+        diagnostics: receives errors in conditions, and the messages of ``fail``.
+    """
+    if not any(isinstance(item, nodes.RootIf | nodes.RootFail) for item in program.items):
+        return program
+    checker = Checker(options, kernel, definitions, config, diagnostics)
+    Analysis(checker)
+    checker.make_final()
+    chooser = _Chooser(checker)
+    none: list[nodes.RootItem] = []
+    items = run_deep(lambda: chooser.items(program.items), none, diagnostics, program.span)
+    rows = tuple(fact.row for fact in checker.program.facts.values() if isinstance(fact, Existence))
+    return replace(program, items=tuple(items), decided=rows)
+
+
+class _Chooser:
+    """Traverses the items of a script."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+
+    def items(self, items: Iterable[nodes.RootItem]) -> list[nodes.RootItem]:
+        """The items that are chosen."""
+        return [chosen for item in items for chosen in self._item(item)]
+
+    def _item(self, item: nodes.RootItem) -> list[nodes.RootItem]:
+        while isinstance(item, nodes.RootIf):
+            holds = self._holds(item.condition)
+            if holds is None:
+                return []
+            branch, left = (item.then, item.other) if holds else (item.other, item.then)
+            for other in left:
+                self.checker.diagnostics.drop_warnings(other.span)
+            if len(branch) != 1:
+                return self.items(branch)
+            item = branch[0]
+        if isinstance(item, nodes.RootFail):
+            self._fail(item.call)
+            return []
+        return [item]
+
+    def _fail(self, call: nodes.Expr) -> None:
+        if isinstance(call, nodes.Call) and call.name == "fail":
+            self.checker.rules[nodes.Call](call)
+        else:
+            self.checker.error("only fail() can stand here", call.span)
+
+    def _holds(self, condition: nodes.Expr) -> bool | None:
+        """Whether a condition is true; None after an error."""
+        checker = self.checker
+        if not self._possible(condition):
+            return None
+        known = len(checker.diagnostics.errors)
+        holds = checker.condition(condition)
+        if holds is None and len(checker.diagnostics.errors) == known:
+            hints = checker.constant_hints(condition)
+            checker.error("this condition cannot be decided at compile time", condition.span, hints=hints)
+        return holds
+
+    def _possible(self, node: nodes.Expr) -> bool:
+        """Whether a condition consists only of expressions known at this point; reports the first one that is not."""
+        if isinstance(node, nodes.Call) and node.name == "member_exist":
+            return True
+        fine = isinstance(node, _PARTS)
+        if isinstance(node, nodes.Unary):
+            fine = node.operator in _OPERATORS
+        elif isinstance(node, nodes.Identifier):
+            fine = node.name == "has_filter"
+        elif isinstance(node, nodes.Call):
+            fine = node.name in QUESTIONS
+            if node.name == "type_exist":
+                return True
+        if not fine:
+            self.checker.error("this is not known where items are chosen", node.span, hints=[_HINT])
+            return False
+        return all(self._possible(part) for part in nodes.children(node) if isinstance(part, nodes.Expr))

@@ -222,8 +222,7 @@ class _Expander:
             return nodes.NamedType(argument.span, argument.name)
         return self.plain(node, scope)
 
-    @handles(nodes.TypeofExpr)
-    @handles(nodes.Sizeof)
+    @handles(nodes.Sizeof, nodes.TypeofExpr)
     def about(self, node: nodes.Sizeof | nodes.TypeofExpr, scope: _Expansion | None) -> nodes.Node:
         """A type query: its bare name is a parameter or the name of a type, never a macro."""
         operand = node.operand

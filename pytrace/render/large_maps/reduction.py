@@ -1,6 +1,6 @@
 """Values of many keys at once: per-CPU copies are merged to one, as memory of the same type.
 
-Very large maps have values that all CPUs share (``frontend/check/inference/resources``): these stay as they are.
+Very large maps have values that all CPUs share (``frontend/check/maps``): these stay as they are.
 """
 
 from __future__ import annotations

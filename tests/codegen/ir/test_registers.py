@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.codegen.ir.registers import registers_of
 from pytrace.core.diagnostics import TraceError
-from pytrace.frontend.check.builtins.symbol_family import REGISTERS
+from pytrace.frontend.check.context_family import REGISTERS
 
 
 def test_x86_offsets() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.frontend.check.builtins.aggregate_family import MAX_BUCKETS, MAX_INTERVALS
+from pytrace.frontend.check.map_family import MAX_BUCKETS, MAX_INTERVALS
 from tests.frontend.checking import refusals
 from tests.support.front import analyse
 

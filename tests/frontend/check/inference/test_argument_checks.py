@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.types import BOOL, INT8, INT32, UINT8, Array, Pointer, String, Type
-from pytrace.frontend.check.inference.argument_checks import is_text, is_text_pointer, size_of_text
+from pytrace.frontend.check.conversions import is_text, is_text_pointer, size_of_text
 from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
 

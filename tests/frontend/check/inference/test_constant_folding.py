@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.types import INT8, INT32, INT64, UINT8, UINT64, Int
-from pytrace.frontend.check.inference.constant_folding import FoldError, arithmetic, compare_bytes, comparison, wrap
+from pytrace.frontend.check.conversions import FoldError, fold_arithmetic, fold_bytes, fold_comparison, wrap
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_wrap(value: int, type_: Int, wanted: int) -> None:
     ],
 )  # fmt: skip
 def test_arithmetic(left: int, operator: str, right: int, type_: Int | None, wanted: int) -> None:
-    assert arithmetic(operator, left, right, type_) == wanted
+    assert fold_arithmetic(operator, left, right, type_) == wanted
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_arithmetic(left: int, operator: str, right: int, type_: Int | None, wan
 )  # fmt: skip
 def test_results_that_do_not_exist(left: int, operator: str, right: int, message: str) -> None:
     with pytest.raises(FoldError, match=message):
-        arithmetic(operator, left, right, None)
+        fold_arithmetic(operator, left, right, None)
 
 
 def test_comparisons() -> None:
-    assert comparison("<", -1, 1, None)
-    assert not comparison("<", -1, 1, UINT64)
-    assert comparison("==", 256, 0, UINT8)
-    assert comparison(">=", 5, 5, INT64)
-    assert not comparison("!=", 5, 5, INT64)
+    assert fold_comparison("<", -1, 1, None)
+    assert not fold_comparison("<", -1, 1, UINT64)
+    assert fold_comparison("==", 256, 0, UINT8)
+    assert fold_comparison(">=", 5, 5, INT64)
+    assert not fold_comparison("!=", 5, 5, INT64)
 
 
 def test_strings_end_at_their_first_nul() -> None:
-    assert compare_bytes("==", b"a\0b", b"a")
-    assert compare_bytes("<", b"a", b"b")
-    assert not compare_bytes("!=", b"", b"\0x")
+    assert fold_bytes("==", b"a\0b", b"a")
+    assert fold_bytes("<", b"a", b"b")
+    assert not fold_bytes("!=", b"", b"\0x")

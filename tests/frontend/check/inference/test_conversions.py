@@ -26,7 +26,7 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, fits, literal, settle, signs_differ, unify
+from pytrace.frontend.check.conversions import UNKNOWN, Flexible, fits, literal, settle, signs_differ, unify
 
 COLOR = Enum("color", 4, False, (("RED", 0),))
 

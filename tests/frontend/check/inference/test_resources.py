@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
-from pytrace.frontend.check.inference.resources import (
+from pytrace.frontend.check.maps import (
     MANY_KEYS,
     MUCH_MEMORY,
     comment_above,

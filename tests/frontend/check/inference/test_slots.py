@@ -7,8 +7,8 @@ import pytest
 
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT8, INT16, INT32, INT64, UINT8, UINT64, Count, Pointer, String, Struct, Type
-from pytrace.frontend.check.inference.conversions import UNKNOWN, literal
-from pytrace.frontend.check.inference.slots import SETTLE_AFTER, MapState, Slot, flexible_string
+from pytrace.frontend.check.checker import SETTLE_AFTER, MapState, Slot, flexible_string
+from pytrace.frontend.check.conversions import UNKNOWN, literal
 from pytrace.frontend.syntax import nodes
 from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse

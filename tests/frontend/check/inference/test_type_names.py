@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pytrace.frontend.check.inference.type_names import NAMED
+from pytrace.frontend.check.members import NAMED
 from pytrace.frontend.syntax.tokens import TYPE_NAMES
 from tests.frontend.checking import refusals, values, warnings
 from tests.support.front import analyse

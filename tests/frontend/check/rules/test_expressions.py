@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pytrace.frontend.check.rules.expressions import MOST_NESTED
+from pytrace.frontend.check.expressions import MOST_NESTED
 from tests.frontend.checking import refusals, refused, values
 from tests.support.front import analyse
 

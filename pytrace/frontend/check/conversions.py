@@ -1,4 +1,4 @@
-"""Type conversions: widening, unification and assignability.
+"""Types during inference: widening, unification, assignability; constant folding.
 
 During inference, an integer constant has the type :class:`Flexible`, a range of constants: it takes the signedness and
 width of the types that it is combined with. :func:`settle` turns it into the smallest real type.
@@ -7,6 +7,7 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
 from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -40,7 +41,6 @@ from pytrace.core.types import (
 )
 
 T = TypeVar("T", bound=Type)
-
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 
@@ -312,9 +312,7 @@ def _unify_signed(first: Signed, second: Signed) -> Type | None:
     return type(first)(signed=True)
 
 
-def _both(
-    *kinds: type[T], rule: Callable[[T, T], Type | None]
-) -> Callable[[Type, Type], tuple[bool, Type | None]]:
+def _both(*kinds: type[T], rule: Callable[[T, T], Type | None]) -> Callable[[Type, Type], tuple[bool, Type | None]]:
     """Apply *rule* to pairs of types that are both of *kinds*. Returns whether it applies, and its result."""
 
     def unify_both(first: Type, second: Type) -> tuple[bool, Type | None]:
@@ -371,3 +369,103 @@ def _range_fits(value: Type, slot: Int | Enum) -> bool:
     target = slot.integer if isinstance(slot, Enum) else slot
     range_ = integer_of(value)
     return target.low <= range_.low and range_.high <= target.high
+
+
+class FoldError(Exception):
+    """The operation has no result: division by zero, or a result of more than 64 bits."""
+
+
+def wrap(value: int, type_: Int) -> int:
+    """*value* truncated to the width of *type_*, with its signedness."""
+    value &= (1 << (8 * type_.width)) - 1
+    return value - (1 << (8 * type_.width)) if type_.signed and value > type_.high else value
+
+
+def _divide(a: int, b: int) -> int:
+    if b == 0:
+        raise FoldError("division by zero")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _modulo(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
+
+
+def _left(a: int, b: int) -> int:
+    # Bits shifted out are lost, as at run time.
+    return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
+
+
+def _right(a: int, b: int) -> int:
+    return a >> (b & 63)
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "/": _divide,
+    "%": _modulo,
+    "&": int.__and__,
+    "|": int.__or__,
+    "^": int.__xor__,
+    "<<": _left,
+    ">>": _right,
+}
+_ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    ">": gt,
+    "<=": le,
+    ">=": ge,
+}
+
+
+def fold_arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
+    """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
+
+    Raises:
+        FoldError: division by zero, or a result of literals that does not fit 64 bits.
+    """
+    if type_ is not None:
+        # A shift count does not affect the type of the result.
+        right = right if operator in ("<<", ">>") else wrap(right, type_)
+        return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
+    value = _ARITHMETIC[operator](left, right)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
+    return value
+
+
+def fold_comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
+    """``left operator right`` of integers of *type_*, or by value for literals (*type_* None)."""
+    if type_ is not None:
+        left, right = wrap(left, type_), wrap(right, type_)
+    return _ORDERS[operator](left, right)
+
+
+def fold_bytes(operator: str, left: bytes, right: bytes) -> bool:
+    """Compare two strings up to their first NUL."""
+    return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])
+
+
+CONVERT = "BPF has no floating-point arithmetic: convert the number first, by (int64)$d or scaled($d, 1000)"
+
+
+def is_text(type_: Type) -> bool:
+    """True for strings and arrays of characters."""
+    return isinstance(type_, String) or (
+        isinstance(type_, Array) and isinstance(type_.element, Int) and type_.element.width == 1
+    )
+
+
+def is_text_pointer(type_: Type) -> bool:
+    """True for pointers to characters."""
+    return isinstance(type_, Pointer) and isinstance(type_.target, Int) and type_.target.width == 1
+
+
+def size_of_text(type_: Type) -> int:
+    """Capacity of a string or character array."""
+    return type_.capacity if isinstance(type_, String) else type_.size
