@@ -16,7 +16,6 @@ The type checker verifies that ``_call`` takes a ``Call``. A lookup is one in a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, Concatenate, Never, ParamSpec, TypeVar, cast, overload
 
 S = TypeVar("S")
@@ -62,11 +61,17 @@ def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
     Raises:
         ValueError: two methods handle the same.
     """
-    return {key: getattr(owner, name) for key, name in _names(type(owner))}
+    kind = type(owner)
+    if kind not in _names:
+        _names[kind] = _names_of(kind)
+    return {key: getattr(owner, name) for key, name in _names[kind]}
 
 
-@cache
-def _names(kind: type[Any]) -> list[tuple[object, str]]:
+_names: dict[type[object], list[tuple[object, str]]] = {}
+"""Keys and names of the methods, by class."""
+
+
+def _names_of(kind: type[object]) -> list[tuple[object, str]]:
     names: dict[object, str] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():

@@ -92,8 +92,8 @@ def _parameters(source: Source, words: ScriptWords) -> str:
     from pytrace.frontend.expand import parameters
 
     options = {name for option in words.options for name in option.names}
-    parameters = [item for item in parameters.used_parameters(_parsed(source)) if item.name not in options]
-    return parameters.help_lines(parameters) if parameters else ""
+    used = [item for item in parameters.used_parameters(_parsed(source)) if item.name not in options]
+    return parameters.help_lines(used) if used else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:

@@ -145,9 +145,9 @@ def test_all_of_the_ring_is_mapped_when_events_get_there(
     lengths: list[int] = []
     make = mmap.mmap
 
-    def mapped(file: int, length: int, *options: int, offset: int) -> mmap.mmap:
+    def mapped(file: int, length: int, flags: int, protection: int, *, offset: int) -> mmap.mmap:
         lengths.append(length)
-        return make(file, length, *options, offset=offset)
+        return make(file, length, flags, protection, offset=offset)
 
     def handled() -> int:
         if not discard:
@@ -228,7 +228,7 @@ def test_slices_of_slow_events_get_short(stack: ExitStack, monkeypatch: pytest.M
         now += 0.001 * count
         taken.append(count)
 
-    monkeypatch.setattr(ringbuffer.time, "monotonic", lambda: now)
+    monkeypatch.setattr("pytrace.runtime.ring.reader.time.monotonic", lambda: now)
     ring.send(*[sample(0, 1)[0]] * 1000)
     reader.drain([slow])
     assert sum(taken) == 1000
@@ -271,10 +271,15 @@ def test_an_awaited_event_is_noticed_before_it_is_handled(stack: ExitStack, monk
         ring = Ring(stack, monkeypatch)
         reader = RingReader(ring.file, stack)
         told: list[bool] = []
-        reader.notice({3}, lambda told=told, reader=reader: told.append(reader.pending))
+
+        def note(told: list[bool] = told, reader: RingReader = reader) -> None:
+            told.append(reader.pending)
+
+        reader.notice({3}, note)
         ring.send(*[sample(kind, 1)[0] for kind in kinds])
         reader.collect()
-        assert not reader.noticed
+        early = reader.noticed
+        assert not early
         ring.send(sample(3, 1)[0])
         reader.collect()
         assert reader.noticed
