@@ -41,8 +41,6 @@ PYTHON_NAME = 256
 """Most bytes of the qualified name of a Python function."""
 
 
-# ---------------------------------------------------------------------------------------------- stacks
-
 MAX_FRAMES = Stack(True).limit
 """Default of kernel.perf_event_max_stack, the maximum number of frames that the kernel walks, and of a key."""
 _MODES = {mode.value: mode for mode in StackMode}

@@ -371,6 +371,9 @@ def _range_fits(value: Type, slot: Int | Enum) -> bool:
     return target.low <= range_.low and range_.high <= target.high
 
 
+# ---------------------------------------------------------------------------------------------- constant folding
+
+
 class FoldError(Exception):
     """The operation has no result: division by zero, or a result of more than 64 bits."""
 
@@ -449,6 +452,9 @@ def fold_comparison(operator: str, left: int, right: int, type_: Int | None) -> 
 def fold_bytes(operator: str, left: bytes, right: bytes) -> bool:
     """Compare two strings up to their first NUL."""
     return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])
+
+
+# ---------------------------------------------------------------------------------------------- texts
 
 
 CONVERT = "BPF has no floating-point arithmetic: convert the number first, by (int64)$d or scaled($d, 1000)"

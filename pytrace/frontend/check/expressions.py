@@ -119,8 +119,6 @@ def _cast_place(node: nodes.Expr) -> Span:
     return cast_span(node) if isinstance(node, nodes.Cast) else node.span
 
 
-# ---------------------------------------------------------------------------------------------- tuples and records
-
 MOST_NESTED = 64
 """Maximum nesting of tuples and records that the other passes, the manifest and the output support."""
 MOST_PARTS = 1024

@@ -184,7 +184,7 @@ def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec 
     return checked.events.get(node)
 
 
-# ---------------------------------------------------------------------------------------------- maps
+# ---------------------------------------------------------------------------------------------- the rules
 
 
 def read_type(type_: Type) -> Type | None:
@@ -204,8 +204,6 @@ class Maps:
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
         checker.add_rules(self)
-
-    # ------------------------------------------------------------------------------------------ maps
 
     def declare(self, node: nodes.MapDecl) -> None:
         """Check ``let @m = kind(size)``."""

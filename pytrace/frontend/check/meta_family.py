@@ -24,8 +24,6 @@ from pytrace.frontend.syntax.typed_program import Existence, OneOf
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 
 
-# ---------------------------------------------------------------------------------------------- queries
-
 _QUESTIONS: Mapping[str, Callable[[Type], bool]] = {
     "is_array": lambda type_: isinstance(type_, Array),
     "is_integer": lambda type_: isinstance(type_, Int | Enum),

@@ -67,8 +67,6 @@ def _kernel_formats(conversion: Conversion) -> bool:
     return plain and "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
 
 
-# ---------------------------------------------------------------------------------------------- control of the system
-
 MAX_SIGNAL = 64
 _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
 MOST_DIVISOR, MOST_DIGITS, MOST_WORDS = 10**12, 9, 10_000

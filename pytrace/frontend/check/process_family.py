@@ -34,8 +34,6 @@ TASK_OF_PID = "bpf_task_from_pid"
 _NAMESPACES = {"curr_ns": "tracer", "init": "init"}
 
 
-# ---------------------------------------------------------------------------------------------- time
-
 CLOCKS = ("monotonic", "boot", "tai", "sw_tai")
 TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
 DEFAULT_TIME = b"%H:%M:%S\n"

@@ -201,8 +201,6 @@ def _compared_size(type_: Type) -> int | None:
     return UINT64.size if settle(type_).scalar else None
 
 
-# ---------------------------------------------------------------------------------------------- numbers
-
 MOST_FACTOR = 1 << 53
 """The greatest factor of scaled()."""
 
