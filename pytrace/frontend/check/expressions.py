@@ -88,10 +88,6 @@ def _text_like(type_: Type) -> bool:
     return isinstance(type_, Array) and isinstance(type_.element, Int) and type_.element.width == 1
 
 
-def _signed_comparison(left: Type, right: Type) -> bool:
-    return _signed_result(left, right, default=True)
-
-
 def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
     operands = [integer_of(left), integer_of(right)]
     for operand in operands:
@@ -113,10 +109,6 @@ def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
 def _is_signed(type_: Type, left: Type, operator: str) -> bool:
     carrier = integer_of(left if operator in _SHIFTS else type_)
     return carrier.signed if isinstance(carrier, Int) else carrier.low >= INT64_MAX + 1 or carrier.high <= INT64_MAX
-
-
-def _cast_place(node: nodes.Expr) -> Span:
-    return cast_span(node) if isinstance(node, nodes.Cast) else node.span
 
 
 MOST_NESTED = 64
@@ -383,7 +375,7 @@ class Operators:
             )
             return BOOL
         self._warn_pointers(node, left, right)
-        signed = _signed_comparison(left, right)
+        signed = _signed_result(left, right, default=True)
         self.checker.program.facts[node] = Signedness(signed)
         for text, facing in ((a, right), (b, left)):
             if isinstance(text, bytes) and isinstance(facing, String) and len(text) >= facing.size and not texts:
@@ -464,7 +456,7 @@ class Operators:
     def _warn_unsigned(self, node: nodes.Expr, type_: Type) -> None:
         # Differences of times and counters are common in scripts: warn only about a cast without effect.
         if type_ == UINT64 and isinstance(node, nodes.Cast):
-            self.checker.warn("the difference is signed: this uint64 counts as int64", _cast_place(node))
+            self.checker.warn("the difference is signed: this uint64 counts as int64", cast_span(node))
 
     def _fold(self, node: nodes.Binary, left: Type, right: Type, type_: Type) -> Type:
         a, b = self.checker.constant(node.left), self.checker.constant(node.right)

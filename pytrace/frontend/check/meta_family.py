@@ -44,17 +44,15 @@ _LAYOUTS = ("names", "lines", "offsets", "all")
 def _fill(format_: Format, values: list[int | bool | bytes]) -> str:
     waiting = iter(values)
     return "".join(
-        part.decode(errors="replace") if isinstance(part, bytes) else _shown(part.name, next(waiting))
+        part.decode(errors="replace") if isinstance(part, bytes) else conversion_text(part.name, next(waiting))
         for part in format_.parts
     )
 
 
-def _shown(name: str, value: int | bool | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else conversion_text(name, value)
-
-
-def conversion_text(name: str, value: int) -> str:
-    """A number formatted by the printf conversion *name*."""
+def conversion_text(name: str, value: int | bytes) -> str:
+    """A number formatted by the printf conversion *name*; a text as it is."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
     if name in ("x", "p"):
         return f"{value:#x}" if name == "p" else f"{value:x}"
     if isinstance(value, bool):

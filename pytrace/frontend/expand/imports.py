@@ -220,16 +220,12 @@ def _file(path: str, node: nodes.Import, state: _State) -> None:
     if path.endswith(".h"):
         state.c_parts.append(nodes.CPart(node.span, f'#include "{real}"'))
     elif path.endswith(".bpf.o"):
-        _object(real, _content(real), node, state)
+        with open(real, "rb") as file:
+            _object(real, file.read(), node, state)
     elif path.endswith(".bpf.c"):
         _compile(real, node, state)
     else:
         _script(path, node, state)
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _script(path: str, node: nodes.Import, state: _State) -> None:

@@ -254,7 +254,9 @@ ROOM = 16
 
 def pair_returns(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
     """The units; exactly one kprobe and one kretprobe on the same functions are marked as a session."""
-    if not any(unit.kind.name == KRETPROBE for unit in units) or not _possible(scope):
+    if not any(unit.kind.name == KRETPROBE for unit in units) or not scope.attaching:
+        return units
+    if not scope.feature(KPROBE_SESSION) or scope.kernel.function(SESSION_IS_RETURN) is None:
         return units
     least = ROOM if _has_pool(scope) else 1
     entries, returns = _by_functions(units, KPROBE), _by_functions(units, KRETPROBE)
@@ -266,10 +268,6 @@ def pair_returns(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
             replaced[entry.symbol] = replace(entry, multi=KPROBE_SESSION)
             replaced[leaving.symbol] = replace(leaving, multi=KPROBE_SESSION, part_of=entry.symbol)
     return [replaced.get(unit.symbol, unit) for unit in units]
-
-
-def _possible(scope: Scope) -> bool:
-    return scope.attaching and scope.feature(KPROBE_SESSION) and scope.kernel.function(SESSION_IS_RETURN) is not None
 
 
 def _has_pool(scope: Scope) -> bool:

@@ -133,7 +133,8 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
     result = None
     if returns and not isinstance(prototype.result, Void):
         result = ProbeArgument("retval", trusted(prototype.result), Slot(slot))
-    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=_words(), slots=slot)
+    words = Pointer(UINT64, AddressSpace.BPF)
+    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=words, slots=slot)
 
 
 def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
@@ -296,10 +297,6 @@ def perf_event(kernel: KernelInfo) -> Type:
         )
         struct = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
     return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
-
-
-def _words() -> Type:
-    return Pointer(UINT64, AddressSpace.BPF)
 
 
 def trusted(type_: Type) -> Type:

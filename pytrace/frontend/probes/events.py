@@ -136,11 +136,8 @@ class Counter(SampledProvider):
             # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
             suffix = ":"
         name = f"{point.kind.name}:{point.parts[0].text}{suffix}"
-        return [Match(point.kind, name, _place(event, period), point.span)]
-
-
-def _place(event: PerfEvent, period: int) -> CountedEventTarget:
-    return CountedEventTarget(event.name, event.config, period)
+        place = CountedEventTarget(event.name, event.config, period)
+        return [Match(point.kind, name, place, point.span)]
 
 
 # ---------------------------------------------------------------------------------------------- timers

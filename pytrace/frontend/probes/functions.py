@@ -231,7 +231,7 @@ class KernelProbe(Provider):
         if isinstance(match.subject, DefinedEvent):
             return contexts.defined_event(match.probe, match.subject, scope.kernel)
         if isinstance(match.subject, KernelFunction) and (uses.args or (match.kind.returns and "retval" in uses)):
-            prototype = _prototype(match.subject, scope)
+            prototype = scope.kernel.function(match.subject.name, match.subject.module)
         if match.kind.returns:
             return contexts.returning(prototype.result if prototype is not None else None, scope.kernel)
         if match.of(KernelFunctionTarget).offset:
@@ -265,10 +265,6 @@ def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:
     if not events and len(stem) > 5:
         events = scope.kernel.tracepoints("*", f"*{stem}")
     return [f"tracepoint:{category}:{event}" for category, event in events[:2]]
-
-
-def _prototype(function: KernelFunction, scope: Scope) -> FunctionPrototype | None:
-    return scope.kernel.function(function.name, function.module)
 
 
 # ---------------------------------------------------------------------------------------------------------- trampolines

@@ -186,13 +186,9 @@ def too_large(units: list[ProbeUnit]) -> frozenset[str]:
     raw_tracepoints: set[str] = set()
     for raw in (ENTER, EXIT):
         parts = [unit for unit in units if unit.calls and unit.raw_tracepoint == raw]
-        if len(parts) > MOST_BODIES or _size(parts) > MOST_NODES:
+        if len(parts) > MOST_BODIES or sum(1 for unit in parts for _ in nodes.walk(unit.body)) > MOST_NODES:
             raw_tracepoints.add(raw)
     return frozenset(raw_tracepoints)
-
-
-def _size(units: list[ProbeUnit]) -> int:
-    return sum(1 for unit in units for _ in nodes.walk(unit.body))
 
 
 def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:

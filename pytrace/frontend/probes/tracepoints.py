@@ -486,7 +486,7 @@ class RawTracepoint(Provider):
             return scope.missing("rawtracepoint needs a kernel with BTF (CONFIG_DEBUG_INFO_BTF)", point.span, hints)
         event = point.parts[-1]
         module = point.parts[0].text if len(point.parts) == 2 else "*"
-        events = self._find(module, event.text, scope)
+        events = [item for item in scope.kernel.raw_tracepoints(event.text) if matches_pattern(module, item[0])]
         if len(events) > 1 and len(point.parts) == 1 and not event.wild:
             # The same event in several modules: the kernel proper is meant.
             events = [item for item in events if item[0] == "vmlinux"] or events[:1]
@@ -502,9 +502,6 @@ class RawTracepoint(Provider):
             )
             for owner, name in events
         ]
-
-    def _find(self, module: str, event: str, scope: Scope) -> list[tuple[str, str]]:
-        return [item for item in scope.kernel.raw_tracepoints(event) if matches_pattern(module, item[0])]
 
     def _missing(self, span: Span, module: str, event: Part, scope: Scope) -> None:
         where = "" if module == "*" else f" in module {module}"
