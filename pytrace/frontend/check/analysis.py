@@ -132,14 +132,14 @@ class Analysis:
             self._check_all(functions, declarations)
         else:
             self.checker.make_final()
-            self._endless()
+            self._report_endless_types()
             return self.checker.program
         self.checker.make_final()
         self._report_functions(program)
         self._check_all(functions, declarations)
         return self._finish(program)
 
-    def _endless(self) -> None:
+    def _report_endless_types(self) -> None:
         """Report the slots whose types grow with each pass: ``@a = (@a, 1)``."""
         named = [(name, state.slots, state.span) for name, state in self.checker.maps.items()]
         named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in self.checker.variables.values()]
@@ -186,11 +186,11 @@ class Analysis:
                 self.checker.error(f"{node.name!r} is the name of a builtin", node.head)
             seen.setdefault(node.name, node.head)
             for parameter in node.parameters:
-                self._check_passed(self.type_names.resolve(parameter.type), parameter.span, "a parameter")
+                self._check_scalar(self.type_names.resolve(parameter.type), parameter.span, "a parameter")
             if node.result is not None:
-                self._check_passed(self.type_names.resolve(node.result), node.result.span, "a result")
+                self._check_scalar(self.type_names.resolve(node.result), node.result.span, "a result")
 
-    def _check_passed(self, type_: Type, span: Span, what: str) -> None:
+    def _check_scalar(self, type_: Type, span: Span, what: str) -> None:
         if not isinstance(type_, Unknown) and type_ != VOID and not type_.scalar:
             self.checker.error(f"{what} of a function must be an integer, bool, enum or pointer, not {type_}", span)
 
@@ -348,7 +348,7 @@ class _Chooser:
 
     def _item(self, item: nodes.RootItem) -> list[nodes.RootItem]:
         while isinstance(item, nodes.RootIf):
-            holds = self._holds(item.condition)
+            holds = self._truth(item.condition)
             if holds is None:
                 return []
             branch, left = (item.then, item.other) if holds else (item.other, item.then)
@@ -358,20 +358,20 @@ class _Chooser:
                 return self.items(branch)
             item = branch[0]
         if isinstance(item, nodes.RootFail):
-            self._fail(item.call)
+            self._report_failure(item.call)
             return []
         return [item]
 
-    def _fail(self, call: nodes.Expr) -> None:
+    def _report_failure(self, call: nodes.Expr) -> None:
         if isinstance(call, nodes.Call) and call.name == "fail":
             self.checker.rules[nodes.Call](call)
         else:
             self.checker.error("only fail() can stand here", call.span)
 
-    def _holds(self, condition: nodes.Expr) -> bool | None:
+    def _truth(self, condition: nodes.Expr) -> bool | None:
         """Whether a condition is true; None after an error."""
         checker = self.checker
-        if not self._possible(condition):
+        if not self._check_parts(condition):
             return None
         known = len(checker.diagnostics.errors)
         holds = checker.condition(condition)
@@ -380,7 +380,7 @@ class _Chooser:
             checker.error("this condition cannot be decided at compile time", condition.span, hints=hints)
         return holds
 
-    def _possible(self, node: nodes.Expr) -> bool:
+    def _check_parts(self, node: nodes.Expr) -> bool:
         """Whether a condition consists only of expressions known at this point; reports the first one that is not."""
         if isinstance(node, nodes.Call) and node.name == "member_exist":
             return True
@@ -396,4 +396,4 @@ class _Chooser:
         if not fine:
             self.checker.error("this is not known where items are chosen", node.span, hints=[_HINT])
             return False
-        return all(self._possible(part) for part in nodes.children(node) if isinstance(part, nodes.Expr))
+        return all(self._check_parts(part) for part in nodes.children(node) if isinstance(part, nodes.Expr))

@@ -111,7 +111,7 @@ MOST_PARAMETERS = 5
 """A BPF call passes its arguments in registers 1 to 5."""
 
 
-def _callable(function: ImportedFunction) -> bool:
+def _is_callable(function: ImportedFunction) -> bool:
     kinds = [kind for _, kind in function.parameters]
     return (
         len(kinds) <= MOST_PARAMETERS
@@ -303,9 +303,9 @@ class ArgumentChecks:
         """The format of a call, and the values for it, which are checked against it; no format after an error."""
         text = self.checker.constant_text(arguments[0], f"the format of {node.name}()")
         values = self.expressions(arguments[1:])
-        return None if text is None else self._checked(node, parse(text), values), values
+        return None if text is None else self._check_format(node, parse(text), values), values
 
-    def _checked(self, node: Node, format_: Format, values: tuple[nodes.Expr, ...]) -> Format | None:
+    def _check_format(self, node: Node, format_: Format, values: tuple[nodes.Expr, ...]) -> Format | None:
         name, types = node.name, [self.checker.value(value) for value in values]
         wanted = format_.conversions
         refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
@@ -383,12 +383,12 @@ class Calls:
 
     def check_builtin(self, node: nodes.Call | nodes.Identifier, row: Builtin, args: Arguments) -> Type:
         """A use of a builtin, as a call or as a bare name (no arguments)."""
-        if not self._count_fits(node, row, len(args)) or not self._allowed(node, row):
+        if not self._check_count(node, row, len(args)) or not self._check_use(node, row):
             return UNKNOWN
         self.checker.program.calls[node] = row
         return self.builtins[row.name](node, args)
 
-    def _count_fits(self, node: nodes.Expr, row: Builtin, count: int) -> bool:
+    def _check_count(self, node: nodes.Expr, row: Builtin, count: int) -> bool:
         if row.least <= count and (row.most is None or count <= row.most):
             return True
         if row.most is None:
@@ -403,7 +403,7 @@ class Calls:
         )
         return False
 
-    def _allowed(self, node: nodes.Expr, row: Builtin) -> bool:
+    def _check_use(self, node: nodes.Expr, row: Builtin) -> bool:
         if row.unsafe and not self.checker.options.unsafe:
             self.checker.error(
                 f"{row.name}() can change the system, so it needs --unsafe", node.span, hints=["run with --unsafe"]
@@ -422,12 +422,12 @@ class Calls:
         where = f"in {kind} probes" if kind is not None else "in functions"
         name = node.name if isinstance(node, nodes.Identifier) else row.name
         allowed = ", ".join(sorted(row.probes))
-        hints = [*self._as_arguments(name), f"available in {allowed}"]
+        hints = [*self._argument_hints(name), f"available in {allowed}"]
         self.checker.error(f"{name} is not available {where}", node.span, hints=hints)
         return False
 
-    def _as_arguments(self, name: str) -> list[str]:
-        """How a tracepoint calls what other probes have as ``retval`` and ``arg0``."""
+    def _argument_hints(self, name: str) -> list[str]:
+        """Hints for ``retval`` and ``arg0`` in tracepoints, which have other names for them."""
         if self.checker.unit is None or self.checker.unit.kind.name != TRACEPOINT:
             return []
         probe = self.checker.unit.targets[0].probe
@@ -481,13 +481,15 @@ class Calls:
                     notes = [Note("the other one is imported here", known.span)]
                     self.checker.reported.error(f"the C function {name!r} is imported twice", item.span, notes=notes)
                 if known is None:
-                    self.checker.imported[name] = None if function.static else self._imported(function.prototype, item)
+                    self.checker.imported[name] = (
+                        None if function.static else self._import_function(function.prototype, item)
+                    )
 
-    def _imported(self, prototype: FunctionPrototype, item: nodes.BpfObject) -> ImportedFunction:
-        parameters = tuple((name, self._known(kind)) for name, kind in prototype.parameters)
-        return ImportedFunction(prototype.name, parameters, self._known(prototype.result), item.span)
+    def _import_function(self, prototype: FunctionPrototype, item: nodes.BpfObject) -> ImportedFunction:
+        parameters = tuple((name, self._complete_target(kind)) for name, kind in prototype.parameters)
+        return ImportedFunction(prototype.name, parameters, self._complete_target(prototype.result), item.span)
 
-    def _known(self, type_: Type) -> Type:
+    def _complete_target(self, type_: Type) -> Type:
         """Replace pointer targets by the script's or kernel's struct of that name: C may declare only some members."""
         if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name:
             struct = self.checker.definitions.struct(type_.target.kind, type_.target.name)
@@ -503,7 +505,7 @@ class Calls:
             message = f"the C function {node.name!r} is static: only its own file can call it"
             return self.checker.error(message, node.span, hints=hints)
         notes = [("imported here", function.span)]
-        if not _callable(function):
+        if not _is_callable(function):
             message = f"the C function {node.name!r} cannot be called from a script: {_signature(function)}"
             hints = ["it may have 5 parameters; parameters and result are integers, bools, enums or pointers"]
             return self.checker.error(message, node.span, hints=hints, notes=notes)

@@ -112,9 +112,9 @@ class Slot(msgspec.Struct):
             return True
         if self.fixed is not None:
             return fits(type_, self.fixed)
-        type_ = _stored(type_)
+        type_ = _stored_type(type_)
         common = unify(self.inferred, type_)
-        if common is None or not self._keeps(type_) or constant_outside(self.inferred, type_):
+        if common is None or not self._lock_holds(type_) or constant_outside(self.inferred, type_):
             return False
         self.inferred = common
         if self.first is None:
@@ -126,9 +126,9 @@ class Slot(msgspec.Struct):
         if contains_unknown(type_):
             return
         if spare:
-            self.spare = unify(self.spare, _stored(type_)) or self.spare
+            self.spare = unify(self.spare, _stored_type(type_)) or self.spare
         else:
-            self.offered = unify(self.offered, _stored(type_)) or self.offered
+            self.offered = unify(self.offered, _stored_type(type_)) or self.offered
 
     def mixes_signs(self, type_: Type) -> bool:
         """True when *type_* makes the slot an int64 although neither holds the other's values."""
@@ -148,7 +148,7 @@ class Slot(msgspec.Struct):
             so_far = self.known if isinstance(self.inferred, Unknown) else self.inferred
             self.locked, self.lock = settle(so_far), place
 
-    def _keeps(self, type_: Type) -> bool:
+    def _lock_holds(self, type_: Type) -> bool:
         """Whether the locked type also holds values of type *type_*."""
         if self.locked is None:
             return True
@@ -161,7 +161,7 @@ class Slot(msgspec.Struct):
             type_ = unify(self.known, self.inferred) or self.inferred
             type_ = self.fallback if isinstance(type_, Unknown) else type_
         else:
-            type_ = self._collected()
+            type_ = self._collected_type()
         changed = type_ != self.known
         if changed:
             self.changed = number
@@ -169,17 +169,17 @@ class Slot(msgspec.Struct):
         self.offered = self.spare = UNKNOWN
         return changed
 
-    def _collected(self) -> Type:
+    def _collected_type(self) -> Type:
         """The type collected by the last pass, including the offers of removed code."""
         common = unify(self.inferred, self.offered)
-        if common is None or not self._keeps(self.offered) or constant_outside(self.inferred, self.offered):
+        if common is None or not self._lock_holds(self.offered) or constant_outside(self.inferred, self.offered):
             common = self.inferred
         if isinstance(common, Unknown):
             return self.fallback if isinstance(self.spare, Unknown) else self.spare
         return common
 
 
-def _stored(type_: Type) -> Type:
+def _stored_type(type_: Type) -> Type:
     """The type of a value after it is stored: the verifier loses the BTF type of a stored pointer."""
     return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
@@ -194,7 +194,7 @@ class VariableState(msgspec.Struct):
     span: Span
     """Span of the declaration: ``let $x`` or the first assignment."""
     declared: bool = False
-    """Whether it is declared by ``let``."""
+    """True after a declaration by ``let``."""
     assigned: bool = False
     offered: bool = False
     """Whether unreachable code assigns to it."""
@@ -225,7 +225,7 @@ class MapState(msgspec.Struct):
 
     @property
     def incomplete(self) -> bool:
-        """Whether its types are not known, or not completely."""
+        """True while its types are not known completely."""
         return contains_unknown(self.value.type) or (bool(self.keyed) and contains_unknown(self.key.type))
 
     @property
@@ -410,12 +410,12 @@ class Checker:
         if self.asked and not changed:
             self.asked, self.answering = False, True
             changed = True
-        if not changed and not self.searching and self._stuck():
+        if not changed and not self.searching and self._has_unknown_types():
             self.searching = changed = True
-        if not changed and not self.guessing and self._stuck():
+        if not changed and not self.guessing and self._has_unknown_types():
             self.guessing = changed = True
         if not changed:
-            changed = self._supply()
+            changed = self._supply_types()
         self.diagnostics = Diagnostics()
         self.program = CheckedProgram(units=self.program.units, provenance=self.options.provenance)
         for variable in self.variables.values():
@@ -424,7 +424,7 @@ class Checker:
             state.used = state.named = False
         return changed
 
-    def _stuck(self) -> bool:
+    def _has_unknown_types(self) -> bool:
         """Whether a map or variable is assigned whose type is not known."""
         maps = any(state.used and state.incomplete for state in self.maps.values())
         return maps or any(
@@ -432,7 +432,7 @@ class Checker:
             for state in self.variables.values()
         )
 
-    def _supply(self) -> bool:
+    def _supply_types(self) -> bool:
         """Set types of declared maps that are never assigned, once for each. Returns False when none is left."""
         declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
         incomplete = [item for item in declared if item.incomplete and not item.supplied]
@@ -688,7 +688,7 @@ class Checker:
         if slot.other_sign(type_ if known else settle(type_)):
             self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(type_)}, is cast to it", place)
             return True
-        self._misfit(f"${state.name}", slot, type_, place, state.span)
+        self._report_misfit(f"${state.name}", slot, type_, place, state.span)
         return False
 
     def put_map(self, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
@@ -715,7 +715,7 @@ class Checker:
             if mixed:
                 self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
             return True
-        self._misfit(f"the {what} of {name}", slot, type_, place, None)
+        self._report_misfit(f"the {what} of {name}", slot, type_, place, None)
         return False
 
     def _warn_spaces(self, slot: Slot, type_: Type, place: Span) -> None:
@@ -729,7 +729,7 @@ class Checker:
                 hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
             )
 
-    def _misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
+    def _report_misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
         have = settle(slot.fixed if slot.fixed is not None else slot.inferred)
         notes: list[tuple[str, Span]] = []
         if slot.fixed is not None and declared is not None:

@@ -208,7 +208,7 @@ class ContextChecks:
         if len(rest) > 1:
             return self.checker.error(f"{node.name}() takes a mode and then a number of frames", node.span)
         if rest:
-            frames = self._limit(node, rest[0])
+            frames = self._frame_limit(node, rest[0])
             if frames is None:
                 return UNKNOWN
             limit = frames
@@ -216,7 +216,7 @@ class ContextChecks:
             limit = min(limit, MAX_FRAMES)
         chunked = mode is not StackMode.BUILD_ID and self.checker.config.max_stack_depth > MAX_FRAMES
         type_ = Stack(user, limit, mode, chunked)
-        return self._of_visited(node, type_) if self._visits_tasks() else type_
+        return self._visited_stack(node, type_) if self._visits_tasks() else type_
 
     def _visits_tasks(self) -> bool:
         """Whether the probe is an iterator over tasks, or over what tasks have: the current task is pytrace then."""
@@ -225,7 +225,7 @@ class ContextChecks:
         structs = [self.checker.kernel.iterators().get(name) for name in iterators]
         return any(struct is not None and struct.find("task") is not None for struct in structs)
 
-    def _of_visited(self, node: Node, type_: Stack) -> Type:
+    def _visited_stack(self, node: Node, type_: Stack) -> Type:
         """A stack in an iterator over tasks, that of the visited one, where this kernel can read it."""
         if node.name not in ("kstack", "ustack"):
             text = f"{node.name} is not available in iterators: it is a stack of the current task, which is pytrace"
@@ -249,7 +249,7 @@ class ContextChecks:
             return self.checker.error(text, node.span, kernel=True)
         return type_
 
-    def _limit(self, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> int | None:
+    def _frame_limit(self, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> int | None:
         type_ = self.checker.value(arg) if isinstance(arg, nodes.Expr) else UNKNOWN
         value = self.checker.constant(arg) if isinstance(arg, nodes.Expr) else None
         if isinstance(value, bool) or not isinstance(value, int):

@@ -201,14 +201,14 @@ def unify_integers(first: Type, second: Type) -> Type:
         a, b = b, a
     assert isinstance(a, Int)
     if isinstance(b, Flexible):
-        return _take_in(a, b)
+        return _widen(a, b)
     if a.signed == b.signed:
         return a if a.width >= b.width else b
     signed, unsigned = (a, b) if a.signed else (b, a)
     return Int(min(8, max(signed.width, unsigned.width * 2)), True)
 
 
-def _take_in(type_: Int, constants: Flexible) -> Int:
+def _widen(type_: Int, constants: Flexible) -> Int:
     if constants.low >= 0 and not type_.signed:
         width = next((w for w in (1, 2, 4, 8) if constants.high <= Int(w, False).high), 8)
         return Int(max(type_.width, width), False)
@@ -312,7 +312,7 @@ def _unify_signed(first: Signed, second: Signed) -> Type | None:
     return type(first)(signed=True)
 
 
-def _both(*kinds: type[T], rule: Callable[[T, T], Type | None]) -> Callable[[Type, Type], tuple[bool, Type | None]]:
+def _for_both(*kinds: type[T], rule: Callable[[T, T], Type | None]) -> Callable[[Type, Type], tuple[bool, Type | None]]:
     """Apply *rule* to pairs of types that are both of *kinds*. Returns whether it applies, and its result."""
 
     def unify_both(first: Type, second: Type) -> tuple[bool, Type | None]:
@@ -324,19 +324,19 @@ def _both(*kinds: type[T], rule: Callable[[T, T], Type | None]) -> Callable[[Typ
 
 
 _RULES = (
-    _both(Enum, rule=_unify_enums),
-    _both(Int, Flexible, Enum, Bool, rule=unify_integers),
-    _both(String, rule=_unify_sized),
-    _both(Buffer, rule=_unify_sized),
-    _both(Pointer, rule=_unify_pointers),
-    _both(Tuple, rule=_unify_tuples),
-    _both(Record, rule=_unify_records),
-    _both(Fixed, rule=_unify_fixed),
-    _both(Joined, rule=_unify_joined),
-    _both(Array, rule=_unify_arrays),
-    _both(Stack, rule=_unify_stacks),
-    _both(Signed, rule=_unify_signed),
-    _both(Inet, rule=lambda first, _second: first),
+    _for_both(Enum, rule=_unify_enums),
+    _for_both(Int, Flexible, Enum, Bool, rule=unify_integers),
+    _for_both(String, rule=_unify_sized),
+    _for_both(Buffer, rule=_unify_sized),
+    _for_both(Pointer, rule=_unify_pointers),
+    _for_both(Tuple, rule=_unify_tuples),
+    _for_both(Record, rule=_unify_records),
+    _for_both(Fixed, rule=_unify_fixed),
+    _for_both(Joined, rule=_unify_joined),
+    _for_both(Array, rule=_unify_arrays),
+    _for_both(Stack, rule=_unify_stacks),
+    _for_both(Signed, rule=_unify_signed),
+    _for_both(Inet, rule=lambda first, _second: first),
 )
 """Rules of unification; the first one that applies decides."""
 
@@ -395,12 +395,12 @@ def _modulo(a: int, b: int) -> int:
     return a - b * _divide(a, b)
 
 
-def _left(a: int, b: int) -> int:
+def _shift_left(a: int, b: int) -> int:
     # Bits shifted out are lost, as at run time.
     return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
 
 
-def _right(a: int, b: int) -> int:
+def _shift_right(a: int, b: int) -> int:
     return a >> (b & 63)
 
 
@@ -413,8 +413,8 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "&": int.__and__,
     "|": int.__or__,
     "^": int.__xor__,
-    "<<": _left,
-    ">>": _right,
+    "<<": _shift_left,
+    ">>": _shift_right,
 }
 _ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
     "==": eq,

@@ -65,7 +65,7 @@ _ORDER = ("<", ">", "<=", ">=")
 _SHIFTS = ("<<", ">>")
 
 
-def _free(left: Type, right: Type) -> bool:
+def _are_literals(left: Type, right: Type) -> bool:
     """Whether both are literals, whose width is not fixed yet."""
     return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
 
@@ -263,9 +263,9 @@ class Expressions:
     @handles(nodes.TupleLiteral)
     def tuple_literal(self, node: nodes.TupleLiteral) -> Type:
         """``(a, b)``."""
-        return self._shallow(node, Tuple(tuple(self._member(member) for member in node.members)))
+        return self._check_size(node, Tuple(tuple(self._member(member) for member in node.members)))
 
-    def _shallow(self, node: nodes.Expr, type_: Tuple | Record) -> Type:
+    def _check_size(self, node: nodes.Expr, type_: Tuple | Record) -> Type:
         """*type_*, or an error if it is nested too deeply or has too many values; a refused type grows no further."""
         count = parts(type_)
         if count > MOST_PARTS:
@@ -286,7 +286,7 @@ class Expressions:
         for index, name in enumerate(node.names):
             if name in node.names[:index]:
                 return self.checker.error(f"the field {name!r} appears twice", node.members[index].span)
-        return self._shallow(node, Record(node.names, members))
+        return self._check_size(node, Record(node.names, members))
 
     # ------------------------------------------------------------------------------------------ compile time
 
@@ -322,7 +322,7 @@ class Operators:
             return self._logic(node)
         compares = node.operator in (*_EQUALITY, *_ORDER)
         left, right = (
-            self._compared(node) if compares else (self.checker.value(node.left), self.checker.value(node.right))
+            self._side_types(node) if compares else (self.checker.value(node.left), self.checker.value(node.right))
         )
         if self.checker.guessing and not compares:
             left, right = (literal(0) if isinstance(type_, Unknown) else type_ for type_ in (left, right))
@@ -350,7 +350,7 @@ class Operators:
 
     # ------------------------------------------------------------------------------------------ comparison
 
-    def _compared(self, node: nodes.Binary) -> tuple[Type, Type]:
+    def _side_types(self, node: nodes.Binary) -> tuple[Type, Type]:
         """The types of both sides; a bare word beside a string is known to be one that lacks its quotes."""
         sides = (node.right, node.left)
         word = next((side for side in sides if isinstance(side, nodes.Identifier) and builtin(side.name) is None), None)
@@ -389,7 +389,7 @@ class Operators:
         if isinstance(a, bytes) and isinstance(b, bytes):
             self.checker.set_constant(node, fold_bytes(node.operator, a, b))
         elif isinstance(a, int) and isinstance(b, int):
-            carrier = None if _free(left, right) else INT64 if signed else UINT64
+            carrier = None if _are_literals(left, right) else INT64 if signed else UINT64
             self.checker.set_constant(node, fold_comparison(node.operator, int(a), int(b), carrier))
         elif isinstance(node.left, nodes.TypeInfo) and isinstance(node.right, nodes.TypeInfo):
             one, other = (self.checker.program.fact(side, TypeDescription) for side in (node.left, node.right))
@@ -462,7 +462,7 @@ class Operators:
         a, b = self.checker.constant(node.left), self.checker.constant(node.right)
         if not isinstance(a, int) or not isinstance(b, int):
             return type_
-        free = _free(left, right)
+        free = _are_literals(left, right)
         carrier = None if free else settle(type_)
         try:
             value = fold_arithmetic(node.operator, int(a), int(b), carrier if isinstance(carrier, Int) else None)
@@ -523,7 +523,7 @@ class Operators:
         return self._unary[node.operator](node)
 
     @handles_names("!")
-    def _not(self, node: nodes.Unary) -> Type:
+    def _logical_not(self, node: nodes.Unary) -> Type:
         decided = self.checker.condition(node.operand)
         if decided is not None:
             self.checker.set_constant(node, not decided)
@@ -597,11 +597,11 @@ class Operators:
         return UNKNOWN if isinstance(type_, Unknown) else Pointer(settle(type_), AddressSpace.BPF)
 
     @handles_names("++", "--")
-    def _step(self, node: nodes.Unary) -> Type:
+    def _increment(self, node: nodes.Unary) -> Type:
         target = node.operand
         change: Type = COUNTING if node.operator == "++" else INT64
         if isinstance(target, nodes.Variable):
-            return self._step_variable(node, target, change)
+            return self._increment_variable(node, target, change)
         if isinstance(target, nodes.MapRef):
             state = self.maps.use_scalar(target)
         elif isinstance(target, nodes.MapIndex):
@@ -618,7 +618,7 @@ class Operators:
         self.checker.program.types[target] = state.value.type
         return state.value.type
 
-    def _step_variable(self, node: nodes.Unary, target: nodes.Variable, change: Type) -> Type:
+    def _increment_variable(self, node: nodes.Unary, target: nodes.Variable, change: Type) -> Type:
         current = self.checker.value(target)
         state = self.checker.scope.find(target.name)
         if state is None:

@@ -52,7 +52,7 @@ def _is_signed(type_: Type) -> bool:
     return carrier.signed if isinstance(carrier, Int) else carrier.high <= INT64_MAX
 
 
-def _is_either(type_: Type) -> bool:
+def _fits_either_sign(type_: Type) -> bool:
     """Whether a value is a constant that both signed and unsigned integers can hold."""
     carrier = integer_of(type_)
     return isinstance(carrier, Flexible) and carrier.low >= 0 and carrier.high <= INT64_MAX
@@ -82,7 +82,7 @@ class Aggregates:
         self.checker = checker
         self.checks = checks
 
-    def _in_place(self, node: Node) -> bool:
+    def _check_place(self, node: Node) -> bool:
         if self.checker.aggregate is node:
             return True
         self.checker.error(
@@ -90,7 +90,7 @@ class Aggregates:
         )
         return False
 
-    def _number(self, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> Type | None:
+    def _value_type(self, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> Type | None:
         """Type of the value that is aggregated; None after an error."""
         type_ = self.checker.value(self.checks.expression(arg))
         if isinstance(type_, Unknown):
@@ -104,31 +104,31 @@ class Aggregates:
     @handles_names("count")
     def count(self, node: Node, _arguments: Arguments) -> Type:
         """``count()``."""
-        return Count() if self._in_place(node) else UNKNOWN
+        return Count() if self._check_place(node) else UNKNOWN
 
     @handles_names("sum", "avg", "min", "max", "stats")
     def reduction(self, node: Node, arguments: Arguments) -> Type:
         """``sum(n)``, ``avg(n)``, ``min(n)``, ``max(n)`` and ``stats(n)``."""
-        type_ = self._number(node, arguments[0])
-        if not self._in_place(node) or type_ is None:
+        type_ = self._value_type(node, arguments[0])
+        if not self._check_place(node) or type_ is None:
             return UNKNOWN
-        return _REDUCTIONS[node.name](_is_signed(type_), _is_either(type_))
+        return _REDUCTIONS[node.name](_is_signed(type_), _fits_either_sign(type_))
 
     @handles_names("hist")
     def hist(self, node: Node, arguments: Arguments) -> Type:
         """``hist(n[, bits])``."""
-        type_ = self._number(node, arguments[0])
+        type_ = self._value_type(node, arguments[0])
         bits: int | None = 0
         if len(arguments) > 1:
             bits = self.checks.literal_integer(node, arguments[1], "the number of bits of hist()", 0, MAX_BITS)
-        if not self._in_place(node) or type_ is None or bits is None:
+        if not self._check_place(node) or type_ is None or bits is None:
             return UNKNOWN
         return Hist(bits)
 
     @handles_names("lhist")
     def lhist(self, node: Node, arguments: Arguments) -> Type:
         """``lhist(n, min, max, step)``."""
-        type_ = self._number(node, arguments[0])
+        type_ = self._value_type(node, arguments[0])
         names = ("the minimum", "the maximum", "the step")
         top = (1 << 63) - 1
         bounds = [
@@ -136,7 +136,7 @@ class Aggregates:
             for arg, name in zip(arguments[1:], names, strict=True)
         ]
         low, high, step = bounds
-        if not self._in_place(node) or type_ is None or low is None or high is None or step is None:
+        if not self._check_place(node) or type_ is None or low is None or high is None or step is None:
             return UNKNOWN
         problem = _lhist_problem(low, high, step)
         if problem:
@@ -148,7 +148,7 @@ class Aggregates:
         """``tseries(n, interval_ns, num[, aggregation])``."""
         if not self.checks.unstable("tseries", node):
             return UNKNOWN
-        type_ = self._number(node, arguments[0])
+        type_ = self._value_type(node, arguments[0])
         interval = self.checks.literal_integer(node, arguments[1], "the interval of tseries()", 1, (1 << 63) - 1)
         number = self.checks.literal_integer(node, arguments[2], "the number of intervals", 1, MAX_INTERVALS - 1)
         reduce: bytes | None = b""
@@ -156,7 +156,7 @@ class Aggregates:
             reduce = self.checker.constant_text(arguments[3], "the aggregation of tseries()")
         if reduce and reduce.decode(errors="replace") not in REDUCERS:
             return self.checker.error(f"tseries() aggregates by {', '.join(REDUCERS)}", node.span)
-        if not self._in_place(node) or type_ is None or interval is None or number is None or reduce is None:
+        if not self._check_place(node) or type_ is None or interval is None or number is None or reduce is None:
             return UNKNOWN
         return TSeries(interval, number, reduce.decode(), _is_signed(type_))
 
@@ -191,13 +191,13 @@ class MapChecks:
         """``delete(@m, key)``, ``delete(@scalar)`` and the old ``delete(@m[key])``."""
         first = self.checks.expression(arguments[0])
         if isinstance(first, nodes.MapIndex) and len(arguments) == 1:
-            return self._with_keys(node, first.map, first.keys)
+            return self._key_access(node, first.map, first.keys)
         argument = self._map_argument(node, first)
         if argument is None:
             return BOOL
         target, state = argument
         if len(arguments) > 1:
-            return self._with_keys(node, target, (self.checks.expression(arguments[1]),))
+            return self._key_access(node, target, (self.checks.expression(arguments[1]),))
         self.maps.require(target, state)
         if state.keyed:
             hints = ["clear() removes all"]
@@ -211,9 +211,9 @@ class MapChecks:
         argument = self._map_argument(node, arguments[0])
         if argument is None:
             return BOOL
-        return self._with_keys(node, argument[0], (self.checks.expression(arguments[1]),))
+        return self._key_access(node, argument[0], (self.checks.expression(arguments[1]),))
 
-    def _with_keys(self, node: Node, target: nodes.MapRef, keys: tuple[nodes.Expr, ...]) -> Type:
+    def _key_access(self, node: Node, target: nodes.MapRef, keys: tuple[nodes.Expr, ...]) -> Type:
         state = self.checker.map(target)
         if state.keyed is False:
             notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []
@@ -231,7 +231,7 @@ class MapChecks:
         if argument is None:
             return BOOL
         target, state = argument
-        self._with_keys(node, target, (self.checks.expression(arguments[1]),))
+        self._key_access(node, target, (self.checks.expression(arguments[1]),))
         variable = arguments[2]
         if not isinstance(variable, nodes.Variable):
             self.checker.error("the third argument of find() is a variable", node.span)

@@ -103,7 +103,7 @@ def comment_above(span: Span) -> str:
         start = text.rfind("\n", 0, end) + 1
         line = text[start:end].strip()
         if not lines and line.endswith("*/"):
-            return _block(text, end)
+            return _block_comment(text, end)
         if not line.startswith("//"):
             break
         lines.append(line.lstrip("/").strip())
@@ -111,7 +111,7 @@ def comment_above(span: Span) -> str:
     return "\n".join(reversed(lines)).strip()
 
 
-def _block(text: str, end: int) -> str:
+def _block_comment(text: str, end: int) -> str:
     """The block comment that ends the line that ends at *end*."""
     start = text.rfind("/*", 0, end)
     if start < 0 or text[text.rfind("\n", 0, start) + 1 : start].strip():
@@ -145,7 +145,7 @@ def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
         spec = _event(checked, item)
         if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
             continue
-        for later, other in _following(checked, items[index + 1 :], spec.static.map):
+        for later, other in _following_events(checked, items[index + 1 :], spec.static.map):
             if other.kind == "clear":
                 checked.amend(_sender(item), replace(spec.static, clear=True))
                 checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
@@ -153,7 +153,7 @@ def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
                 break
 
 
-def _following(
+def _following_events(
     checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
 ) -> Iterator[tuple[nodes.Node, EventSpec]]:
     """The following events on the map *name*, up to the first statement that could use the map."""
@@ -242,7 +242,7 @@ class Maps:
         assert span is not None
         if not state.keyed:
             if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
-                self._incompatible(declaration, value)
+                self._report_kind(declaration, value)
             return MapInfo(state.name, None, value, "global", 1, span, _help(state, span))
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
         if declaration is not None:
@@ -250,7 +250,7 @@ class Maps:
             size = self.checker.constant(declaration.size)
             entries = size if isinstance(size, int) else entries
             if kind.startswith("percpu") != value.aggregate:
-                self._incompatible(declaration, value)
+                self._report_kind(declaration, value)
         elif value.aggregate:
             kind = self._kind_of_aggregation(state, value, span)
         return MapInfo(state.name, key, value, kind, entries, span, _help(state, span))
@@ -268,7 +268,7 @@ class Maps:
             )
         return kind
 
-    def _incompatible(self, declaration: nodes.MapDecl, value: Type) -> None:
+    def _report_kind(self, declaration: nodes.MapDecl, value: Type) -> None:
         wanted = "percpuhash or percpulruhash" if value.aggregate else "hash or lruhash"
         self.checker.error(
             f"{declaration.map.name} holds {value}, which a {declaration.kind} cannot",

@@ -92,7 +92,7 @@ NAMED: dict[str, Type] = {
     "lhist_t": types.LHist(),
     "tseries_t": types.TSeries(),
 }
-"""Types by their names in the language; strings and buffers are in :func:`_named`."""
+"""Types by their names in the language; strings and buffers are in :func:`_named_type`."""
 C_NAMES: dict[str, Type] = {
     "char": types.INT8,
     "short": types.INT16,
@@ -152,7 +152,7 @@ _MACHINE_TYPED = frozenset({"retval", "ctx"})
 """Builtins whose type comes from BTF or DWARF; that of ``curtask`` is the same everywhere, and bpftrace warns, too."""
 
 
-def _fitting(target: Array) -> str:
+def _cast_hint(target: Array) -> str:
     if target.size in (1, 2, 4, 8):
         return f"cast the value to int{8 * target.size} first"
     return "only arrays of 1, 2, 4 or 8 bytes can be made from an integer"
@@ -184,13 +184,13 @@ class TypeNames:
         return self._rules[type(node)](node)
 
     @handles(nodes.NamedType)
-    def _named(self, node: nodes.NamedType) -> Type:
+    def _named_type(self, node: nodes.NamedType) -> Type:
         sized = _SIZED.get(node.name)
         if sized is not None and (node.capacity is not None or node.name != "inet"):
             return sized(node.capacity or 0)
         type_ = NAMED.get(node.name) or self.checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
         if type_ is None:
-            type_ = self._untagged(node)
+            type_ = self._tag_omitted(node)
         if type_ is None:
             hints = _type_hints(node.name) or self.checker.definitions.skipped("defined in")
             return self.checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
@@ -198,7 +198,7 @@ class TypeNames:
             return types.Stack(type_.user, self.checker.config.max_stack_depth, chunked=True)
         return type_
 
-    def _untagged(self, node: nodes.NamedType) -> Type | None:
+    def _tag_omitted(self, node: nodes.NamedType) -> Type | None:
         """``task_struct`` without ``struct``, as in scripts for early versions of bpftrace."""
         for kind in ("struct", "union"):
             struct = self.checker.definitions.struct(kind, node.name)
@@ -211,9 +211,9 @@ class TypeNames:
 
     @handles(nodes.StructTypeExpr)
     def _struct(self, node: nodes.StructTypeExpr) -> Type:
-        return self._tagged(node, node.span)
+        return self._tagged_type(node, node.span)
 
-    def _tagged(self, node: nodes.StructTypeExpr, place: Span) -> Type:
+    def _tagged_type(self, node: nodes.StructTypeExpr, place: Span) -> Type:
         """``struct X``, ``union X`` or ``enum X``, or the target of a pointer; *place* is for messages."""
         definitions = self.checker.definitions
         type_ = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
@@ -227,7 +227,7 @@ class TypeNames:
     def _pointer(self, node: nodes.PointerTypeExpr) -> Type:
         target = node.target
         if isinstance(target, nodes.StructTypeExpr):
-            pointee = self._tagged(target, target.span if target.kind == "enum" else node.span)
+            pointee = self._tagged_type(target, target.span if target.kind == "enum" else node.span)
         else:
             pointee = self.resolve(target)
         return UNKNOWN if isinstance(pointee, Unknown) else Pointer(pointee)
@@ -248,10 +248,10 @@ class TypeNames:
 
     @handles(nodes.TupleTypeExpr)
     def _tuple(self, node: nodes.TupleTypeExpr) -> Type:
-        members = tuple(self._sized(self.resolve(member)) for member in node.members)
+        members = tuple(self._with_capacity(self.resolve(member)) for member in node.members)
         return UNKNOWN if any(isinstance(member, Unknown) for member in members) else Tuple(members)
 
-    def _sized(self, type_: Type) -> Type:
+    def _with_capacity(self, type_: Type) -> Type:
         """Set the capacity of a ``string`` inside another type, which no value determines."""
         return String(self.checker.config.max_strlen) if isinstance(type_, String) and not type_.capacity else type_
 
@@ -264,7 +264,7 @@ class TypeNames:
         if isinstance(operand, nodes.TypeExpr):
             return self.resolve(operand)
         if isinstance(operand, nodes.Identifier):
-            type_ = self._bare(operand.name)
+            type_ = self._bare_type(operand.name)
             if type_ is not None:
                 return type_
         if isinstance(operand, nodes.MapRef) and self.checker.map(operand).keyed is not False:
@@ -279,7 +279,7 @@ class TypeNames:
         with self.checker.lock(operand.span):
             return settle(state.key.type) if self.checker.relies_on(state.key) else UNKNOWN
 
-    def _bare(self, name: str) -> Type | None:
+    def _bare_type(self, name: str) -> Type | None:
         """The C type that a bare name denotes in ``sizeof(pid_t)``, unless it is the name of a value."""
         if bare_builtin(name) or self.checker.definitions.enumerator(name) is not None:
             return None
@@ -345,7 +345,7 @@ class Members:
         if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
             member_type = self._struct_field(node, type_.target, "pointer")
             if type_.trusted and self.checker.options.verbose:
-                self._say_space(base)
+                self._note_space(base)
             return self.inherit(member_type, type_)
         if isinstance(type_, Struct):
             member_type = self._struct_field(node, type_, "memory")
@@ -371,7 +371,7 @@ class Members:
         self.checker.program.fields[node] = FieldPath("argument", type_, argument=argument)
         return loaded(type_)
 
-    def _say_space(self, base: nodes.Expr) -> None:
+    def _note_space(self, base: nodes.Expr) -> None:
         """Type information of kernels that GCC has built does not say which arguments of functions are ``__user``."""
         place = self.checker.program.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
         if place is not None and place.argument is not None:
@@ -415,7 +415,7 @@ class Members:
             if not type_.fields and type_.size == 0:
                 hints = (f"{type_} is an incomplete type here: its members are not known",)
             message = f"{type_} has no member {node.name!r}"
-            return self.checker.error(message, node.span, hints=hints, kernel=self._of_kernel(type_))
+            return self.checker.error(message, node.span, hints=hints, kernel=self._is_of_kernel(type_))
         self.checker.program.fields[node] = FieldPath(how, field.type, field.offset, field.bit_offset, field.bit_size)
         return loaded(field.type)
 
@@ -452,12 +452,12 @@ class Members:
                 return self.checker.error("the index of a tuple must be a constant", node.index.span)
             return self._tuple_member(node, type_, fixed)
         if isinstance(type_, Pointer):
-            return self._pointed(node, type_)
+            return self._pointed_element(node, type_)
         if isinstance(type_, Array | String):
             return self._element(node, type_, fixed)
         return self.checker.error(f"{settle(type_)} cannot be indexed", node.span)
 
-    def _pointed(self, node: nodes.Index, type_: Pointer) -> Type:
+    def _pointed_element(self, node: nodes.Index, type_: Pointer) -> Type:
         if type_.target.size == 0 and not isinstance(type_.target, Array):
             return self.checker.error(f"{type_} cannot be indexed: the size of {type_.target} is not known", node.span)
         return loaded(self.inherit(type_.target, type_))
@@ -482,14 +482,14 @@ class Members:
         if isinstance(type_, Unknown):
             return UINT64
         if self.checker.options.ahead:
-            if self._of_kernel(type_):
+            if self._is_of_kernel(type_):
                 self.checker.set_fact(node, type_.size, "size", type_.kind, type_.name)
                 return UINT64
             self.checker.program.facts[node] = LayoutReliance(type_)
         self.checker.set_constant(node, type_.size)
         return literal(type_.size)
 
-    def _of_kernel(self, type_: Type) -> TypeGuard[Struct]:
+    def _is_of_kernel(self, type_: Type) -> TypeGuard[Struct]:
         return (
             isinstance(type_, Struct)
             and bool(type_.name)
@@ -520,13 +520,13 @@ class Members:
             if field is None:
                 hints = did_you_mean(step, type_.names())
                 message = f"{type_} has no member {step!r}"
-                return self.checker.error(message, node.span, hints=hints, kernel=self._of_kernel(type_))
+                return self.checker.error(message, node.span, hints=hints, kernel=self._is_of_kernel(type_))
             if field.bit_size:
                 return self.checker.error(f"{step!r} is a bitfield, which has no byte offset", node.span)
             relied.append((type_, field))
             offset, type_ = offset + field.offset, field.type
         if self.checker.options.ahead:
-            if len(node.path) == len(relied) == 1 and self._of_kernel(relied[0][0]):
+            if len(node.path) == len(relied) == 1 and self._is_of_kernel(relied[0][0]):
                 struct, member = relied[0]
                 self.checker.set_fact(node, offset, "member", struct.kind, struct.name, member.name, str(member.type))
                 return UINT64
@@ -593,12 +593,12 @@ class Casts:
         operand = node.operand
         read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
         # A cast in a macro serves arguments of all types; literals take the type that is needed.
-        unknown = isinstance(source, Flexible) or bool(expansion_chain(node.span)) or self._of_machine(operand)
+        unknown = isinstance(source, Flexible) or bool(expansion_chain(node.span)) or self._is_of_machine(operand)
         if source != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
             return
         self.checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])
 
-    def _of_machine(self, node: nodes.Expr) -> bool:
+    def _is_of_machine(self, node: nodes.Expr) -> bool:
         """Whether the type of a value comes from BTF or DWARF: on another machine it may differ, so scripts cast it."""
         while isinstance(node, nodes.FieldAccess | nodes.Index) or (
             isinstance(node, nodes.Unary) and node.operator == "*"
@@ -739,7 +739,7 @@ class Casts:
                 self.checker.program.types[node.operand] = carrier
                 return target
         message = f"{settle(source)} has {size} bytes, {target} has {target.size}"
-        return self.checker.error(message, node.span, hints=[_fitting(target)])
+        return self.checker.error(message, node.span, hints=[_cast_hint(target)])
 
     @handles_names(String)
     def _to_string(self, _node: nodes.Cast, target: Type, source: Type) -> Type | None:

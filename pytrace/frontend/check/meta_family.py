@@ -41,7 +41,7 @@ _LAYOUTS = ("names", "lines", "offsets", "all")
 """The words of ``stack_layout()`` (:mod:`pytrace.render.maps.stack_layout`)."""
 
 
-def _fill(format_: Format, values: list[int | bool | bytes]) -> str:
+def _message(format_: Format, values: list[int | bool | bytes]) -> str:
     waiting = iter(values)
     return "".join(
         part.decode(errors="replace") if isinstance(part, bytes) else conversion_text(part.name, next(waiting))
@@ -66,7 +66,7 @@ def _config_type(value: str | int | bool) -> Type:
     return BOOL if isinstance(value, bool) else literal(value)
 
 
-def _type_asked(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
+def _type_argument(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
     """The type that an argument denotes; a bare name denotes a type unless it is the name of a value."""
     if isinstance(argument, nodes.TypeExpr):
         return argument
@@ -75,7 +75,7 @@ def _type_asked(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
     return None
 
 
-def _named(node: nodes.TypeExpr) -> tuple[str, str]:
+def _tag_and_name(node: nodes.TypeExpr) -> tuple[str, str]:
     """Kind and name of the type whose existence *node* depends on."""
     while isinstance(node, nodes.PointerTypeExpr | nodes.ArrayTypeExpr):
         node = node.target if isinstance(node, nodes.PointerTypeExpr) else node.element
@@ -202,7 +202,7 @@ class MetaChecks:
             if constant is None:
                 return self.checker.error("the values of fail() must be literals", value.span)
             shown.append(constant)
-        self.checker.error(_fill(format_, shown) or "fail() was reached; it says nothing more", node.span)
+        self.checker.error(_message(format_, shown) or "fail() was reached; it says nothing more", node.span)
         return VOID
 
     @handles_names("only_if")
@@ -243,30 +243,30 @@ class MetaChecks:
             return self.checks.unreplaced_parameter(node)
         return self.checker.error("the arguments of getopt() must be literals", node.span)
 
-    def _name(self, node: Node, arguments: Arguments) -> str | None:
+    def _name_argument(self, node: Node, arguments: Arguments) -> str | None:
         """The name that a builtin asks about; None after an error."""
         return self.checks.literal_text(arguments[0], f"the argument of {node.name}()")
 
     @handles_names("kfunc_exist")
     def kfunc_exist(self, node: Node, arguments: Arguments) -> Type:
         """``kfunc_exist("f")``."""
-        name = self._name(node, arguments)
+        name = self._name_argument(node, arguments)
         if name is None:
             return BOOL
-        return self._answer(node, self.checker.kernel.function(name) is not None, "kfunc", name)
+        return self._record_answer(node, self.checker.kernel.function(name) is not None, "kfunc", name)
 
     @handles_names("kfunc_allowed")
     def kfunc_allowed(self, node: Node, arguments: Arguments) -> Type:
         """``kfunc_allowed("f")``: whether programs of the probe's type may call generic kfuncs."""
-        name = self._name(node, arguments)
+        name = self._name_argument(node, arguments)
         if name is None:
             return BOOL
         exists = self.checker.kernel.function(name) is not None
-        self._answer(node, exists, "kfunc", name)
-        self.checker.set_constant(node, exists and self._may_call())
+        self._record_answer(node, exists, "kfunc", name)
+        self.checker.set_constant(node, exists and self._can_call_kfuncs())
         return BOOL
 
-    def _may_call(self) -> bool:
+    def _can_call_kfuncs(self) -> bool:
         """Whether the probe may call kfuncs; at the root of a script, whether probes of any kind may."""
         if self.checker.unit is not None:
             return self.checker.kernel.feature(f"kfunc_{self.checker.unit.kind.program_type}")
@@ -276,7 +276,7 @@ class MetaChecks:
 
     # ------------------------------------------------------------------------------------------ what exists
 
-    def _answer(self, node: Node, answer: bool, *question: str) -> Type:
+    def _record_answer(self, node: Node, answer: bool, *question: str) -> Type:
         self.checker.set_constant(node, answer)
         self.checker.program.facts[node] = Existence(
             question if question[0] == "build" else (*question, str(int(answer)))
@@ -293,41 +293,43 @@ class MetaChecks:
         exists = attach_points.exists(text, self.checker.options, self.checker.kernel, self.checker.config, problems)
         for problem in problems.errors:
             self.checker.error(problem.message, arguments[0].span, hints=problem.hints)
-        return self._answer(node, exists, "build", f'probe_exist("{text}"), which was decided at compile time')
+        return self._record_answer(node, exists, "build", f'probe_exist("{text}"), which was decided at compile time')
 
     @handles_names("constant_exist")
     def constant_exist(self, node: Node, arguments: Arguments) -> Type:
         """``constant_exist("NAME")``: an enumerator, or a macro of the script or its headers."""
-        name = self._name(node, arguments)
+        name = self._name_argument(node, arguments)
         if name is None:
             return BOOL
         known = self.checker.definitions
         exists = known.enumerator(name) is not None or known.macro(name) is not None or known.constant(name) is not None
-        return self._answer(node, exists, "constant_exist", name)
+        return self._record_answer(node, exists, "constant_exist", name)
 
     @handles_names("symbol_exist")
     def symbol_exist(self, node: Node, arguments: Arguments) -> Type:
         """``symbol_exist("name")``: whether ``kaddr`` finds it."""
-        name = self._name(node, arguments)
+        name = self._name_argument(node, arguments)
         if name is None:
             return BOOL
         try:
             exists = self.checker.kernel.kernel_symbol(name) is not None
         except TraceError:
             exists = False  # the kernel hides its address from this process
-        return self._answer(node, exists, "symbol_exist", name)
+        return self._record_answer(node, exists, "symbol_exist", name)
 
     @handles_names("type_exist")
     def type_exist(self, node: Node, arguments: Arguments) -> Type:
         """``type_exist(struct X)``, ``type_exist(name_t)``."""
-        type_ = _type_asked(arguments[0])
+        type_ = _type_argument(arguments[0])
         if type_ is None:
             return self.checker.error(
                 "type_exist() takes a type", arguments[0].span, hints=["for example, struct task_struct"]
             )
-        return self._answer(node, not isinstance(self._quietly(type_), Unknown), "type_exist", *_named(type_))
+        return self._record_answer(
+            node, not isinstance(self._type_or_unknown(type_), Unknown), "type_exist", *_tag_and_name(type_)
+        )
 
-    def _quietly(self, node: nodes.TypeExpr) -> Type:
+    def _type_or_unknown(self, node: nodes.TypeExpr) -> Type:
         """The type that *node* denotes; UNKNOWN, without an error, if there is none."""
         kept, self.checker.diagnostics = self.checker.diagnostics, Diagnostics()
         try:
@@ -347,14 +349,14 @@ class MetaChecks:
         shown = ".".join(path)
         if isinstance(arguments[0], nodes.Identifier) and arguments[0].name == "args":
             return self._argument_exists(node, arguments[0], path)
-        asked = _type_asked(arguments[0])
+        asked = _type_argument(arguments[0])
         if asked is not None:
-            exists = _has_member(self._quietly(asked), path)
-            return self._answer(node, exists, "member_exist", *_named(asked), shown)
+            exists = _has_member(self._type_or_unknown(asked), path)
+            return self._record_answer(node, exists, "member_exist", *_tag_and_name(asked), shown)
         type_ = self.type_names.operand_type(arguments[0])
         if isinstance(type_, Unknown):
             return BOOL
-        return self._answer(node, _has_member(type_, path), "build", f"member_exist() of {shown} in {type_}")
+        return self._record_answer(node, _has_member(type_, path), "build", f"member_exist() of {shown} in {type_}")
 
     def _argument_exists(self, node: Node, args: nodes.Identifier, path: list[str]) -> Type:
         """``member_exist(args, a.b)`` in the block of a probe.
@@ -369,7 +371,7 @@ class MetaChecks:
         argument = unit.context.argument(path[0])
         exists = argument is not None and (len(path) == 1 or _has_member(argument.type, path[1:]))
         probe = unit.targets[0].probe if unit.targets else unit.kind.name
-        return self._answer(node, exists, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
+        return self._record_answer(node, exists, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
 
     # ------------------------------------------------------------------------------------------ lists of values
 
@@ -383,12 +385,12 @@ class MetaChecks:
             return BOOL
         entries = [entry.strip() for entry in text.replace(b"\n", b",").split(b",")] if text.strip() else []
         if is_text(type_):
-            return self._compared(node, value, tuple(dict.fromkeys(entries)))
+            return self._comparison(node, value, tuple(dict.fromkeys(entries)))
         if not isinstance(settle(type_), Int | Enum):
             return self.checker.error(f"one_of() compares integers and strings, not {settle(type_)}", value.span)
         limit = settle(type_) if self.checker.constant(value) is None else None
         numbers = [self._entry(entry, limit, arguments[1]) for entry in entries]
-        return self._compared(node, value, tuple(sorted({number for number in numbers if number is not None})))
+        return self._comparison(node, value, tuple(sorted({number for number in numbers if number is not None})))
 
     def _entry(self, entry: bytes, type_: Type | None, argument: nodes.Node) -> int | None:
         """The number of an entry; None for an invalid one, and for one that no value of *type_* (None: any) equals."""
@@ -411,7 +413,7 @@ class MetaChecks:
         self.checker.warn(f"{shown} in the list of one_of() never matches: the value is {type_}", argument.span)
         return None
 
-    def _compared(self, node: Node, value: nodes.Expr, entries: tuple[int, ...] | tuple[bytes, ...]) -> Type:
+    def _comparison(self, node: Node, value: nodes.Expr, entries: tuple[int, ...] | tuple[bytes, ...]) -> Type:
         known = self.checker.constant(value)
         if not entries:
             self.checker.set_constant(node, False)

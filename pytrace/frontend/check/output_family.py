@@ -72,7 +72,7 @@ _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
 MOST_DIVISOR, MOST_DIGITS, MOST_WORDS = 10**12, 9, 10_000
 
 
-def _type_words(type_: Type) -> str:
+def _type_phrase(type_: Type) -> str:
     return f"the tuple {settle(type_)}" if isinstance(type_, Tuple) else str(settle(type_))
 
 
@@ -291,7 +291,7 @@ class OutputChecks:
         constant = self.checker.constant(value)
         number: int | None = None
         if isinstance(constant, bytes):
-            number = self._by_name(node, constant.decode(errors="replace"))
+            number = self._signal_number(node, constant.decode(errors="replace"))
             if number is None:
                 return UNKNOWN
         elif isinstance(constant, int):
@@ -303,7 +303,7 @@ class OutputChecks:
         self.checker.program.facts[node] = SignalNumber(number)
         return VOID if type_ is not UNKNOWN else UNKNOWN
 
-    def _by_name(self, node: Node, name: str) -> int | None:
+    def _signal_number(self, node: Node, name: str) -> int | None:
         known = {item.name: int(item) for item in Signals}
         number = known.get(name.upper()) or known.get("SIG" + name.upper())
         if number is None:
@@ -338,14 +338,14 @@ class RowChecks:
         record = arguments[0]
         if not isinstance(record, nodes.Expr):
             return self.checker.error("row() takes a record, not a type", record.span, hints=[_EXAMPLE])
-        if self._whole_map(record):
+        if self._report_whole_map(record):
             return VOID
         type_ = self.checker.value(record)
         if isinstance(type_, Unknown):
             return VOID
         if not isinstance(type_, Record):
             self.checker.error(
-                f"row() takes a record, whose members have names, not {_type_words(type_)}",
+                f"row() takes a record, whose members have names, not {_type_phrase(type_)}",
                 record.span,
                 hints=[_EXAMPLE],
             )
@@ -459,7 +459,7 @@ class RowChecks:
             return UNKNOWN
         return Joined(text_of(format_.text), types, formatted=True)
 
-    def _whole_map(self, record: nodes.Expr) -> bool:
+    def _report_whole_map(self, record: nodes.Expr) -> bool:
         """Whether a keyed map is used without a key; reports an error."""
         if not isinstance(record, nodes.MapRef) or not self.checker.map(record).keyed:
             return False

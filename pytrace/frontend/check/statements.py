@@ -104,9 +104,9 @@ class Statements:
         if type_ is not None and flexible_string(type_) and not isinstance(value_type, String | Unknown):
             self.checker.error(f"${state.name} is a string, this is {settle(value_type)}", node.span)
             return
-        self.checker.put(state, value_type, node.span, known=self._known(node.value))
+        self.checker.put(state, value_type, node.span, known=self._is_constant(node.value))
 
-    def _known(self, value: nodes.Expr | None) -> bool:
+    def _is_constant(self, value: nodes.Expr | None) -> bool:
         return value is not None and self.checker.constant(value) is not None
 
     @handles(nodes.Assign)
@@ -140,7 +140,7 @@ class Statements:
             return
         if state is None:
             state = self.checker.declare(target, node.span)
-        self.checker.put(state, value_type, node.span, known=self._known(node.value))
+        self.checker.put(state, value_type, node.span, known=self._is_constant(node.value))
         self.checker.bind(target, state)
 
     # ------------------------------------------------------------------------------------------ maps
@@ -163,7 +163,7 @@ class Statements:
                 self.checker.error(f"{state.name} is {current}, which only its function updates", node.span)
                 return
             value_type = self.operators.compound(node, current, value_type)
-        elif self._copies_aggregate(node, state):
+        elif self._report_copy(node, state):
             return
         if isinstance(value_type, Stats):
             self.checker.error(f"{value_type} cannot be stored", node.span)
@@ -189,7 +189,7 @@ class Statements:
         self.checker.put_map(state.name, state.value, type_, node.value.span, "value")
         self.checker.program.types[target] = state.value.type
 
-    def _copies_aggregate(self, node: nodes.Assign, state: MapState) -> bool:
+    def _report_copy(self, node: nodes.Assign, state: MapState) -> bool:
         """Refuse ``@a = @b`` when @b is an aggregate and @a does not hold integers anyway."""
         value = node.value
         if not isinstance(value, nodes.MapRef | nodes.MapIndex):
@@ -218,14 +218,14 @@ class Statements:
         """Like :func:`check_block`, in the current scope."""
         for index, statement in enumerate(block.statements):
             self.check_statement(statement)
-            if self._ends(statement):
+            if self._leaves_block(statement):
                 rest: list[nodes.Stmt | nodes.Expr] = list(block.statements[index + 1 :])
                 if block.value is not None:
                     rest.append(block.value)
                 if rest:
                     self.checker.warn("unreachable code", rest[0].span)
                     self.checker.program.dead.update(rest)
-                    self._unreached(rest)
+                    self._check_unreached(rest)
                 return UNKNOWN if wanted else VOID
         if block.value is None:
             return self.checker.error("this block has no value at its end", block.span) if wanted else VOID
@@ -234,7 +234,7 @@ class Statements:
             return VOID
         return self.checker.value(block.value)
 
-    def _unreached(self, rest: list[nodes.Stmt | nodes.Expr]) -> None:
+    def _check_unreached(self, rest: list[nodes.Stmt | nodes.Expr]) -> None:
         def check() -> None:
             with self.checker.block():
                 for item in rest:
@@ -245,7 +245,7 @@ class Statements:
 
         self.checker.check_removed(NEVER_REACHED, check)
 
-    def _ends(self, statement: nodes.Stmt) -> bool:
+    def _leaves_block(self, statement: nodes.Stmt) -> bool:
         if isinstance(statement, nodes.Return | nodes.Break | nodes.Continue):
             return True
         if not isinstance(statement, nodes.ExprStmt):
@@ -367,9 +367,9 @@ class Statements:
     @handles(nodes.For)
     def _for(self, node: nodes.For) -> None:
         if isinstance(node.source, nodes.Range):
-            loop_type = self._range(node.source)
+            loop_type = self._range_type(node.source)
         elif isinstance(node.source, nodes.MapRef):
-            loop_type = self._pairs(node.source)
+            loop_type = self._pair_type(node.source)
         else:
             loop_type = self.checker.error("for iterates over a map or a range", node.source.span)
         with self.checker.block():
@@ -379,12 +379,12 @@ class Statements:
             with self._loop(callback=True):
                 self.check_block(node.body, wanted=False)
 
-    def _range(self, node: nodes.Range) -> Type:
+    def _range_type(self, node: nodes.Range) -> Type:
         for end in (node.start, node.stop):
             self.checker.integer(end, "a bound of a range")
         return INT64
 
-    def _pairs(self, node: nodes.MapRef) -> Type:
+    def _pair_type(self, node: nodes.MapRef) -> Type:
         state = self.checker.map(node)
         if state.keyed is False:
             notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []

@@ -57,19 +57,19 @@ LONGEST_CHAIN = 20
 NAME = String(64)
 """Result type of strerror(), signal_name() and syscall_name()."""
 _STRINGS = ("basic_string<", "basic_string_view<", "&str", "&mut str", "&[u8]", "&mut [u8]", "string", "Box<str")
-"""How names of classes begin whose objects have the address of a text, and its length."""
+"""Prefixes of the names of classes whose objects have the address of a text, and its length."""
 _PLACES = (("_M_dataplus._M_p", "_M_string_length"), ("_M_str", "_M_len"), ("data_ptr", "length"), ("str", "len"),
            ("__data_", "__size_"), ("__data", "__size"))  # fmt: skip
 """Members with the address and the length: of std::string (libstdc++ since GCC 5), std::string_view, slices of Rust,
 strings of Go, std::string_view (libc++).
 """
 _WIDE_PLACES = (("d.ptr", "d.size"), ("m_data", "m_size"))
-"""Those of QString and QStringView (Qt 6)."""
+"""Members with address and length of QString and QStringView (Qt 6)."""
 _HEADER = 24
 """Bytes of ``_Rep`` before the text of an older std::string (``_GLIBCXX_USE_CXX11_ABI=0``); its length comes first."""
 
 
-def _counted(struct: Struct) -> CountedString | None:
+def _counted_string(struct: Struct) -> CountedString | None:
     """Where a string of C++, Rust or Go has its text; None for other structs."""
     if struct.name.startswith(_STRINGS):
         for address, length in _PLACES:
@@ -77,7 +77,7 @@ def _counted(struct: Struct) -> CountedString | None:
             if place is not None and count is not None and count.type.size == UINT64.size:
                 return CountedString(place, count.offset)
         place = _text_member(struct, "_M_dataplus._M_p")
-        return _either_form(struct) if place is None else CountedString(place, 0, _HEADER)
+        return _two_form_string(struct) if place is None else CountedString(place, 0, _HEADER)
     if struct.name == "String" or struct.name.startswith("Vec<u8"):
         # Of Rust; which members lead to the address differs from release to release.
         vector = struct.find("vec") if struct.name == "String" else Field("", struct, 0)
@@ -88,7 +88,7 @@ def _counted(struct: Struct) -> CountedString | None:
     return None
 
 
-def _either_form(struct: Struct) -> CountedString | None:
+def _two_form_string(struct: Struct) -> CountedString | None:
     """libc++'s std::string: a union of a long form, with an address, and a short one.
 
     A bit says which it is. Before LLVM 14 it is no member but the lowest one of the capacity, and so of the first byte,
@@ -158,7 +158,7 @@ def _first_text(struct: Struct) -> int | None:
     return None
 
 
-def _of_program(struct: Struct) -> bool:
+def _is_of_program(struct: Struct) -> bool:
     """Whether a struct is that of a traced program: those of the kernel and of a script are cast on purpose."""
     return struct.origin.startswith("/")
 
@@ -171,11 +171,11 @@ def _begins_with_text(type_: Type) -> bool:
 
 
 def _member_hint(struct: Struct, source: nodes.Expr) -> str:
-    """Which members str() reads, or how to give it a length."""
+    """A hint: the members that str() reads, or how to give it a length."""
     texts = []
     for field in struct.fields:
         target = field.type.target if isinstance(field.type, Pointer) else field.type
-        known = isinstance(target, Struct) and _counted(target) is not None
+        known = isinstance(target, Struct) and _counted_string(target) is not None
         if field.name and (known or is_text(field.type) or is_text_pointer(field.type)):
             texts.append(f"str({source.span.text}.{field.name})")
     for address, length in (*_PLACES, *_WIDE_PLACES):
@@ -218,15 +218,15 @@ class StringChecks:
         source = self.checks.expression(arguments[0])
         type_ = self.checker.value(source)
         struct = type_.target if isinstance(type_, Pointer) else type_
-        counted = _counted(struct) if isinstance(struct, Struct) else None
-        if counted is not None and counted.short is not None and self._copied(source):
+        counted = _counted_string(struct) if isinstance(struct, Struct) else None
+        if counted is not None and counted.short is not None and self._is_copy(source):
             message = f"{source.span.text} is a copy, and {struct} may have its text in the object that was copied"
             return self.checker.error(
                 message, node.span, hints=["keep the address of the object, or the result of str()"]
             )
         if counted is not None:
             self.checker.program.facts[node] = StringLength(len(arguments) == 1, counted)
-        elif isinstance(struct, Struct) and _of_program(struct) and not _begins_with_text(struct):
+        elif isinstance(struct, Struct) and _is_of_program(struct) and not _begins_with_text(struct):
             message = f"str() reads characters, and {struct} is not a string that it knows"
             return self.checker.error(message, node.span, hints=[_member_hint(struct, source)])
         elif not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
@@ -237,7 +237,7 @@ class StringChecks:
         limit = self.checker.config.max_strlen
         capacity, length = limit, None
         if len(arguments) > 1:
-            capacity, length = self._length(node, arguments[1], limit)
+            capacity, length = self._length_argument(node, arguments[1], limit)
             self.checker.program.facts[node] = StringLength(length is not None and length >= limit, counted)
         text = self.checker.constant(source)
         if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
@@ -250,7 +250,7 @@ class StringChecks:
             return String(min(capacity, max(1, size_of_text(type_))))
         return String(capacity)
 
-    def _copied(self, source: nodes.Expr) -> bool:
+    def _is_copy(self, source: nodes.Expr) -> bool:
         """Whether an object is in a variable or map, not in the memory of the program."""
         while not isinstance(self.checker.value(source), Pointer):
             if not isinstance(source, nodes.FieldAccess | nodes.TupleAccess | nodes.Index):
@@ -258,7 +258,7 @@ class StringChecks:
             source = source.base
         return False
 
-    def _length(self, node: Node, arg: nodes.Expr | nodes.TypeExpr, limit: int) -> tuple[int, int | None]:
+    def _length_argument(self, node: Node, arg: nodes.Expr | nodes.TypeExpr, limit: int) -> tuple[int, int | None]:
         value = self.checks.expression(arg)
         self.checks.integer(node, value, "the length of str()")
         length = self.checker.constant(value)
@@ -349,26 +349,26 @@ class StringChecks:
             self.checker.set_constant(node, len(text.split(b"\0", 1)[0]))
         return UINT64
 
-    def _two_texts(self, node: Node, arguments: Arguments) -> None:
+    def _check_texts(self, node: Node, arguments: Arguments) -> None:
         for arg, what in zip(arguments, ("the first argument", "the second argument"), strict=True):
             self.checks.text(node, arg, f"{what} of {node.name}()")
 
     @handles_names("strcontains")
     def strcontains(self, node: Node, arguments: Arguments) -> Type:
         """``strcontains(haystack, needle)``."""
-        self._two_texts(node, arguments)
+        self._check_texts(node, arguments)
         return BOOL
 
     @handles_names("strstr")
     def strstr(self, node: Node, arguments: Arguments) -> Type:
         """``strstr(haystack, needle)``."""
-        self._two_texts(node, arguments)
+        self._check_texts(node, arguments)
         return INT64
 
     @handles_names("strncmp")
     def strncmp(self, node: Node, arguments: Arguments) -> Type:
         """``strncmp(a, b, n)``."""
-        self._two_texts(node, arguments[:2])
+        self._check_texts(node, arguments[:2])
         length = self.checks.literal_integer(node, arguments[2], "the length of strncmp()", 0, (1 << 31) - 1)
         self.checker.program.facts[node] = ComparedLength(length or 0)
         return UINT64
@@ -376,7 +376,7 @@ class StringChecks:
     @handles_names("str_concat")
     def str_concat(self, node: Node, arguments: Arguments) -> Type:
         """``str_concat(a, b)``."""
-        self._two_texts(node, arguments)
+        self._check_texts(node, arguments)
         parts = [settle(self.checker.program.types[self.checks.expression(arg)]) for arg in arguments]
         if any(not is_text(part) for part in parts):
             return UNKNOWN

@@ -151,7 +151,7 @@ def place_at(tree: N, span: Span) -> N:
 
 
 def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
-    """Those of *macros* whose expansion contains parameters of the script."""
+    """The macros whose expansion contains parameters of the script."""
     plain = {name: item for name, item in macros.items() if item.parameters is None and not _taken(name)}
     expanded = {name: item for name, item in plain.items() if re.search(_PARAMETER, item.body)}
     while True:

@@ -285,7 +285,7 @@ class Translation(msgspec.Struct):
     missing_headers: list[str] = msgspec.field(default_factory=list)
     """Headers that the machine lacks, replaced by empty ones."""
     absent: list[str] = msgspec.field(default_factory=list)
-    """Those of them that the script itself includes."""
+    """Headers that the script itself includes."""
     partial: dict[str, str] = msgspec.field(default_factory=dict)
     """Kernel headers of which only the user-space part was read, and its path."""
     problems: tuple[str, ...] = ()

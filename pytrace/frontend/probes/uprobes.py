@@ -457,7 +457,7 @@ _NAMED = 3
 _OF_STARTUP = frozenset({
     "_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones", "__do_global_dtors_aux", "frame_dummy",
 })  # fmt: skip
-"""What the linker adds to every program from ``crt1.o`` and the like: it runs once, before and after all others."""
+"""Functions that the linker adds to every program (``crt1.o``): they run once, before and after all others."""
 
 
 def _warn_of(functions: list[_Left], message: str, point: Point, scope: Scope) -> None:
@@ -576,7 +576,7 @@ class PythonFunction(BinaryProvider):
         return [Match(point.kind, point.name, place, point.span, wild=any(part.wild for part in parts))]
 
     def _selected(self, point: Point, scope: Scope) -> bool:
-        """Whether it is known which processes are probed, and the machine can."""
+        """True when the traced processes are known, and this machine can probe them; reports an error otherwise."""
         options = scope.options
         if scope.kernel.arch != "x86_64":
             scope.error(f"{point.kind.name} probes are for x86-64, not {scope.kernel.arch}", point.span)

@@ -43,7 +43,7 @@ class Frame:
         self.kind = kind
         """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
         self.block = kind in ("{", "<")
-        """Whether it contains statements."""
+        """True for a bracket that contains statements."""
         self.opener = opener
         self.role = role
         """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``; of a
@@ -75,7 +75,7 @@ class Brackets:
         self.starts: set[int] = set()
         """Indices of the tokens that start a statement."""
         self.unended: set[int] = set()
-        """Those whose preceding statement has no semicolon; set by the parser."""
+        """Statements whose predecessor has no semicolon; set by the parser."""
         self.roles: dict[int, str] = {}
         """Roles of blocks by the index of the opening token."""
         self.stack: list[Frame] = []
@@ -382,7 +382,7 @@ class _TypeAhead:
 
     @property
     def certain(self) -> bool:
-        """Whether its first word makes it a type regardless of context."""
+        """True for text that its first word makes a type regardless of context."""
         return self.word in STRUCT_KEYWORDS or self.word in TYPE_NAMES
 
 

@@ -577,7 +577,7 @@ class MapInfo(msgspec.Struct, frozen=True):
 
     @property
     def shared(self) -> bool:
-        """Whether it is a keyed map of an aggregation with one value per key that all CPUs update."""
+        """True for a keyed map of an aggregation with one value per key that all CPUs update."""
         return self.kind == "hash" and self.value.aggregate
 
 
