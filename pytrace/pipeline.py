@@ -21,7 +21,7 @@ from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, rend
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import AheadOfTime, CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.attach_point_text import kind_of
+from pytrace.core.probes.kinds import kind_of
 from pytrace.core.source import Source
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.expand import c_definitions as definitions_pass

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.options.option_types import TYPES
-from pytrace.core.options.option_values import convert, entries
+from pytrace.core.options.option_values import TYPES, convert, entries
 from pytrace.core.options.script_options import ScriptOption
 
 BLOCK = "/sys/class/block"

@@ -15,7 +15,7 @@ import msgspec
 from pytrace.core.types import Enum, Struct, Type
 
 if TYPE_CHECKING:
-    from pytrace.core.probes.function_exits import FunctionExits
+    from pytrace.core.probes.instructions import FunctionExits
 
 FEATURES = (
     "atomic_fetch",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options import option_types
+from pytrace.core.options import option_values
 from pytrace.core.options.option_values import default
 from pytrace.core.options.script_options import ScriptOption, Value
 
@@ -82,7 +82,7 @@ class Options:
         if selected := self.pids():
             words += ["--pid", ",".join(map(str, selected))]
         if duration := self.number("duration"):
-            words += ["--duration", f"{duration / option_types.NANOSECONDS:.9g}"]
+            words += ["--duration", f"{duration / option_values.NANOSECONDS:.9g}"]
         if filter_:
             words += ["--probe-filter", filter_]
         return tuple(words)

@@ -39,7 +39,7 @@ from pytrace.runtime.host.traceable_functions import KernelFunctions, never_trac
 from pytrace.runtime.host.tracefs import Tracepoints
 
 if TYPE_CHECKING:
-    from pytrace.core.probes.function_exits import FunctionExits
+    from pytrace.core.probes.instructions import FunctionExits
     from pytrace.runtime.binaries.libraries import Libraries
     from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
     from pytrace.runtime.unwind.exits import ExitFinder

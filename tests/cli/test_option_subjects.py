@@ -9,7 +9,7 @@ from pytrace.cli import option_subjects
 from pytrace.cli.option_subjects import offered
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.option_types import TYPES
+from pytrace.core.options.option_values import TYPES
 from pytrace.core.options.script_options import ScriptOption, Value
 from tests.support.rows import each_row
 

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.builtins import BUILTINS, builtin, builtin_names
+from pytrace.core.builtins import BUILTINS, Builtin, builtin, builtin_names
 from pytrace.core.probes.kinds import probe_names
 from pytrace.frontend.check.analysis import Analysis
 from tests.support.front import checker

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.builtins import BUILTINS
+from pytrace.core.builtins import BUILTINS, Builtin
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source

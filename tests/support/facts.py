@@ -19,9 +19,8 @@ from pytrace.core.kernel_info import (
     UserParameter,
     UserSymbol,
 )
-from pytrace.core.probes import function_exits
-from pytrace.core.probes.function_exits import Exit, FunctionExits
-from pytrace.core.probes.instruction_starts import BadCodeError
+from pytrace.core.probes import instructions
+from pytrace.core.probes.instructions import BadCodeError, Exit, FunctionExits
 from pytrace.core.probes.targets import Way
 from pytrace.core.types import (
     INT8,
@@ -274,7 +273,7 @@ class RecordedKernel:
     def user_exits(self, path: str, function: UserSymbol) -> FunctionExits:
         code = self.user_code(path, function.offset, function.size)
         try:
-            found = function_exits.flow(code, function.address, self.arch)
+            found = instructions.control_flow(code, function.address, self.arch)
         except BadCodeError as error:
             return FunctionExits(problem=str(error))
         start = function.offset - function.address

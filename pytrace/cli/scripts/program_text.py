@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from pytrace.core.builtins import BUILTINS
-from pytrace.core.probes import attach_point_text
+from pytrace.core.probes import kinds
 from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 
 MOST = 2000
@@ -47,7 +47,7 @@ def _inside(before: str, token: str) -> Iterator[str]:
 
 def attach_points(token: str, listing: Listing) -> list[str]:
     """Completions of the attach point *token* by one more part."""
-    provider, *parts = attach_point_text.split(token)
+    provider, *parts = kinds.split_attach_point(token)
     if not parts:
         return sorted(_providers(provider))
     kind = probe_kind(provider)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pytrace.codegen.analysis.shared_variables import called_functions
-from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import Builtin
 from pytrace.core.probes.kinds import BEGIN, END, SELF, TRACEPOINT
 from pytrace.core.probes.targets import ENTER, EXIT, TracepointTarget
 from pytrace.core.types import Pointer

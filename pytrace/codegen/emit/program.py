@@ -21,7 +21,7 @@ from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
-from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import Builtin
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Type

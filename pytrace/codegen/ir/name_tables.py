@@ -6,8 +6,7 @@ import os
 import signal
 from functools import cache
 
-from pytrace.core.probes.syscall_numbers import GENERIC, X86_64
-from pytrace.core.probes.system_calls import names
+from pytrace.core.probes.system_calls import GENERIC, X86_64, names
 
 _SYSCALLS = {"x86_64": X86_64, "aarch64": GENERIC, "riscv64": GENERIC, "loongarch64": GENERIC}
 

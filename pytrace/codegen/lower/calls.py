@@ -7,7 +7,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.ir_values import FRAME, Number
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
-from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.syntax import nodes

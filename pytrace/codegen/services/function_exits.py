@@ -1,4 +1,4 @@
-"""The returns of user functions at the instructions where these are left (:mod:`pytrace.core.probes.function_exits`).
+"""The returns of user functions at the instructions where these are left (:mod:`pytrace.core.probes.instructions`).
 
 A function that jumps to another one has returned when that one does, with the stack pointer where it was at the jump.
 The jump leaves a mark: for the process, this stack pointer and the function, the return address that is there. A return

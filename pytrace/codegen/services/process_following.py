@@ -21,8 +21,7 @@ from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.services.service_programs import service_program
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.builtins import IN_SCOPE
+from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target

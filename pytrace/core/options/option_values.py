@@ -2,9 +2,240 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import signal
+from collections.abc import Callable
+
+import msgspec
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.options.script_options import ScriptOption, Value
+
+# ---------------------------------------------------------------------------------------------------------------- types
+
+# Types of option values other than plain texts and integers, which a script may name in `getopt`.
+#
+# A type validates entries and converts them to values; it does not check whether the machine has such a disk or CPU.
+
+
+MOST_PID = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+MOST_ERRNO = 4095
+"""MAX_ERRNO of ``include/linux/err.h``."""
+NANOSECONDS = 10**9
+LONGEST = 10 * 365 * 86400 * NANOSECONDS
+"""The longest time: ten years."""
+
+NAMESPACES = "/run/netns"
+"""The directory in which ``ip netns add`` stores names of network namespaces."""
+
+_DISK = re.compile(r"[\w!.-]+")
+_INTERFACE = re.compile(r"[\w.:@-]{1,15}")
+_CALL = re.compile(r"\w+")
+
+
+class OptionType(msgspec.Struct, frozen=True):
+    """The type of an option.
+
+    Attributes:
+        one: the expected value, for messages.
+        several: the same for an option that takes entries separated by commas.
+        entry: returns the value of one entry, without spaces around it; None if it is not allowed.
+        known: names that entries may have, for suggestions; empty for numbers.
+    """
+
+    one: str
+    several: str
+    entry: Callable[[str], int | str | None]
+    known: Callable[[], tuple[str, ...]] = tuple
+
+
+def find_type(name: str) -> OptionType | None:
+    """Look up a type by name: one of :data:`TYPES`, or a range of integers (``0..``, ``1..64``)."""
+    least, dots, most = name.partition("..")
+    if not dots:
+        return TYPES.get(name)
+    numbers = [least, most] if most else [least]
+    if not all(text.removeprefix("-").isdecimal() for text in numbers):
+        return None
+    return _range(int(least), int(most) if most else None)
+
+
+def suggestions(type_: OptionType, entry: str) -> tuple[str, ...]:
+    """Hints about names that are similar to a wrong entry."""
+    known = type_.known()
+    return did_you_mean(entry.upper() if all(map(str.isupper, known)) else entry, known)
+
+
+def _between(least: int, most: int | None) -> Callable[[str], int | None]:
+    def entry(text: str) -> int | None:
+        value = parse_integer(text)
+        return None if value is None or value < least or (most is not None and value > most) else value
+
+    return entry
+
+
+def _range(least: int, most: int | None) -> OptionType:
+    limits = f"from {least} on" if most is None else f"from {least} to {most}"
+    shown = f"a number {limits}" if least != 0 or most is not None else "a number, 0 or more"
+    return OptionType(shown, f"numbers {limits}, separated by commas", _between(least, most or 2**63 - 1))
+
+
+def _time(text: str) -> int | None:
+    """Nanoseconds; *text* is seconds with decimals, or a number with a unit."""
+    whole, _, part = text.partition(".")
+    if text.isascii() and (whole + part).isdigit() and len(text) < 30:
+        value: int | None = int(whole or 0) * NANOSECONDS + int((part + "0" * 9)[:9])
+    else:
+        value = parse_integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
+    return value if value is not None and value <= LONGEST else None
+
+
+def _interval(text: str) -> int | None:
+    value = _time(text)
+    # The shortest period of a timer is a microsecond.
+    return None if value is None or value < 1000 else value
+
+
+def _numbered(names: Callable[[], dict[str, int]], most: int) -> Callable[[str], int | None]:
+    """An entry function that accepts a name of *names* in any case, or a number from 1 to *most*."""
+    number = _between(1, most)
+
+    def entry(text: str) -> int | None:
+        return names()[text.upper()] if text.upper() in names() else number(text)
+
+    return entry
+
+
+def errors() -> dict[str, int]:
+    """Names of error numbers."""
+    return {name: number for number, name in errno.errorcode.items()} | {"EWOULDBLOCK": errno.EWOULDBLOCK}
+
+
+def signals() -> dict[str, int]:
+    """Names of signals, with and without SIG."""
+    known = {item.name: int(item) for item in signal.Signals}
+    return known | {name.removeprefix("SIG"): number for name, number in known.items()}
+
+
+def _disk(text: str) -> str | None:
+    name = text.removeprefix("/dev/")
+    return name if _DISK.fullmatch(name) else None
+
+
+def _name(text: str) -> str | None:
+    return text if _INTERFACE.fullmatch(text) else None
+
+
+def _call(text: str) -> str | None:
+    return text if _CALL.fullmatch(text) else None
+
+
+def _thread_name(text: str) -> str | None:
+    return text if 0 < len(os.fsencode(text)) < 16 else None
+
+
+def _directory(text: str) -> str | None:
+    return os.path.realpath(text) if os.path.isdir(text) else None
+
+
+def _namespace(text: str) -> int | None:
+    """Inode number of a namespace, from that number, its name, or a path such as ``/proc/12/ns/net``."""
+    number = _between(1, 2**32 - 1)(text)
+    if number is not None:
+        return number
+    try:
+        return os.stat(text if "/" in text else f"{NAMESPACES}/{text}").st_ino
+    except (OSError, ValueError):
+        return None
+
+
+def _namespaces() -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(NAMESPACES)))
+    except OSError:
+        return ()
+
+
+def _address(text: str) -> str | None:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
+
+
+_SECONDS = "a time in seconds (2 or 0.5) or with a unit (500ms, 2m)"
+
+TYPES: dict[str, OptionType] = {
+    "seconds": OptionType(_SECONDS, f"{_SECONDS}, separated by commas", _time),
+    "interval": OptionType(f"{_SECONDS}, more than 0", f"{_SECONDS}, more than 0, separated by commas", _interval),
+    "pid": OptionType("a process id", "process ids, separated by commas (12,34)", _between(1, MOST_PID)),
+    "port": OptionType(
+        "a port from 1 to 65535", "ports from 1 to 65535, separated by commas (80,443)", _between(1, 65535)
+    ),
+    "cpu": OptionType("the number of a CPU", "numbers of CPUs, separated by commas (0,2)", _between(0, 2**31 - 1)),
+    "disk": OptionType(
+        "the name of a disk, as /proc/partitions has it",
+        "names of disks, as /proc/partitions has them, separated by commas (sda,sdb)",
+        _disk,
+    ),
+    "interface": OptionType(
+        "the name of a network interface", "names of network interfaces, separated by commas (eth0,lo)", _name
+    ),
+    "comm": OptionType(
+        "the name of a thread, 15 bytes at most (the kernel keeps 15 of a name)",
+        "names of threads, 15 bytes at most (the kernel keeps 15 of a name), separated by commas",
+        _thread_name,
+    ),
+    "directory": OptionType("a directory that exists", "directories that exist, separated by commas", _directory),
+    "netns": OptionType(
+        "a network namespace: its name (ip netns list), its number or a path (/proc/PID/ns/net)",
+        "network namespaces by name, number or path, separated by commas",
+        _namespace,
+        _namespaces,
+    ),
+    "address": OptionType(
+        "an address of IPv4 or IPv6", "addresses of IPv4 or IPv6, separated by commas", _address
+    ),
+    "errno": OptionType(
+        "the name or number of an error (ENOENT or 2)",
+        "names or numbers of errors, separated by commas (ENOENT,13)",
+        _numbered(errors, MOST_ERRNO),
+        lambda: tuple(errors()),
+    ),
+    "signal": OptionType(
+        "the name or number of a signal (SIGTERM, TERM or 15)",
+        "names or numbers of signals, separated by commas (SIGTERM,9)",
+        _numbered(signals, 64),
+        lambda: tuple(signals()),
+    ),
+    "syscall": OptionType(
+        "the name of a system call", "names of system calls, separated by commas (read,write)", _call
+    ),
+}  # fmt: skip
+"""Types by name. Times are nanoseconds; names of errors, signals and network namespaces become their numbers."""
+
+NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "netns", "errno", "signal")
+"""Types whose single values are integers; ranges are, too."""
+
+
+def is_number(name: str) -> bool:
+    """Whether single values of a type are integers."""
+    return name in NUMBERS or name not in TYPES
+
+
+def default_of_type(name: str, value: int) -> int:
+    """The value of a declared integer default: a default time is in seconds."""
+    return value * NANOSECONDS if name in ("seconds", "interval") and value > 0 else value
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+
 
 JOINT = "\n"
 """Separator of the values of a repeated option."""
@@ -61,9 +292,7 @@ def default(option: ScriptOption) -> Value:
     """The value of an option that was not given."""
     if not option.type or not isinstance(option.default, int):
         return option.default
-    from pytrace.core.options import option_types  # few runs need it
-
-    return option_types.default(option.type, option.default)
+    return default_of_type(option.type, option.default)
 
 
 def entries(option: ScriptOption, text: str) -> list[str]:
@@ -73,16 +302,14 @@ def entries(option: ScriptOption, text: str) -> list[str]:
 
 
 def _typed(option: ScriptOption, text: str) -> Value:
-    from pytrace.core.options import option_types  # few runs need it
-
-    type_ = option_types.find(option.type)
+    type_ = find_type(option.type)
     assert type_ is not None, option.type
     values: list[int | str] = []
     for entry in entries(option, text):
         value = type_.entry(entry)
         if value is None:
             needs = type_.several if option.listed else type_.one
-            raise WrongValueError(needs, entry, option_types.suggestions(type_, entry))
+            raise WrongValueError(needs, entry, suggestions(type_, entry))
         values.append(value)
     if not option.listed and not option.repeat:
         return values[0]

@@ -22,7 +22,7 @@ class ScriptOption(msgspec.Struct, frozen=True):
         required: whether it must be given.
         repeat: whether it may be given several times (an operand: takes all remaining words); values are then joined
             by newlines.
-        type: the name of its type (``option_types``); empty for any integer or text.
+        type: the name of its type (``option_values``); empty for any integer or text.
         listed: whether it takes a comma-separated list of entries (of its type, of its choices); the value is then
             that text.
     """

@@ -8,6 +8,7 @@ none is missing.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 import msgspec
@@ -209,3 +210,91 @@ def known_kind(name: str) -> ProbeKind:
 def probe_names() -> list[str]:
     """All full names, for suggestions."""
     return [row.name for row in PROBE_KINDS]
+
+
+# ----------------------------------------------------------------------------------------------- texts of attach points
+
+# The text of attach points: `provider:part:part`, with `"…"` around text that contains colons.
+#
+# The front end, which also resolves parameters, options and `@`, reads the same tokens
+# (pytrace.frontend.probes.providers).
+
+
+TOKEN = re.compile(
+    r"""(?P<quoted>"(?:[^"\\]|\\.)*")
+    | \$(?P<parameter>[0-9]+)
+    | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
+    | (?P<bad>["$])
+    | (?P<separator>[:@])
+    | (?P<plain>[^"$:@]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def unquoted(text: str) -> str:
+    """The text between quotes, with ``\\`` before a quote or backslash removed."""
+    return _ESCAPED.sub(r"\1", text[1:-1])
+
+
+def split_attach_point(text: str) -> list[str]:
+    """The parts of an attach point, the provider first: split at colons outside quotes, without the quotes."""
+    parts = [""]
+    for token in TOKEN.finditer(text):
+        if token.group() == ":":
+            parts.append("")
+        else:
+            parts[-1] += unquoted(token.group()) if token["quoted"] else token.group()
+    return parts
+
+
+def kind_of(text: str) -> ProbeKind | None:
+    """The kind of an attach point; None for a pattern, a parameter, and a name that is no provider."""
+    return probe_kind(split_attach_point(text)[0].strip())
+
+
+# ---------------------------------------------------------------------------------------------- events that perf counts
+
+# The events that perf counts by name: software events of the kernel and hardware events of the CPU.
+
+
+class PerfEvent(msgspec.Struct, frozen=True):
+    """A perf event: its name, number (``PERF_COUNT_…`` of linux/perf_event.h), default period and alias."""
+
+    name: str
+    config: int
+    period: int
+    alias: str = ""
+
+
+SOFTWARE_EVENTS = (
+    PerfEvent("alignment-faults", 7, 1),
+    PerfEvent("bpf-output", 10, 1),
+    PerfEvent("context-switches", 3, 1000, "cs"),
+    PerfEvent("cpu-clock", 0, 1_000_000, "cpu"),
+    PerfEvent("cpu-migrations", 4, 1),
+    PerfEvent("dummy", 9, 1),
+    PerfEvent("emulation-faults", 8, 1),
+    PerfEvent("major-faults", 6, 1),
+    PerfEvent("minor-faults", 5, 100),
+    PerfEvent("page-faults", 2, 100, "faults"),
+    PerfEvent("task-clock", 1, 1),
+)
+
+HARDWARE_EVENTS = (
+    PerfEvent("backend-stalls", 8, 1_000_000),
+    PerfEvent("branch-instructions", 4, 100_000, "branches"),
+    PerfEvent("branch-misses", 5, 100_000),
+    PerfEvent("bus-cycles", 6, 100_000),
+    PerfEvent("cache-misses", 3, 1_000_000),
+    PerfEvent("cache-references", 2, 1_000_000),
+    PerfEvent("cpu-cycles", 0, 1_000_000, "cycles"),
+    PerfEvent("frontend-stalls", 7, 1_000_000),
+    PerfEvent("instructions", 1, 1_000_000),
+    PerfEvent("ref-cycles", 9, 1_000_000),
+)
+
+
+def event_names(events: tuple[PerfEvent, ...]) -> list[str]:
+    """Names and aliases in order."""
+    return sorted(name for event in events for name in (event.name, event.alias) if name)

@@ -90,7 +90,7 @@ class UserTarget(FileTarget, frozen=True):
 
     *inside*: not the function's first instruction. *leaving*: how far from the start of the function an instruction is
     at which it is left, which a uretprobe is put on that replaces no return address; else None. *way* and *condition*
-    are those of this exit (:class:`pytrace.core.probes.function_exits.Exit`). *go*: it is code of Go.
+    are those of this exit (:class:`pytrace.core.probes.instructions.Exit`). *go*: it is code of Go.
     """
 
     symbol: str = ""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handles
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.builtins import builtin, builtin_names
+from pytrace.core.builtins import Builtin, builtin, builtin_names
 from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.event_layout import AnyStaticPart
 from pytrace.core.formats import UNSUPPORTED, WIDEST, Conversion, Format, parse

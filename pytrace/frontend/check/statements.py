@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers, handles
-from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.source import Span
 from pytrace.core.types import (
     INT64,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytrace.base.dispatch import handlers, handles
 from pytrace.core import manifest, numbers
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
-from pytrace.core.options import option_types
+from pytrace.core.options import option_values
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.option_values import WrongValueError, convert, entries
 from pytrace.core.options.option_values import default as default_value
@@ -196,15 +196,15 @@ def _check_option(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
 
 
 def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
-    if option_types.find(option.type) is None:
-        known = ", ".join(option_types.TYPES)
-        hints = did_you_mean(option.type, option_types.TYPES)
+    if option_values.find_type(option.type) is None:
+        known = ", ".join(option_values.TYPES)
+        hints = did_you_mean(option.type, option_values.TYPES)
         raise _MistakeError(
             f"there is no type {option.type!r} of options", name, *hints, f"types are {known}, and ranges: 0.., 1..64"
         )
     if option.choices:
         raise _MistakeError("an option has choices or a type, not both", name)
-    number = option_types.is_number(option.type) and not option.listed and not option.repeat
+    number = option_values.is_number(option.type) and not option.listed and not option.repeat
     if isinstance(option.default, bool) or isinstance(option.default, int) != number:
         needed = "an integer" if number else "a text"
         raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
@@ -252,7 +252,7 @@ def _choices(node: nodes.Node) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def option_values(
+def declared_values(
     declared: Declarations, written: Iterable[tuple[str, str | None]], diagnostics: Diagnostics
 ) -> dict[str, OptionValue]:
     """The values of all declared options by name; values *written* on the command line override the defaults.
@@ -486,7 +486,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     """
     program = c_definitions.expand_parameters(program)
     roots = read_declarations(program, diagnostics)
-    values = option_values(roots, options.named, diagnostics)
+    values = declared_values(roots, options.named, diagnostics)
     declared = check_calls(program, options, roots, diagnostics)
     substitution = _Substitution(program, options, diagnostics, declared, values)
     result = nodes.rebuild(program, substitution.replace)

@@ -18,8 +18,7 @@ from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes import kinds, perf_events
-from pytrace.core.probes.attach_point_text import kind_of
+from pytrace.core.probes import kinds
 from pytrace.core.probes.kinds import (
     BEGIN,
     BENCH,
@@ -31,6 +30,7 @@ from pytrace.core.probes.kinds import (
     Context,
     PidFilter,
     ProbeKind,
+    kind_of,
     probe_kind,
 )
 from pytrace.core.probes.targets import (
@@ -75,8 +75,8 @@ PROVIDERS: dict[str, Provider] = {
     kinds.FEXIT: functions.Trampoline(),
     kinds.PROFILE: events.Timer(),
     kinds.INTERVAL: events.Timer(),
-    kinds.SOFTWARE: events.Counter(perf_events.SOFTWARE),
-    kinds.HARDWARE: events.Counter(perf_events.HARDWARE, "perf_hardware"),
+    kinds.SOFTWARE: events.Counter(kinds.SOFTWARE_EVENTS),
+    kinds.HARDWARE: events.Counter(kinds.HARDWARE_EVENTS, "perf_hardware"),
     kinds.WATCHPOINT: events.Watchpoint(),
     kinds.ITER: tracepoints.Iterator(),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import Note
 from pytrace.core.numbers import DURATIONS
-from pytrace.core.probes.perf_events import PerfEvent
+from pytrace.core.probes.kinds import PerfEvent
 from pytrace.core.probes.targets import (
     TIMER_UNITS,
     CountedEventTarget,

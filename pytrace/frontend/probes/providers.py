@@ -18,8 +18,7 @@ from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.attach_point_text import TOKEN, unquoted
-from pytrace.core.probes.kinds import ProbeKind
+from pytrace.core.probes.kinds import TOKEN, ProbeKind, unquoted
 from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Span
 from pytrace.frontend.probes import contexts

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
-from pytrace.core.probes import instruction_starts, misread_instructions
-from pytrace.core.probes.instruction_starts import BadCodeError, Decoder
+from pytrace.core.probes import instructions
+from pytrace.core.probes.instructions import BadCodeError, Decoder
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
 from pytrace.core.probes.targets import FileTarget, PythonTarget, UserTarget
 from pytrace.core.source import Span
@@ -210,14 +210,14 @@ class UserProbe(BinaryProvider):
         hints = ["--unsafe attaches anyway, which may crash the program"]
         before = 0
         try:
-            for start in instruction_starts.starts(code, scope.kernel.arch):
+            for start in instructions.instruction_starts(code, scope.kernel.arch):
                 if start >= offset:
                     if start == offset:
                         return True
                     hints.insert(0, f"instructions start at {symbol.name}+{before} and {symbol.name}+{start}")
                     break
                 before = start
-        except instruction_starts.BadCodeError as error:
+        except instructions.BadCodeError as error:
             problem = f"the code of function {symbol.name!r} cannot be checked: {error}"
         scope.error(problem, part.span, hints)
         return False
@@ -480,8 +480,8 @@ def _returns_of_go(match: Match, function: UserFunction, point: Point, scope: Sc
     place = match.of(UserTarget)
     code = scope.kernel.user_code(place.path, place.offset, function.size)
     try:
-        starts = list(instruction_starts.starts(code, scope.kernel.arch))
-    except instruction_starts.BadCodeError as error:
+        starts = list(instructions.instruction_starts(code, scope.kernel.arch))
+    except instructions.BadCodeError as error:
         message = f"{function.symbol} is a function of Go, whose stacks move, and its code cannot be followed: {error}"
         return [] if match.wild else scope.error(message, point.span, ["--unsafe attaches a uretprobe anyway"])
     returns = [start for start in starts if code[start] in _RETURNS]
@@ -670,7 +670,7 @@ class _File:
         harmful = []
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
-            if misread_instructions.misread(code):
+            if instructions.is_misread(code):
                 harmful.append(self._misread(index, match, code))
             elif self._overwrites(match, code):
                 hint = "a function compiled with -mno-red-zone can be probed there"
@@ -682,7 +682,7 @@ class _File:
         shown = code[: size or 4].hex(" ")
         why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
         after = size
-        while size and misread_instructions.misread(code[after:]):
+        while size and instructions.is_misread(code[after:]):
             size = _length(code[after:])
             after += size
         return _Harm(index, why, self._next(match, after) if size else ())
@@ -731,8 +731,8 @@ class _File:
 def _length(code: bytes) -> int:
     """Length of the first instruction of *code*; 0 if it is invalid."""
     try:
-        return instruction_starts.length(code, 0, "x86_64")
-    except instruction_starts.BadCodeError:
+        return instructions.instruction_length(code, 0, "x86_64")
+    except instructions.BadCodeError:
         return 0
 
 

@@ -85,7 +85,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import Builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (

@@ -6,8 +6,7 @@ import re
 
 import msgspec
 
-from pytrace.core.builtin_row import Mode
-from pytrace.core.builtins import BUILTINS
+from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.c_types import Parameter, places
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator

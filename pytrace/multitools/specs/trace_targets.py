@@ -8,7 +8,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.probes import attach_point_text
+from pytrace.core.probes import kinds
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -86,7 +86,7 @@ def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     found = _CONTROL.search(spec.text)
     if found is not None:
         raise spec.error("control characters are in no name", at=found.start(), length=1)
-    parts = attach_point_text.split(spec.text)
+    parts = kinds.split_attach_point(spec.text)
     first = parts[0]
     kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
     if kind is not None and kind.name in _FAMILIES:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import MisfitError
 from pytrace.core.kernel_info import KernelInfo, UsdtProbe
 from pytrace.core.manifest import Manifest, ProgramSpec, Target
-from pytrace.core.probes.misread_instructions import misread
+from pytrace.core.probes.instructions import is_misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.elf.file import attach_path
 from pytrace.runtime.host import fingerprints
@@ -107,7 +107,7 @@ def _check_instructions(programs: Iterable[ProgramSpec], changed: set[str], kern
             place = target.place
             if not isinstance(place, FileTarget) or place.path not in changed:
                 continue
-            if misread(kernel.user_code(place.path, place.offset, _LONGEST)):
+            if is_misread(kernel.user_code(place.path, place.offset, _LONGEST)):
                 message = f"cannot probe {target.probe}: the kernel would misread the instruction there and corrupt "
                 raise MisfitError(message + "the program", hints=_AGAIN)
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes import instruction_starts
-from pytrace.core.probes.instruction_starts import BadCodeError, Decoder
+from pytrace.core.probes import instructions
+from pytrace.core.probes.instructions import BadCodeError, Decoder
 from pytrace.runtime.abi.syscalls import function_address
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile
 from pytrace.runtime.elf.unwind_entries import UnwindEntries
@@ -242,7 +242,7 @@ class IndirectFunctions:
         code = bytes(self._elf.view[at : at + size])
         found: set[int] = set()
         try:
-            for start in instruction_starts.starts(code, "x86_64"):
+            for start in instructions.instruction_starts(code, "x86_64"):
                 address = self._loaded(code, Decoder(code, start), symbol.address)
                 if address is not None and address != symbol.address and self._starts(address):
                     found.add(address)

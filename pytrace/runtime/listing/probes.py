@@ -15,7 +15,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import Target
-from pytrace.core.probes import attach_point_text, perf_events
+from pytrace.core.probes import kinds
 from pytrace.core.probes.kinds import (
     BEGIN,
     BENCH,
@@ -202,7 +202,7 @@ def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool 
 
 def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
     """Provider and the other parts; a lone part that names no provider is an event."""
-    provider, *parts = attach_point_text.split(pattern)
+    provider, *parts = kinds.split_attach_point(pattern)
     return ("*", (provider,)) if not parts and probe_kind(provider) is None else (provider, tuple(parts))
 
 
@@ -290,8 +290,8 @@ def _iterators(question: Question) -> Iterator[Group]:
 
 
 def _events(question: Question) -> Iterator[Group]:
-    table = perf_events.SOFTWARE if question.kind == SOFTWARE else perf_events.HARDWARE
-    for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
+    table = kinds.SOFTWARE_EVENTS if question.kind == SOFTWARE else kinds.HARDWARE_EVENTS
+    for name in matching((question.parts or ("*",))[0] or "*", kinds.event_names(table)):
         yield _one(f"{question.kind}:{name}:")
 
 

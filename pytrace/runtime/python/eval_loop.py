@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.probes import instruction_starts
-from pytrace.core.probes.misread_instructions import misread
+from pytrace.core.probes import instructions
+from pytrace.core.probes.instructions import is_misread
 from pytrace.runtime.python import handlers
 from pytrace.runtime.python.layouts import UnsupportedError
 
@@ -96,7 +96,7 @@ class _Loop:
         place = self._file.file_offset(address)
         if place is None or not self._all.executable(address):
             raise UnsupportedError(f"its code at {address:#x} is not in the file")
-        if misread(self._all.data(address, 16)):
+        if is_misread(self._all.data(address, 16)):
             raise UnsupportedError(f"the kernel would misread its code at {address:#x}")
         return place
 
@@ -198,8 +198,8 @@ class _Loop:
     def _instructions(self) -> Iterator[int]:
         """Offsets of the loop's instructions: what looks like one inside of another is none."""
         try:
-            yield from instruction_starts.starts(self._code, "x86_64")
-        except instruction_starts.BadCodeError as error:
+            yield from instructions.instruction_starts(self._code, "x86_64")
+        except instructions.BadCodeError as error:
             raise UnsupportedError(f"its code cannot be read: {error}") from None
 
     def _straight(self, address: int) -> Iterator[tuple[int, bytes]]:
@@ -207,8 +207,8 @@ class _Loop:
         for _ in range(_MOST_INSTRUCTIONS):
             code = self._all.data(address, 16)
             try:
-                code = code[: instruction_starts.length(code, 0, "x86_64")]
-            except instruction_starts.BadCodeError as error:
+                code = code[: instructions.instruction_length(code, 0, "x86_64")]
+            except instructions.BadCodeError as error:
                 raise UnsupportedError(f"its code cannot be read: {error}") from None
             if code[0] in _JUMPS:
                 address += len(code) + int.from_bytes(code[1:], "little", signed=True)

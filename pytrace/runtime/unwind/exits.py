@@ -10,9 +10,8 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.core.probes import function_exits
-from pytrace.core.probes.function_exits import Exit, FunctionExits, Jump
-from pytrace.core.probes.instruction_starts import BadCodeError
+from pytrace.core.probes import instructions
+from pytrace.core.probes.instructions import BadCodeError, Exit, FunctionExits, Jump
 from pytrace.core.probes.targets import ALWAYS, Way
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, SHT_DYNSYM
@@ -183,7 +182,7 @@ class ExitFinder:
         body.jumps = [jump for jump in leaving if jump.target is None or jump.target not in body]
         return body
 
-    def _flow(self, part: range) -> function_exits.Flow:
+    def _flow(self, part: range) -> instructions.Flow:
         offset = self._elf.file_offset(part.start)
         if offset is None:
             raise _UnknownError("it has no code in the file")
@@ -191,7 +190,7 @@ class ExitFinder:
             raise _UnknownError(f"it has more than {MOST_CODE >> 20} MiB of code")
         at = offset - self._elf.base
         try:
-            return function_exits.flow(bytes(self._elf.view[at : at + len(part)]), part.start, self._machine)
+            return instructions.control_flow(bytes(self._elf.view[at : at + len(part)]), part.start, self._machine)
         except BadCodeError as error:
             raise _UnknownError(str(error)) from None
 

@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 
-from pytrace.core.options import option_types
+from pytrace.core.options import option_values
 from tests.support.rows import each_row
 
 
@@ -71,29 +71,29 @@ from tests.support.rows import each_row
     ],
 )
 def test_entries(name: str, text: str, value: int | str | None) -> None:
-    type_ = option_types.find(name)
+    type_ = option_values.find_type(name)
     assert type_ is not None
     assert type_.entry(text) == value
 
 
 def test_unknown_types() -> None:
-    assert option_types.find("ports") is None
-    assert option_types.find("0...") is None
+    assert option_values.find_type("ports") is None
+    assert option_values.find_type("0...") is None
 
 
 def test_suggestions_are_names_of_the_type() -> None:
-    assert option_types.suggestions(option_types.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
-    assert option_types.suggestions(option_types.TYPES["port"], "http") == ()
+    assert option_values.suggestions(option_values.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
+    assert option_values.suggestions(option_values.TYPES["port"], "http") == ()
 
 
 def test_defaults_of_times_are_seconds() -> None:
-    assert option_types.default("seconds", 5) == 5_000_000_000
-    assert option_types.default("interval", 0) == 0
-    assert option_types.default("port", 5) == 5
+    assert option_values.default_of_type("seconds", 5) == 5_000_000_000
+    assert option_values.default_of_type("interval", 0) == 0
+    assert option_values.default_of_type("port", 5) == 5
 
 
 def test_numbers() -> None:
-    assert {name for name in option_types.TYPES if not option_types.is_number(name)} == {
+    assert {name for name in option_values.TYPES if not option_values.is_number(name)} == {
         "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
-    assert option_types.is_number("0..5")
+    assert option_values.is_number("0..5")

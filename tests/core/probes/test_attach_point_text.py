@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.probes.attach_point_text import kind_of, split
+from pytrace.core.probes.kinds import kind_of, split_attach_point
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from pytrace.core.probes.attach_point_text import kind_of, split
     ],
 )
 def test_parts(text: str, parts: list[str]) -> None:
-    assert split(text) == parts
+    assert split_attach_point(text) == parts
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import struct
 
 import pytest
 
-from pytrace.core.probes.function_exits import Jump, flow
-from pytrace.core.probes.instruction_starts import BadCodeError
+from pytrace.core.probes.instructions import BadCodeError, Jump, control_flow
 from pytrace.core.probes.targets import ALWAYS
 from tests.support.rows import each_row
 
@@ -37,7 +36,7 @@ START = 0x1000
     ],
 )
 def test_exits_of_x86_code(code: str, returns: list[int], jumps: list[Jump]) -> None:
-    found = flow(bytes.fromhex(code), START, "x86_64")
+    found = control_flow(bytes.fromhex(code), START, "x86_64")
     assert list(found.returns) == [START + at for at in returns]
     assert list(found.jumps) == jumps
 
@@ -60,7 +59,7 @@ def test_exits_of_x86_code(code: str, returns: list[int], jumps: list[Jump]) -> 
 )
 def test_code_that_is_in_doubt(code: str, reason: str) -> None:
     with pytest.raises(BadCodeError, match=reason):
-        flow(bytes.fromhex(code), START, "x86_64")
+        control_flow(bytes.fromhex(code), START, "x86_64")
 
 
 def words(*instructions: int) -> bytes:
@@ -69,10 +68,10 @@ def words(*instructions: int) -> bytes:
 
 def test_exits_of_aarch64_code() -> None:
     # cbz x0, +8; ret; retaa; b -16 (out of the function)
-    found = flow(words(0xB4000040, 0xD65F03C0, 0xD65F0BFF, 0x17FFFFFC), START, "aarch64")
+    found = control_flow(words(0xB4000040, 0xD65F03C0, 0xD65F0BFF, 0x17FFFFFC), START, "aarch64")
     assert (found.returns, found.jumps) == ((START + 4, START + 8), (Jump(START + 12, START - 4),))
     for code in (words(0xD61F0000), words(0xB4000080, 0xD65F03C0), words(0xD503201F), b"\xc0\x03"):
         with pytest.raises(BadCodeError):
-            flow(code, START, "aarch64")
+            control_flow(code, START, "aarch64")
     with pytest.raises(BadCodeError, match="not supported"):
-        flow(b"\0\0", START, "s390x")
+        control_flow(b"\0\0", START, "s390x")

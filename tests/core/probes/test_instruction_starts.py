@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.probes.instruction_starts import BadCodeError, Decoder, length, starts
+from pytrace.core.probes.instructions import BadCodeError, Decoder, instruction_length, instruction_starts
 from tests.support.rows import each_row
 
 
@@ -42,7 +42,7 @@ from tests.support.rows import each_row
     ],
 )
 def test_lengths(code: str, size: int) -> None:
-    assert length(bytes.fromhex(code) + b"\x90" * 16, 0, "x86_64") == size
+    assert instruction_length(bytes.fromhex(code) + b"\x90" * 16, 0, "x86_64") == size
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_parts(code: str, opcode: int, operand: int) -> None:
 
 
 def test_starts() -> None:
-    assert list(starts(bytes.fromhex("554889e5c3"), "x86_64")) == [0, 1, 4]
-    assert list(starts(b"\0" * 12, "aarch64")) == [0, 4, 8]
+    assert list(instruction_starts(bytes.fromhex("554889e5c3"), "x86_64")) == [0, 1, 4]
+    assert list(instruction_starts(b"\0" * 12, "aarch64")) == [0, 4, 8]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_starts() -> None:
 )
 def test_no_instruction(code: str, machine: str) -> None:
     with pytest.raises(BadCodeError):
-        length(bytes.fromhex(code), 0, machine)
+        instruction_length(bytes.fromhex(code), 0, machine)
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")
@@ -91,4 +91,4 @@ def test_like_the_disassembler() -> None:
     code = path.read_bytes()[offset : offset + size]
     for (at, shown), (following, _) in pairwise(found):
         if "(bad)" not in shown:
-            assert length(code, at - base, "x86_64") == following - at, shown
+            assert instruction_length(code, at - base, "x86_64") == following - at, shown

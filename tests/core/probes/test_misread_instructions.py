@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.probes.misread_instructions import misread
+from pytrace.core.probes.instructions import is_misread
 from tests.support.rows import each_row
 
 
@@ -32,8 +32,8 @@ from tests.support.rows import each_row
     ],
 )
 def test_misread(code: str) -> None:
-    assert misread(bytes.fromhex(code))
-    assert misread(bytes.fromhex(code) + b"\x90" * 8)
+    assert is_misread(bytes.fromhex(code))
+    assert is_misread(bytes.fromhex(code) + b"\x90" * 8)
 
 
 @each_row(
@@ -67,4 +67,4 @@ def test_misread(code: str) -> None:
     ],
 )
 def test_others(code: str) -> None:
-    assert not misread(bytes.fromhex(code))
+    assert not is_misread(bytes.fromhex(code))

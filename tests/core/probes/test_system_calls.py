@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.probes.syscall_numbers import GENERIC, X86_64
-from pytrace.core.probes.system_calls import ABIS, names, numbers
+from pytrace.core.probes.system_calls import ABIS, GENERIC, X86_64, names, numbers
 
 
 def test_the_names_are_those_of_tracepoints() -> None:

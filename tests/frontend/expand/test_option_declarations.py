@@ -107,7 +107,7 @@ def test_a_name_is_declared_once(second: str) -> None:
 def values(text: str, *given: tuple[str, str | None]) -> tuple[dict[str, Value], list[str]]:
     diagnostics = Diagnostics()
     declared = parameters.read_declarations(parse(text), diagnostics)
-    found = parameters.option_values(declared, given, diagnostics)
+    found = parameters.declared_values(declared, given, diagnostics)
     return found, [error.message for error in diagnostics.errors]
 
 

@@ -15,7 +15,7 @@ from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.options import option_types
+from pytrace.core.options import option_values
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.option_values import WrongValueError, convert
 from pytrace.core.options.script_options import ScriptOption
@@ -58,7 +58,7 @@ _SCRIPT_OPTIONS = (
     ScriptOption(("number", "n"), 5, argument="N"), ScriptOption(("flag", "f"), False),
     ScriptOption(("text", "t"), "", argument="T"),
     *(ScriptOption((f"typed-{name}",), 0, argument="X", type=name, listed=bool(at % 2))
-      for at, name in enumerate((*option_types.TYPES, "0..", "-5..9"))),
+      for at, name in enumerate((*option_values.TYPES, "0..", "-5..9"))),
     ScriptOption(("one",), "a", argument="WORD", choices=("a", "b"), repeat=True),
     ScriptOption(("operand",), "", operand=True, repeat=True),
 )  # fmt: skip

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.builtin_row import Mode
-from pytrace.core.builtins import BUILTINS
+from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.c_types import signature
 from pytrace.multitools.specs.problems import SpecText

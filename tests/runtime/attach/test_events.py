@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.perf_events import HARDWARE
+from pytrace.core.probes.kinds import HARDWARE_EVENTS
 from pytrace.core.probes.targets import CountedEventTarget, ProbeTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import base
@@ -27,7 +27,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
 
 
 def test_processor_events_are_counted_on_each_cpu(requests: Requests) -> None:
-    row = next(item for item in HARDWARE if item.name == "cache-misses")
+    row = next(item for item in HARDWARE_EVENTS if item.name == "cache-misses")
     place = CountedEventTarget("cache-misses", row.config, 5000)
     attached(spec("h", "hardware", (Target("hardware:cache-misses:5000", 0, place),)))
     assert [(pid, cpu) for _, pid, cpu in requests.events] == [(-1, cpu) for cpu in perf.online_cpus()]

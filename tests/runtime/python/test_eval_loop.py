@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.probes import instruction_starts
+from pytrace.core.probes import instructions
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.python import layouts
 from pytrace.runtime.python.eval_loop import _Loop, eval_loop
@@ -55,7 +55,7 @@ def test_places(opened: tuple[Python, ElfFile, Interpreter]) -> None:
     assert len(loop.ends) == (2 if python.minor == 11 else 1)
     for offset in (*loop.entries, *loop.ends):
         assert file.address_at(offset) is not None
-        assert instruction_starts.length(bytes(file.view[offset : offset + 16]), 0, "x86_64")
+        assert instructions.instruction_length(bytes(file.view[offset : offset + 16]), 0, "x86_64")
 
 
 def test_a_loop_that_the_compiler_has_moved_away(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.probes.function_exits import FunctionExits
+from pytrace.core.probes.instructions import FunctionExits
 from pytrace.core.probes.targets import Way
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.unwind import exits

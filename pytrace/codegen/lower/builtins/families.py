@@ -11,7 +11,7 @@ from importlib import import_module
 
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
-from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import Builtin
 from pytrace.frontend.syntax import nodes
 
 Emission = Callable[[Emitter, nodes.Call], Operand]

@@ -9,8 +9,7 @@ import pytest
 
 from pytrace.codegen.lower.aggregates import ROWS
 from pytrace.codegen.lower.builtins.families import FAMILIES, emission
-from pytrace.core.builtin_row import Builtin, Mode
-from pytrace.core.builtins import AGGREGATES, BUILTINS
+from pytrace.core.builtins import AGGREGATES, BUILTINS, Builtin, Mode
 from pytrace.core.types import TSeries, Type
 
 KERNEL = [row for row in BUILTINS if row.mode is Mode.KERNEL and row not in AGGREGATES]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.builtins import BUILTINS
+from pytrace.core.builtins import BUILTINS, Builtin
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import FunctionPrototype, ObjectFunction
 from pytrace.core.options.compile_options import CompileOptions
