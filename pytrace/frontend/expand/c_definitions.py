@@ -31,7 +31,7 @@ from pytrace.frontend.syntax.typed_program import SCRIPT_ORIGIN
 # Object-like macros of the C part as written: expansion of those that contain parameters of the script, and reasons
 # why others have no value.
 #
-# The C front end (`frontend.c`) evaluates macros. Parameters (`$1`, `$#`, `getopt()`) are not C, so macros that
+# The C front end (`c_translation`) evaluates macros. Parameters (`$1`, `$#`, `getopt()`) are not C, so macros that
 # contain them are replaced by their text before parameters are substituted.
 
 
