@@ -98,6 +98,7 @@ class Server:
         for :func:`patience`.
         """
         process = self._start()
+        sys.audit("pytrace.tests.run", environment or {})  # counted by tests.support.profile
         paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
         Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
         actions = (*(("hand over",) if while_attached else ()), *when_attached)
