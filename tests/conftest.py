@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import browser, leaks
+from tests.support import browser, forked, leaks
 from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
@@ -137,6 +138,13 @@ def own_privileges() -> Iterator[None]:
 def _no_new_privileges() -> str:
     status = Path("/proc/self/status").read_text()
     return status[status.index("NoNewPrivs:") :].partition("\n")[0]
+
+
+@pytest.fixture(autouse=True)
+def starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tests trace, ``python -m pytrace`` is forked, unless they are about starting (the mark ``own_process``)."""
+    if request.node.get_closest_marker("kernel") and not request.node.get_closest_marker("own_process"):
+        monkeypatch.setattr(subprocess, "Popen", forked.Popen)
 
 
 @pytest.fixture(scope="module", autouse=True)

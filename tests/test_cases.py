@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.support import expect, machine, outputs, usage
-from tests.support.cases import CASES, Case, Check, load_all
+from tests.support.cases import CASES, Case, Check, load_all, of_begin_and_end
+from tests.support.expect import Result
 from tests.support.leaks import Watch
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -90,15 +91,71 @@ def _marks(way: str) -> list[pytest.MarkDecorator]:
     return [] if way == "compile" else [pytest.mark.kernel]
 
 
+class Together:
+    """Plain cases and recorded programs, of which one process of the server runs the next ones in their order."""
+
+    MOST = 20
+
+    def __init__(self, server: Server, folder: Path, order: list[tuple[str, ...]]) -> None:
+        self._server = server
+        self._folder = folder
+        self.cache = folder / "cache"
+        self._order = order
+        self._places = {argv: place for place, argv in reversed([*enumerate(order)])}
+        self._results: dict[tuple[str, ...], Result | None] = {}
+        self._leaked: list[str] = []
+
+    def result(self, argv: tuple[str, ...]) -> Result | None:
+        """What a command line does; None when the process did not get there."""
+        if argv not in self._results:
+            place = self._places[argv]
+            runs = [*dict.fromkeys(self._order[place : place + self.MOST])]
+            watch = Watch()
+            results = self._server.run_together(runs, cwd=self._folder, cache=self.cache)
+            self._results.update(zip(runs, results, strict=True))
+            self._leaked = [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
+        return self._results[argv]
+
+    def left(self) -> list[str]:
+        """What the last process left in the kernel, told once."""
+        leaked, self._leaked = self._leaked, []
+        return leaked
+
+
+@pytest.fixture(scope="session")
+def together(server: Server, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Together:
+    """What the chosen plain cases and recorded programs do."""
+    chosen = (getattr(item, "callspec", None) for item in request.session.items)
+    order = [_plain(call.params) for call in chosen if call is not None]
+    return Together(server, tmp_path_factory.mktemp("together"), [argv for argv in order if argv])
+
+
+def _plain(parameters: Mapping[str, object]) -> tuple[str, ...] | None:
+    """The command line of a case or recorded program that asks about the language alone."""
+    case, row = parameters.get("case"), parameters.get("row")
+    if isinstance(case, Case) and case.plain and parameters.get("way") != "compile":
+        return case.argv
+    if isinstance(row, outputs.Row) and of_begin_and_end(row.program):
+        return row.argv(str(parameters["output"]))
+    return None
+
+
 def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     machine.need(*case.needs)
+    argv = _plain({"case": case, "way": way})
+    if argv:
+        together: Together = request.getfixturevalue("together")
+        shared = together.result(argv)
+        if shared is not None:
+            _judge(case, expect.problems(case, shared) + together.left(), shared)
+            return
     prepared = _prepare(case, tmp_path, request)
     watch = Watch()
     result = server.run(
         prepared.argv,
         cwd=tmp_path,
         stdin=prepared.stdin,
-        environment={"XDG_CACHE_HOME": str(tmp_path / ".cache"), **dict(prepared.environment)},
+        environment={"XDG_CACHE_HOME": str(_cache(case, tmp_path, request)), **dict(prepared.environment)},
         timeout=case.timeout,
         when_attached=prepared.when_attached,
     )
@@ -107,9 +164,21 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
         found += _after(prepared, tmp_path)
     if way != "compile":
         found += [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
+    _judge(prepared, found, result)
+
+
+def _cache(case: Case, folder: Path, request: pytest.FixtureRequest) -> Path:
+    """The session's, with what is known of the kernel; an own one for cases that look at what a run writes."""
+    if case.after or case.environment:
+        return folder / ".cache"
+    together: Together = request.getfixturevalue("together")
+    return together.cache
+
+
+def _judge(case: Case, found: list[str], result: Result) -> None:
     if found:
         place = f"case {case.family}.case:{case.line}"
-        pytest.fail("\n".join([*found, place, _command(prepared), str(result)]), pytrace=False)
+        pytest.fail("\n".join([*found, place, _command(case), str(result)]), pytrace=False)
 
 
 def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
@@ -166,15 +235,23 @@ def _command(case: Case) -> str:
     return "pytrace " + shlex.join(case.argv)
 
 
-def test_recorded(row: outputs.Row, output: str, server: Server, tmp_path: Path) -> None:
+def test_recorded(row: outputs.Row, output: str, server: Server, request: pytest.FixtureRequest) -> None:
+    argv = _plain({"row": row, "output": output})
+    shared = request.getfixturevalue("together").result(argv) if argv else None
+    if shared is not None:
+        _judge_row(row, output, outputs.problems(row, output, shared), shared)
+        return
     # What a timer does between exit() and its end depends on how busy the machine is: such rows may try again.
+    cache = request.getfixturevalue("together").cache
     for _ in range(3 if "interval:" in row.program or "profile:" in row.program else 1):
-        result = server.run(
-            row.argv(output), cwd="/", environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")}
-        )
+        result = server.run(row.argv(output), cwd="/", environment={"XDG_CACHE_HOME": str(cache)})
         found = outputs.problems(row, output, result)
         if not found:
             break
+    _judge_row(row, output, found, result)
+
+
+def _judge_row(row: outputs.Row, output: str, found: list[str], result: Result) -> None:
     if found:
         import shlex
 

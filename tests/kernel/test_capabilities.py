@@ -17,6 +17,7 @@ from pytrace.runtime.abi.privileges import CAPABILITIES
 from tests.support.patience import patience
 
 pytestmark = [
+    pytest.mark.own_process,
     pytest.mark.usefixtures("no_leaks"),
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="the program setpriv is not here"),
 ]

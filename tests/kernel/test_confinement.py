@@ -16,7 +16,11 @@ from pytrace.runtime.abi import landlock, seccomp
 from pytrace.runtime.abi.privileges import CAPABILITIES
 from tests.support.patience import patience
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,6 +7,8 @@ import pytest
 from tests.support import costs, kernel_costs
 from tests.support.machine import need
 
+pytestmark = pytest.mark.own_process
+
 
 def _recorded(part: str) -> None:
     if not costs.recorded(part):

@@ -15,7 +15,7 @@ from tests.support.compile import compiled
 from tests.support.file_damage import DAMAGE
 from tests.support.patience import patience
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
 
 ROOT = Path(__file__).resolve().parents[2]
 

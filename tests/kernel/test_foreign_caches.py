@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OTHER = 12345
 
 pytestmark = [
+    pytest.mark.own_process,
     pytest.mark.usefixtures("no_leaks"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root is attacked this way"),
 ]

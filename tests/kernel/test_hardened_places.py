@@ -16,7 +16,11 @@ import pytest
 from tests.support.patience import patience
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/operate/privileges.md").read_text()

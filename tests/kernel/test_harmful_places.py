@@ -17,6 +17,7 @@ from tests.support.machine import need
 from tests.support.patience import patience
 
 pytestmark = [
+    pytest.mark.own_process,
     pytest.mark.usefixtures("no_leaks"),
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="instructions of x86-64"),
 ]

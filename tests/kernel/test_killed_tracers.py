@@ -22,7 +22,7 @@ from tests.support.patience import patience
 from tests.support.saved import read
 from tests.support.waiting import sleeps, until
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
 
 OLD = ("--no-feature", "uprobe_multi,perf_uprobe")
 KINDS = {

@@ -14,7 +14,7 @@ import pytrace
 from tests.support.machine import own_cgroup
 from tests.support.patience import patience
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 

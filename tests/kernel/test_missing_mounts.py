@@ -9,7 +9,7 @@ import pytest
 from tests.kernel.test_surroundings import shell
 from tests.support.machine import need
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
 
 SWITCHES = "tracepoint:sched:sched_switch { @ = count(); exit(); }"
 SAMPLES = "profile:hz:99 { @[kstack(2)] = count(); exit(); }"

@@ -102,6 +102,8 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
 
 TOOL = """/* tool: with options */
 import "library.bt";
+
+pytestmark = pytest.mark.own_process
 getopt("x|failed", false, "only failures");
 getopt("n|name=NAME", "", "names", ("a", "b"));
 getopt("[interval]", 0, "seconds");

@@ -15,7 +15,7 @@ from tests.support.machine import need
 from tests.support.running import ROOT, Tracer
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
 
 SCRIPT = (
     "begin { @t[1] = tseries(3, 1s, 9); @l = lhist(7, 0, 9, 1); } "

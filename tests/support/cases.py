@@ -58,6 +58,16 @@ class Case:
         assert self.program is not None
         return (*self.options, "-e", self.program, *self.args)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it asks about the language alone: a script without events, that no other process has a part in."""
+        if self.program is None or any((self.files, self.stdin, self.environment, self.when_attached, self.after)):
+            return False
+        words = (*self.options, *self.args)
+        return not (PLACES.search(" ".join((self.program, *words))) or "--max-memory" in words) and of_begin_and_end(
+            self.program
+        )
+
     def id(self, way: str) -> str:
         """The name of the test that runs the case in one of :data:`WAYS`."""
         return f"{way}-{self.family}-{self.name}"
@@ -69,6 +79,18 @@ class Case:
 
 FORMS = ("exact", "contains", "ordered", "lines", "regex", "lacks", "any")
 _KEY = re.compile(r"(?P<indent>\s+)(?P<key>[a-z]+)(?:[ ](?P<argument>[^:]+))?:(?:[ ](?P<value>.*))?$")
+
+
+PLACES = re.compile(r"\{(tmp|root|programs|cgroup2|pytrace)\}")
+_OTHER_PROBES = re.compile(
+    r"\b(tracepoint|uprobe|uretprobe|ur|usdt|kprobe|kretprobe|kr|fentry|fexit|interval|profile|iter|it|rawtracepoint|rt"
+    r"|software|hardware|watchpoint|self|bench|test|[tuUkfipshw]):"
+)
+
+
+def of_begin_and_end(program: str) -> bool:
+    """Whether a script has no probes but ``begin`` and ``end``."""
+    return not _OTHER_PROBES.search(program)
 
 
 def load(path: Path) -> list[Case]:

@@ -15,7 +15,6 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTACHED = "__PYTRACE_NOTIFY_PROBES_ATTACHED"
-_COMMAND = "from pytrace.cli.entry import command; command()"
 
 
 class Tracer:
@@ -27,16 +26,15 @@ class Tracer:
     def __init__(
         self,
         *words: str,
-        code: str = _COMMAND,
+        code: str = "",
         environment: Mapping[str, str] | None = None,
         package: Path = ROOT,
         cwd: Path | None = None,
     ) -> None:
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  (see close)
-        # It is ignored where tests run in the background.
-        head = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        command = ["-c", code] if code else ["-m", "pytrace"]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", head + code, *words], stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err,
+            [sys.executable, *command, *words], stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err,
             cwd=cwd, env={**os.environ, "PYTHONPATH": str(package), ATTACHED: "1", **(environment or {})},
         )  # fmt: skip
 

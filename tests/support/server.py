@@ -7,6 +7,7 @@ run itself is ``pytrace.cli.main.main(argv)`` in a forked child, the same code t
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -15,10 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from tests.support.expect import Result
 from tests.support.patience import patience
@@ -117,19 +118,45 @@ class Server:
             tuple(answer["left_behind"]),
         )  # fmt: skip
 
-    def _ask(self, process: subprocess.Popen[str], request: dict[str, Any], work: _Work) -> dict[str, Any]:
+    def run_together(
+        self, runs: Sequence[tuple[str, ...]], *, cwd: str | Path = "/", cache: str | Path, timeout: float = 10.0
+    ) -> list[Result | None]:
+        """Many runs of pytrace, one after the other in a single forked process; None for one that did not end in it.
+
+        They share its imports, its warm code and the folder *cache*, which makes one of ten milliseconds of what takes
+        a process seventy. A run keeps the privileges of the process, and leaves it as it was: descriptors, children,
+        actions of signals and the working directory are compared. *timeout* is for each, as for :func:`patience`.
+        """
+        process = self._start()
+        for _ in runs:
+            sys.audit("pytrace.tests.run", {"XDG_CACHE_HOME": str(cache)})
+        request = {
+            "together": [list(argv) for argv in runs], "cwd": str(cwd), "environment": {"XDG_CACHE_HOME": str(cache)},
+            "timeout": patience(timeout), "folder": self.folder.name,
+        }  # fmt: skip
+        answer = self._ask(process, request, _Work(None, Path(self.folder.name)), len(runs))
+        kernel, *ends = answer["ends"]
+        results: list[Result | None] = [
+            Result(end["status"], _text(end["stdout"]), _text(end["stderr"]), False, (*end["left_behind"], *kernel))
+            for end in ends
+        ]
+        return results + [None] * (len(runs) - len(results))
+
+    def _ask(
+        self, process: subprocess.Popen[str], request: dict[str, Any], work: _Work, times: int = 1
+    ) -> dict[str, Any]:
         """The answer; a server that gives none in time, or that nobody waits for any more, is replaced by a new one."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-            answer = self._answer(process, request)
+            answer = self._answer(process, request, times)
             if "attached" in answer:
                 work.do(answer["attached"])
                 process.stdin.write("done\n")
                 process.stdin.flush()
-                answer = self._answer(process, request)
+                answer = self._answer(process, request, times)
             return answer
         except BaseException:
             self.process = None
@@ -137,13 +164,14 @@ class Server:
             raise
 
     @staticmethod
-    def _answer(process: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+    def _answer(process: subprocess.Popen[str], request: dict[str, Any], times: int) -> dict[str, Any]:
         assert process.stdout is not None
-        if not select.select([process.stdout], [], [], request["timeout"] + GRACE)[0]:
-            raise RuntimeError(f"the run could not be ended: {request['argv']}")
+        words = request.get("argv") or request["together"]
+        if not select.select([process.stdout], [], [], request["timeout"] * times + GRACE)[0]:
+            raise RuntimeError(f"the run could not be ended: {words}")
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the test server died with status {process.wait()} on {request['argv']}")
+            raise RuntimeError(f"the test server died with status {process.wait()} on {words}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -198,8 +226,8 @@ PRELOADED = (
 """Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 
 
-def serve() -> None:
-    """Answer requests until the input ends."""
+def make_ready() -> None:
+    """Import all that a run may need, and get it going, so that what is forked from this process need not."""
     import importlib
     import pkgutil
 
@@ -211,6 +239,15 @@ def serve() -> None:
     # It looks at every file of the package, which takes seconds in the emulated guest too.
     importlib.import_module("pytrace.cache").made_by()
     importlib.import_module("tests.support.compile_guest").use()
+    _warm_up()
+    # Runs share these objects until they change them; the collector would change each.
+    gc.collect()
+    gc.freeze()
+
+
+def serve() -> None:
+    """Answer requests until the input ends."""
+    make_ready()
     _adopt_orphans()
     channel = os.fdopen(os.dup(1), "w")
     # A run must not write into the answers, whatever goes wrong.
@@ -218,8 +255,22 @@ def serve() -> None:
     channel.write("ready\n")
     channel.flush()
     for line in sys.stdin:
-        channel.write(json.dumps(_perform(json.loads(line), channel)) + "\n")
+        request = json.loads(line)
+        answer = _perform_together(request) if "together" in request else _perform(request, channel)
+        channel.write(json.dumps(answer) + "\n")
         channel.flush()
+
+
+def _warm_up() -> None:
+    """Compile for a kernel that is made up, so that LLVM, the lexer and the parser are ready and no fact is known."""
+    from pytrace import pipeline
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.source import Source
+    from tests.support.costs import kernel
+
+    text = 'begin { @a[1, "b"] = count(); printf("%d %s", 1, "c"); print((1, "d")); exit(); }'
+    pipeline.compile_script(Source("stdin", text, None), CompileOptions(), kernel(), Diagnostics())
 
 
 def _adopt_orphans() -> None:
@@ -256,6 +307,25 @@ def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
         os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return {"status": status, "timed_out": timed_out, "left_behind": [] if timed_out and not _orphans() else _clear()}
+
+
+def _perform_together(request: dict[str, Any]) -> dict[str, Any]:
+    ends = Path(request["folder"], "ends")
+    ends.write_bytes(b"")
+    child = os.fork()
+    if child == 0:
+        _child_of_many(request, ends)
+    known, deadline = 0, time.monotonic() + request["timeout"]
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if known != (known := ends.stat().st_size):
+            deadline = time.monotonic() + request["timeout"]
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.005)
+    found = [json.loads(line) for line in ends.read_text().splitlines()]
+    return {"ends": [_clear(), *found]}
 
 
 def _hand_over(child: int, channel: TextIO) -> None:
@@ -310,8 +380,71 @@ def _clear() -> list[str]:
     return left
 
 
+def _child_of_many(request: dict[str, Any], ends: Path) -> NoReturn:
+    """Run all, and write a line about each that has ended."""
+    status = 2
+    gc.disable()
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ.update(request["environment"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        from pytrace.cli.main import main
+
+        for number, argv in enumerate(request["together"]):
+            os.chdir(request["cwd"])
+            end = {name: os.path.join(request["folder"], f"{number}.{name}") for name in ("stdout", "stderr")}
+            for descriptor, path in enumerate(end.values(), 1):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+                os.dup2(handle, descriptor)
+                os.close(handle)
+            before = _state()
+            # A run that waits for events gives up what the next one needs.
+            begin(["--keep-privileges", *argv])
+            status = _exit_status(main, sys.argv[1:])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            changed = {*_state().items()} ^ {*before.items()}
+            left = [f"{name}: {value}" for name, value in sorted(changed)]
+            with open(ends, "a", encoding="utf-8") as file:
+                file.write(json.dumps(end | {"status": status, "left_behind": left}) + "\n")
+            gc.collect(0)
+        status = 0
+    except BaseException:  # noqa: BLE001 - as for one
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _state() -> dict[str, str]:
+    """What a run must leave as it found it, in this process."""
+    own = Path("/proc/self")
+    found = {"children": (own / f"task/{os.getpid()}/children").read_text(), "directory": os.getcwd()}
+    found |= {f"signal {number.name}": repr(signal.getsignal(number)) for number in signal.valid_signals()
+              if isinstance(number, signal.Signals)}  # fmt: skip
+    for name in os.listdir(own / "fd"):
+        try:
+            target = os.readlink(own / "fd" / name)
+        except OSError:
+            continue  # the one that lists them
+        if not target.startswith("/"):  # files, as that with the types of the kernel, stay open for the next run
+            found[f"descriptor {name}"] = target
+    return found
+
+
+def begin(argv: list[str], name: str = "pytrace") -> None:
+    """Make the streams and arguments of a new process; *name* is the first of these."""
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - they live as long as the process
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.argv = [name, *argv]
+
+
 def _child(request: dict[str, Any]) -> None:
     status = 2
+    gc.disable()
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -323,10 +456,7 @@ def _child(request: dict[str, Any]) -> None:
             handle = os.open(request[name], flags)
             os.dup2(handle, number)
             os.close(handle)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - they live as long as the process
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-        sys.argv = ["pytrace", *request["argv"]]
+        begin(request["argv"])
         from pytrace.cli.main import main
 
         status = _exit_status(main, request["argv"])

@@ -1,0 +1,83 @@
+"""How tests start pytrace: alone, together with others in one process, and forked as a child. It is the same thing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import forked
+from tests.support.patience import patience
+from tests.support.server import Server
+
+SETS = (
+    ("-q", "-f", "json", "-e", 'config = { max_strlen = 9 } begin { @m = str("0123456789abcdef"); exit(); }'),
+    ("-q", "-e", 'begin { @m = str("0123456789abcdef"); print(@m); exit(); }'),
+    ("-q", "--unsafe", "-e", 'begin { system("echo from a shell"); exit(3); }'),
+    ("-q", "-e", 'begin { system("echo from a shell"); exit(); }'),
+    ("-q", "-e", "macro one(x) { x + 1 } begin { print(one(1)); exit(); }"),
+    ("-q", "-e", "begin { print(one(1)); exit(); }"),
+    ("--no-warnings", "-e", "begin { print(-1 > (uint64)2); exit(); }"),
+    ("-e", "begin { print(-1 > (uint64)2); exit(); }"),
+    ("-q", "-e", "begin { print($1); exit(); } end { printf(\"%d\\n\", $#); }", "7"),
+    ("-q", "-e", "begin { $x = $1; print($x); exit(); }"),
+    ("-e", "struct task_struct { int own; } begin { print(sizeof(struct task_struct)); exit(); }"),
+    ("-e", "begin { print(sizeof(struct task_struct) > 4); exit(); }"),
+    ("--nonsense",),
+)
+"""Each sets something that the next would show if it stayed."""
+
+
+def test_runs_in_one_process_leave_nothing_to_the_next(server: Server, tmp_path: Path) -> None:
+    alone = [server.run(argv, environment={"XDG_CACHE_HOME": str(tmp_path / "alone")}) for argv in SETS]
+    for order in (SETS, SETS[::-1]):
+        results = server.run_together(order, cache=tmp_path / "together")
+        assert dict(zip(order, results, strict=True)) == dict(zip(SETS, alone, strict=True))
+
+
+def test_a_run_that_ends_its_process_leaves_the_rest_to_others(server: Server, tmp_path: Path) -> None:
+    ends = ("-q", "--unsafe", "-e", 'begin { system("kill -9 $PPID"); exit(); }')
+    first, *rest = server.run_together([SETS[1], ends, SETS[1]], cache=tmp_path)
+    assert first is not None
+    assert first.stdout
+    assert rest == [None, None]
+    again = server.run_together([SETS[1]], cache=tmp_path)
+    assert again == [first]
+
+
+def test_a_forked_child_is_as_a_process_of_its_own(tmp_path: Path) -> None:
+    own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "ONLY_HERE": "yes"}
+    shell = ("-q", "--unsafe", "-e", 'begin { system("echo $ONLY_HERE; pwd; ls /proc/self/fd"); exit(); }')
+    for argv in (*SETS[::3], shell):
+        results = [
+            run(
+                [sys.executable, "-m", "pytrace", *argv],
+                capture_output=True, text=True, env=own, cwd=tmp_path, timeout=patience(20),
+            )
+            for run in (forked.run, _run_process)
+        ]  # fmt: skip
+        first, second = ((done.returncode, done.stdout, done.stderr) for done in results)
+        assert first == second, argv
+    assert "ONLY_HERE" not in os.environ
+
+
+def _run_process(*words: object, **named: object) -> subprocess.CompletedProcess[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", forked.Popen.__bases__[0])
+        done: subprocess.CompletedProcess[str] = subprocess.run(*words, check=False, **named)  # type: ignore[call-overload]
+        return done
+
+
+def test_a_forked_child_belongs_to_the_test(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pytrace", "-e", "interval:s:100 { }"]
+    with forked.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        assert run.stderr is not None
+        assert run.stderr.readline().startswith("Attached")
+        stat = Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()
+        assert (int(stat[1]), int(stat[2]), int(stat[3])) == (os.getpid(), run.pid, run.pid)
+        assert run.poll() is None
+        run.terminate()
+        assert run.wait(patience(10)) in (0, -15)
