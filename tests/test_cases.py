@@ -169,7 +169,7 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
 
 def _cache(case: Case, folder: Path, request: pytest.FixtureRequest) -> Path:
     """The session's, with what is known of the kernel; an own one for cases that look at what a run writes."""
-    if case.after or case.environment:
+    if case.after or (case.environment and case.family != "usage"):
         return folder / ".cache"
     together: Together = request.getfixturevalue("together")
     return together.cache

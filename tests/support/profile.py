@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -64,19 +65,19 @@ class Starts:
         self._caches: dict[Path, int] = {}
         sys.addaudithook(self._heard)
 
-    def _heard(self, event: str, arguments: tuple[object, ...]) -> None:
+    def _heard(self, event: str, arguments: Any) -> None:
         if event == "subprocess.Popen":
             _, words, _, environment = arguments
-            text = words if isinstance(words, str) else " ".join(map(os.fsdecode, words))  # type: ignore[attr-defined]
+            text = words if isinstance(words, str) else " ".join(os.fsdecode(word) for word in words)
             if "-m pytrace" in text or "pytrace.cli" in text or "bin/pytrace" in text:
                 self.counts["processes"] += 1
-                self._look(environment if isinstance(environment, dict) else os.environ)
+                self._look(os.environ if environment is None else environment)
         elif event == "pytrace.tests.run":
             self.counts["forked"] += 1
-            self._look({**os.environ, **arguments[0]})  # type: ignore[dict-item]
+            self._look({**os.environ, **arguments[0]})
 
-    def _look(self, environment: object) -> None:
-        named = environment.get("XDG_CACHE_HOME")  # type: ignore[attr-defined]
+    def _look(self, environment: Any) -> None:
+        named = environment.get("XDG_CACHE_HOME")
         folder = Path(os.fsdecode(named)) if named else Path.home() / ".cache"
         self._caches.setdefault(folder, _scripts(folder))
 

@@ -422,8 +422,7 @@ def _state() -> dict[str, str]:
     """What a run must leave as it found it, in this process."""
     own = Path("/proc/self")
     found = {"children": (own / f"task/{os.getpid()}/children").read_text(), "directory": os.getcwd()}
-    found |= {f"signal {number.name}": repr(signal.getsignal(number)) for number in signal.valid_signals()
-              if isinstance(number, signal.Signals)}  # fmt: skip
+    found |= {f"signal {number}": repr(signal.getsignal(number)) for number in signal.valid_signals()}
     for name in os.listdir(own / "fd"):
         try:
             target = os.readlink(own / "fd" / name)

@@ -64,7 +64,7 @@ def _of_example(path: Path) -> Iterator[Case]:
     for title, words in ways:
         case = replace(plain, name=title, command=(str(path), *map(_quick, words)))
         if "-c" not in words and not any(word.startswith("--seconds=") for word in words):
-            case = replace(case, when_attached=("sleep 0.5", "signal INT"))
+            case = replace(case, when_attached=("sleep 0.1", "signal INT"))
         yield case
         yield replace(case, name=f"{title}_json", options=("-f", "json"))
 
