@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from tests.support import expect, machine, outputs, usage
 from tests.support.cases import CASES, Case, Check, load_all, of_begin_and_end
 from tests.support.expect import Result
-from tests.support.leaks import Watch
+from tests.support.leaks import LateWatch, Watch
 from tests.support.patience import patience
 from tests.support.server import Server
 
@@ -130,6 +130,15 @@ def together(server: Server, tmp_path_factory: pytest.TempPathFactory, request: 
     return Together(server, tmp_path_factory.mktemp("together"), [argv for argv in order if argv])
 
 
+@pytest.fixture(scope="module")
+def late() -> Iterator[LateWatch]:
+    """Looks for what cases left in the kernel."""
+    watch = LateWatch()
+    yield watch
+    left = watch.begin("")
+    assert not left
+
+
 def _plain(parameters: Mapping[str, object]) -> tuple[str, ...] | None:
     """The command line of a case or recorded program that asks about the language alone."""
     case, row = parameters.get("case"), parameters.get("row")
@@ -150,7 +159,8 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
             _judge(case, expect.problems(case, shared) + together.left(), shared)
             return
     prepared = _prepare(case, tmp_path, request)
-    watch = Watch()
+    late: LateWatch = request.getfixturevalue("late")
+    before = [] if way == "compile" else late.begin(case.id(way))
     result = server.run(
         prepared.argv,
         cwd=tmp_path,
@@ -162,9 +172,7 @@ def test_case(case: Case, way: str, server: Server, tmp_path: Path, request: pyt
     found = expect.problems(prepared, result)
     if case.after and not found:
         found += _after(prepared, tmp_path)
-    if way != "compile":
-        found += [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
-    _judge(prepared, found, result)
+    _judge(prepared, before + found, result)
 
 
 def _cache(case: Case, folder: Path, request: pytest.FixtureRequest) -> Path:

@@ -114,6 +114,20 @@ class Watch:
             time.sleep(0.02)
 
 
+@dataclass
+class LateWatch:
+    """As :class:`Watch` for runs one after the other; each is looked at when the next begins, so that none waits."""
+
+    name: str = ""
+    _watch: Watch = field(default_factory=Watch)
+
+    def begin(self, name: str) -> list[str]:
+        """What the run before left in the kernel, with its name; *name* is that of the next one."""
+        found = [f"left in the kernel by {self.name or 'nothing'}: {item}" for item in self._watch.leaked()]
+        self.name, self._watch = name, Watch()
+        return found
+
+
 def _serves(process: int) -> bool:
     """Whether a process is one that runs are forked from, which stays for later tests."""
     try:

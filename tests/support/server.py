@@ -289,6 +289,7 @@ def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
         _child(request)
     deadline = time.monotonic() + request["timeout"]
     actions = list(request["when_attached"])
+    ended = os.pidfd_open(child)
     status = None
     while status is None and time.monotonic() < deadline:
         done, code = os.waitpid(child, os.WNOHANG)
@@ -301,7 +302,8 @@ def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
             else:
                 _act(action, child, request)
         else:
-            time.sleep(0.005)
+            select.select([ended], [], [], 0.005 if actions else max(0.0, deadline - time.monotonic()))
+    os.close(ended)
     timed_out = status is None
     if timed_out:
         os.kill(child, signal.SIGKILL)
@@ -316,6 +318,7 @@ def _perform_together(request: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         _child_of_many(request, ends)
     known, deadline = 0, time.monotonic() + request["timeout"]
+    ended = os.pidfd_open(child)
     while not os.waitpid(child, os.WNOHANG)[0]:
         if known != (known := ends.stat().st_size):
             deadline = time.monotonic() + request["timeout"]
@@ -323,7 +326,8 @@ def _perform_together(request: dict[str, Any]) -> dict[str, Any]:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
-        time.sleep(0.005)
+        select.select([ended], [], [], 0.5)
+    os.close(ended)
     found = [json.loads(line) for line in ends.read_text().splitlines()]
     return {"ends": [_clear(), *found]}
 
