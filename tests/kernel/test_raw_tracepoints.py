@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 
 from pytrace.runtime.host import tracefs
 from tests.support.machine import kernel_version, need
-from tests.support.patience import patience
+from tests.support.server import Server
 from tests.support.two_ways import Tracer, end, grouped, of_one_program
 from tests.support.workloads.block import perform, scattered, sequential, synchronize
 from tests.support.workloads.storage import loop_disk
@@ -151,22 +149,17 @@ def test_the_tables_are_complete() -> None:
         assert shown(name), name
 
 
-def notes(script: str) -> str:
-    """What ``-v`` says of a script that is not run."""
-    command = [sys.executable, "-m", "pytrace", "-v", "--dry-run", "-e", script]
-    return subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True).stderr
-
-
 @pytest.mark.parametrize("category", ["sched", "block", "net", "skb"])
-def test_each_field_goes_its_way(category: str) -> None:
+def test_each_field_goes_its_way(category: str, server: Server, tmp_path: Path) -> None:
     """Each by itself, so that no other field of the same tracepoint decides."""
     need("rawtracepoint")
-    for name in names_of(category):
-        declared = fields_of(name)
-        for field in declared:
-            messages = notes(f"tracepoint:{name} {{ print(args.{field}); }}")
-            way = "raw tracepoints" if field in RAW[name].split() else "perf events"
-            assert told(messages, way) == {name}, f"{name} {field}: {messages}"
+    fields = [(name, field) for name in names_of(category) for field in fields_of(name)]
+    runs = [("-v", "--dry-run", "-e", f"tracepoint:{name} {{ print(args.{field}); }}") for name, field in fields]
+    for (name, field), done in zip(fields, server.run_together(runs, cache=tmp_path), strict=True):
+        assert done is not None, (name, field)
+        assert done.status == 0, (name, field, done)
+        way = "raw tracepoints" if field in RAW[name].split() else "perf events"
+        assert told(done.stderr, way) == {name}, (name, field, done)
 
 
 def test_scheduler(tmp_path: Path, programs: Path) -> None:
