@@ -58,7 +58,7 @@ command()
 
 SCRIPT = 'begin { printf("b\\n"); @ = 1; } interval:ms:20 { exit(); } end { printf("e\\n"); }'
 WHOLE = "b\ne\n\n\n@: 1\n"
-POINTS = 8
+POINTS = 4
 
 
 class Run:
@@ -96,14 +96,17 @@ def _command_line(process: str) -> str:
 
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cached", "compiled"])
-def test_a_signal_at_any_call_ends_the_run(number: signal.Signals, options: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [POINTS, pytest.param(16 * POINTS, marks=pytest.mark.soak)])
+def test_a_signal_at_any_call_ends_the_run(
+    number: signal.Signals, options: tuple[str, ...], points: int, tmp_path: Path
+) -> None:
     run = Run(tmp_path, *options)
     for _ in range(2):
         assert run(number, 0).stdout == WHOLE
     calls = run.calls
     # Other calls for each signal.
-    for index in range(POINTS):
-        done = run(number, 1 + (calls * (3 * index + ENDING.index(number))) // (3 * POINTS))
+    for index in range(points):
+        done = run(number, 1 + (calls * (3 * index + ENDING.index(number))) // (3 * points))
         assert not re.search("Traceback|ignored|BUG", done.stderr), done.stderr
         assert done.returncode in (0, -number), done
         assert done.stdout == (WHOLE if done.returncode == 0 else ""), done

@@ -19,7 +19,7 @@ from tests.support.server import Server
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 FUNCTIONS = 10_000
-SESSIONS = 200
+SESSIONS = 60
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -97,7 +97,14 @@ print(len(last[0]) - len(first[0]), last[1] - first[1], last[2] - first[2])
 """Runs sessions in one process; prints how many descriptors, threads and mappings it has more after the last one."""
 
 
-@pytest.mark.parametrize(("script", "count"), [(QUICK, SESSIONS), (EVERY_KIND, 20)], ids=["quick", "every_kind"])
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [
+        pytest.param(QUICK, SESSIONS, id="quick"),
+        pytest.param(EVERY_KIND, 15, id="every_kind"),
+        pytest.param(QUICK, 500, id="many", marks=pytest.mark.soak),
+    ],
+)
 def test_sessions_one_after_another(programs: Path, script: str, count: int) -> None:
     """Also in one process nothing stays open, as a program that uses pytrace would run it."""
     need("syscalls", "uprobe", "usdt", "perf_events")
