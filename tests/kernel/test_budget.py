@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import pytrace
 from tests.support.machine import need
+from tests.support.patience import patience
 from tests.support.server import Result, Server
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -244,6 +247,34 @@ def test_detaching_is_a_choice(server: Server, programs: Path) -> None:
     done = run(server, script, *words, timeout=120)
     assert "is detached\n" in done.stderr
     assert "estimate" not in done.stdout + done.stderr
+
+
+STORM = """
+import os, sys, time
+(a, b), (c, d) = os.pipe(), os.pipe()
+if not os.fork():
+    while os.read(a, 1): os.write(d, b"x")
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end: os.write(b, b"x"); os.read(c, 1)
+"""
+"""Two processes that wait for each other: each write is two switches."""
+
+
+def test_a_storm_of_switches_detaches_soon(server: Server) -> None:
+    """What asks to detach is not sampled in place of it, and the storm is over for the tracer within some looks at it:
+    the time from the first to the last hit is that of the kernel, however late the tracer says so.
+    """
+    need("tracepoint")
+    script = (
+        "tracepoint:sched:sched_switch /args.prev_pid == cpid || args.next_pid == cpid/ { @ = count(); "
+        "@first = min(nsecs); @last = max(nsecs); }"
+    )
+    command = shlex.join([sys.executable, "-c", STORM, "2"])
+    done = run(server, script, "--budget", "0.1%", "--over-budget", "detach", "-f", "json", "-c", command, timeout=120)
+    assert "sched:sched_switch is detached" in done.stderr, done.stderr
+    assert "is sampled" not in done.stderr
+    first, last = marked(done, "@first")[0], marked(done, "@last")[0]
+    assert last - first < 1e9 * patience(0.5), "of a storm of two seconds"
 
 
 def test_under_the_budget_everything_is_exact(server: Server, programs: Path) -> None:
