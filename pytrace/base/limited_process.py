@@ -112,6 +112,11 @@ class LimitedProcess:
         self.waited = 0.0
         """Seconds that answers were waited for."""
 
+    @property
+    def running(self) -> bool:
+        """Whether it knows what it was asked before."""
+        return self._socket is not None and self._owner == os.getpid()
+
     def call(self, request: bytes, descriptors: Sequence[int] = (), seconds: float = 2.0) -> tuple[bytes, list[int]]:
         """The answer to a request that may take some seconds of processor time.
 
@@ -224,6 +229,8 @@ class LimitedProcess:
             why = "it takes more processor time than a file may"
         elif number == signal.SIGKILL:
             why = self._too_much()
+        elif number == signal.SIGBUS:
+            why = "it was truncated while it was read"
         else:
             why = f"the process that read it ended with status {status}"
         self._end(pending, why)
@@ -293,6 +300,13 @@ def inside() -> bool:
     return _State.inside
 
 
+def allow(size: int) -> None:
+    """In a limited process: that many bytes of address space do not count, as they are a file's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (soft + size if hard < 0 else min(soft + size, hard), hard))
+
+
 # ---------------------------------------------------------------------------------------------- in the child
 
 
@@ -311,7 +325,8 @@ def _become(own: socket.socket, serve: Serve, limits: Limits) -> NoReturn:
         gc.freeze()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         size = _address_space() + limits.memory
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (size if hard < 0 else min(size, hard), hard))
         while True:
             _answer(own, serve)
     except (OSError, EOFError):
@@ -355,7 +370,7 @@ def _close_others(kept: int) -> None:
             with suppress(OSError):
                 os.close(descriptor)
     for _ in range(3):
-        os.open(os.devnull, os.O_RDWR)
+        os.open(os.devnull, os.O_RDONLY)  # a filter may refuse to open files to write
 
 
 def _address_space() -> int:

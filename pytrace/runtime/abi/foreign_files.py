@@ -6,7 +6,7 @@ Only a limited process (:mod:`pytrace.base.limited_process`) touches a file syst
 (FUSE): it looks up the path there, and copies the file into memory, or is left behind.
 
 Access to a page of a mapping that the file no longer has ends the process (``SIGBUS``, mmap(2)). So only files are
-mapped that nobody but root and this user can change; others are read.
+mapped that nobody but root and this user can change; others are read, but for limited processes, which may end.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import mmap
 import os
 import re
 import stat
+import time
 import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _IN_ROOT = re.compile(r"(/proc/\d+/root)/+(.+)")
-_TEMPORARY = "/tmp"
 _MOST_LINKS = 40
 """As many as the kernel follows (``MAXSYMLINKS``)."""
 
@@ -109,6 +109,11 @@ def _status(status: os.stat_result, *, waits: bool = False) -> Status:
     return Status(
         status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, waits
     )
+
+
+def reopened(descriptor: int, status: Status) -> BinaryIO:
+    """A file that another process has opened, which is closed with it."""
+    return io.BufferedReader(_Sized(os.dup(descriptor), status))
 
 
 def own(status: Status) -> bool:
@@ -199,26 +204,52 @@ def _found(path: str, flags: int) -> int:
     """
     if not path:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    folder, _, name = path.rpartition("/")
-    if folder == _TEMPORARY and flags & os.O_NOFOLLOW and name not in ("", ".", ".."):
-        # Looked at for each process that begins. Only what is mounted over the file itself can be another's.
-        descriptor = os.open(path, flags | os.O_PATH | os.O_CLOEXEC)
-        try:
-            _judged(descriptor, "/")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
     match = _IN_ROOT.fullmatch(path)
-    root, inside = (match[1], match[2]) if match is not None else ("/" if path.startswith("/") else ".", path)
+    flags |= os.O_PATH | os.O_CLOEXEC
     try:
-        return _inside(root, inside, flags | os.O_PATH | os.O_CLOEXEC, closed=match is not None)
+        if match is not None:
+            return _inside(match[1], match[2], flags, closed=True)
+        folder, _, name = path.rpartition("/")
+        plain = folder.startswith("/") and name not in ("", ".", "..")
+        if plain and _steady.get(folder, 0.0) > time.monotonic():
+            found = _last(path, flags)
+            if found is not None:
+                return found
+        own_folders = [plain]
+        found = _inside("/" if path.startswith("/") else ".", path, flags, closed=False, own_folders=own_folders)
+        if own_folders[0]:
+            if len(_steady) >= _MOST_KNOWN:
+                _steady.clear()
+            _steady[folder] = time.monotonic() + _LASTS
+        return found
     except OSError as error:
         raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
 
 
-def _inside(root: str, path: str, flags: int, *, closed: bool) -> int:
+_steady: dict[str, float] = {}
+"""Folders to which nobody but root and this user can change the way, and until when that is believed."""
+_LASTS = 10.0
+_MOST_KNOWN = 4096
+
+
+def _last(path: str, flags: int) -> int | None:
+    """The file at a path whose folder is known; None for a link that is to be followed."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW)
+    try:
+        mode = _judged(descriptor, "/")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not stat.S_ISLNK(mode) or flags & os.O_NOFOLLOW:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _inside(root: str, path: str, flags: int, *, closed: bool, own_folders: list[bool] | None = None) -> int:
     """A file below *root*; *closed*: with all links resolved inside of that.
+
+    The item of *own_folders* becomes false if others can change the way to the folder that the path has at its end.
 
     It is what ``openat2(2)`` does with RESOLVE_IN_ROOT. That has its flags in memory, where no seccomp filter can see
     whether a file is opened to write, so it is refused in a run.
@@ -232,6 +263,8 @@ def _inside(root: str, path: str, flags: int, *, closed: bool) -> int:
             if part == ".." and closed:
                 _close(folders, max(1, len(folders) - 1))
             elif part not in ("", "."):
+                if waiting and own_folders is not None:
+                    own_folders[0] &= own(_status(os.fstat(folders[-1])))
                 folders.append(os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folders[-1]))
                 mode = _judged(folders[-1], root)
             if not stat.S_ISLNK(mode) or (not waiting and flags & os.O_NOFOLLOW):
@@ -296,8 +329,8 @@ class ReadFile:
         """Keeps a duplicate of *descriptor* until :meth:`release`, or until nothing refers to this any more."""
         self._start = start
         self._size = size
-        self._descriptor = os.dup(descriptor)
-        self.release = weakref.finalize(self, os.close, self._descriptor)
+        self.descriptor = os.dup(descriptor)
+        self.release = weakref.finalize(self, os.close, self.descriptor)
 
     def __len__(self) -> int:
         return self._size
@@ -308,7 +341,7 @@ class ReadFile:
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
         while start < end:
-            piece = os.pread(self._descriptor, min(end - start, _PIECE), self._start + start)
+            piece = os.pread(self.descriptor, min(end - start, _PIECE), self._start + start)
             if not piece:
                 return
             yield piece
@@ -337,8 +370,11 @@ def contents_of(file: BinaryIO, path: str, start: int = 0, size: int | None = No
     if status.st_size > _LARGE and os.fstat(file.fileno()).st_blocks * 512 < status.st_size // 2:
         _check_holes(path, file.fileno(), status.st_size)
     end = status.st_size if size is None else min(start + size, status.st_size)
-    if not own(status):
+    if not own(status) and not limited_process.inside():
         return ReadFile(file.fileno(), start, max(0, end - start))
+    if limited_process.inside():
+        # Pages of the file are no memory that it takes.
+        limited_process.allow(status.st_size)
     mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
     return memoryview(mapped)[start:end]
 
@@ -429,9 +465,6 @@ def _waits(descriptor: int, mount: int, root: str) -> bool:
             _known.clear()
         _known[mount] = waits
     return waits
-
-
-_MOST_KNOWN = 4096
 
 
 class _Question(msgspec.Struct, frozen=True):

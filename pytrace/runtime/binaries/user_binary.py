@@ -207,9 +207,13 @@ class Binary:
             return
         path, self._unanswered = debug_files.fetch(self.elf.build_id, stop)
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
-            self.debug_path = path
-            del self.debug
-            self.__dict__.pop("tables", None)
+            self.use_debug_file(path)
+
+    def use_debug_file(self, path: str) -> None:
+        """Take symbols and DWARF from a file that has the build id."""
+        self.debug_path = path
+        self.__dict__.pop("debug", None)
+        self.__dict__.pop("tables", None)
 
     @property
     def unanswered(self) -> list[str]:

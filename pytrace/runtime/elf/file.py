@@ -21,6 +21,7 @@ from pytrace.runtime.abi.foreign_files import Contents, open_contents, open_regu
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self
 
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
@@ -32,6 +33,8 @@ _ELSEWHERE = 0xFFFF
 
 _MOST_HEADERS = 1 << 18
 """Sections or segments; object files with a section for each function have some 10,000."""
+_MOST_SEGMENTS = 4096
+"""Segments that are loaded; each address is looked for in all of them. Usual files have four."""
 _LONGEST_HEADER = 256
 _MOST_NAMES = 64 << 20
 """Bytes of the names of all sections."""
@@ -79,6 +82,18 @@ class Segment(msgspec.Struct, frozen=True):
     file_size: int
     memory_size: int
     executable: bool
+
+
+def address_of(segments: Iterable[Segment], position: int) -> int | None:
+    """Virtual address of a position in a file with these segments."""
+    found = None
+    for segment in segments:
+        if segment.offset <= position < segment.offset + segment.file_size:
+            # Segments may share a page of the file; the one that is executed is meant.
+            if segment.executable:
+                return segment.address + position - segment.offset
+            found = segment if found is None else found
+    return None if found is None else found.address + position - found.offset
 
 
 class _Layout(msgspec.Struct, frozen=True):
@@ -164,6 +179,8 @@ class ElfFile:
             kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
             if kind == PT_LOAD:
                 segments.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
+        if len(segments) > _MOST_SEGMENTS:
+            raise TraceError(f"{self.path} is damaged: {len(segments)} parts of it are loaded")
         return tuple(segments)
 
     @cached_property
@@ -264,18 +281,7 @@ class ElfFile:
 
     def address_at(self, offset: int) -> int | None:
         """Virtual address of a position in the file (of the archive, for a member of one)."""
-        inside = offset - self.base
-        for start, end, address in self._places:
-            if start <= inside < end:
-                return address + inside - start
-        return None
-
-    @cached_property
-    def _places(self) -> list[tuple[int, int, int]]:
-        """Start and end in the file and the address of each segment."""
-        # Segments may share a page of the file; the one that is executed is meant.
-        ordered = sorted(self.segments, key=lambda segment: not segment.executable)
-        return [(segment.offset, segment.offset + segment.file_size, segment.address) for segment in ordered]
+        return address_of(self.segments, offset - self.base)
 
     # ---- symbols
 

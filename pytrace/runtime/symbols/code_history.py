@@ -6,7 +6,10 @@ jitdump record is one moment, a line of a perf map was written between two readi
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
+from typing import Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -18,6 +21,51 @@ _MOST_REPLACED = 1024
 
 Period = tuple[int, int]
 """First and last moment at which something may have happened."""
+
+
+MOST_TOGETHER = 1 << 22
+"""Functions of all files that are remembered, some 150 MB."""
+_BURST, _SHARE = 5.0, 0.1
+"""Seconds of processor time in which files of one owner are read at once, and the share of the time for what they add:
+each of many processes may have a file of some hundred thousand functions, all of them one file under many names.
+"""
+
+
+class Source(Protocol):
+    """A file with names."""
+
+    @property
+    def functions(self) -> int:
+        """Functions that are remembered."""
+
+
+class Reading:
+    """What all files with names of compiled code have taken."""
+
+    def __init__(self) -> None:
+        self.sources: WeakSet[Source] = WeakSet()
+        """Files of which functions are remembered."""
+        self._spent: dict[int, tuple[float, float]] = {}
+        """By owner the seconds that are not paid for yet, and when that was so."""
+
+    def refusal(self, owner: int) -> str:
+        """Why a file of an owner is not read (on) now; empty if it is."""
+        if self._unpaid(owner) > _BURST:
+            return f"files of user {owner} took too much time"
+        if sum(source.functions for source in self.sources) >= MOST_TOGETHER:
+            return f"{MOST_TOGETHER} functions of such files are known already"
+        return ""
+
+    def charge(self, owner: int, seconds: float) -> None:
+        """A file of an owner took processor time."""
+        self._spent[owner] = self._unpaid(owner) + seconds, time.monotonic()
+
+    def _unpaid(self, owner: int) -> float:
+        spent, when = self._spent.get(owner, (0.0, 0.0))
+        return max(0.0, spent - _SHARE * (time.monotonic() - when))
+
+
+READING = Reading()
 
 
 class Code(msgspec.Struct, frozen=True, gc=False):

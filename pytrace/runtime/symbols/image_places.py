@@ -20,11 +20,11 @@ from pytrace.runtime.symbols.images import vdso_image
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytrace.runtime.binaries.user_binary import Binary
     from pytrace.runtime.elf.file import Segment
     from pytrace.runtime.host.kallsyms import Kallsyms
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.address_space import AddressSpace, Image
+    from pytrace.runtime.symbols.images import AnyBinary
 
 _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
 """Address of ``_text`` in images of the kernel: that of the default ``CONFIG_PHYSICAL_START``, which distributions use.
@@ -111,8 +111,8 @@ _BUILD_ID = range(8, 65)
 
 
 def linked(
-    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
-) -> tuple[LinkedPlace, Binary] | None:
+    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], AnyBinary | None]
+) -> tuple[LinkedPlace, AnyBinary] | None:
     """Where an address of a process lies, and in what; None where that is no file with a build id."""
     mapping = image.find(address)
     if mapping is None or not (is_file(mapping) or is_memory_file(mapping)):
@@ -127,7 +127,7 @@ def linked(
 
 
 def in_process(
-    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
+    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], AnyBinary | None]
 ) -> ImagePlace:
     """Where an address of a process lies; *binary* opens the file of a mapping."""
     mapping = image.find(address)
@@ -146,7 +146,7 @@ def in_process(
     return ImagePlace(build_id(opened), inside)
 
 
-def build_id(binary: Binary) -> str:
+def build_id(binary: AnyBinary) -> str:
     """The build id of a binary; empty where it has none, or is damaged."""
     try:
         return binary.elf.build_id

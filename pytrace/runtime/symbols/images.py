@@ -1,26 +1,35 @@
-"""Functions of places in binaries, whichever processes have them mapped."""
+"""Functions of places in binaries, whichever processes have them mapped.
+
+A binary that somebody else can write is read in a limited process (:class:`ForeignBinaries`): what it takes of memory
+and time, and what becomes of who reads it, costs no more than its own names.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import typed_json
+from pytrace.base.limited_process import LimitedProcess, LimitError, Limits, LostError
+from pytrace.base.limited_process import inside as inside_limits
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.abi.demangle import demangle, with_bodies
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.elf.file import ElfFile, Segment, address_of
 from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytrace.base.limited_process import Pending
     from pytrace.runtime.dwarf.places import Place
     from pytrace.runtime.elf.symbol_table import Symbol
 
@@ -71,6 +80,7 @@ class Images:
     *named* returns the shown form of a symbol's name; *lines*, *fetched* and *debuginfo* are as for
     :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
     Reasons why names are missing are put into *unreadable*, by what is missing. *reading* reads source lines.
+    *foreign* reads binaries that others can write.
     """
 
     def __init__(
@@ -82,32 +92,58 @@ class Images:
         fetched: bool = False,
         debuginfo: Iterable[str] = (),
         reading: LineReading | None = None,
+        foreign: ForeignBinaries | None = None,
     ) -> None:
+        self._foreign = foreign
         self._reading = reading or LineReading()
         self._unreadable = unreadable
         self._named = named
         self._lines = lines
         self._fetched = lines and fetched
         self._search = debug_files.directories(debuginfo)
-        self._binaries: dict[tuple[int, int, int], Binary] = {}
+        self._binaries: dict[tuple[int, int, int], AnyBinary] = {}
+        self._characters = 0
+        self.lacking = ""
+        """What servers may have of the last binary, in the limited process, which asks none."""
         self.dropped = 0
         """Binaries that were closed again to limit their number."""
-        self._places: dict[tuple[Binary, str, int, bool], list[Frame]] = {}
+        self._places: dict[tuple[AnyBinary, str, int, bool], list[Frame]] = {}
 
-    def binary(self, path: str, status: os.stat_result, root: str = "") -> Binary:
+    def binary(self, path: str, status: os.stat_result | foreign_files.Status, root: str = "") -> Binary:
         """The binary at a path with its status; *root* is how absolute paths of its process are reached from here.
 
         Raises:
             TraceError: not an ELF file, or not readable.
         """
+        binary = self._opened(path, status, root, None)
+        assert isinstance(binary, Binary)
+        return binary
+
+    def any_binary(self, path: str, status: foreign_files.Status, root: str = "") -> AnyBinary:
+        """The same for a file that others may have written, which a limited process reads then.
+
+        Errors: :meth:`binary`.
+        """
+        return self._opened(path, status, root, self._foreign)
+
+    def _opened(
+        self, path: str, status: os.stat_result | foreign_files.Status, root: str, foreign: ForeignBinaries | None
+    ) -> AnyBinary:
         stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
         binary = self._binaries.pop(stamp, None)
         if binary is None:
             try:
-                binary = Binary.open(path, self._search, root)
+                with foreign_files.open_regular(path) as file:
+                    reached = foreign_files.status_of(file)
+                    if (reached.st_dev, reached.st_ino) != stamp[:2]:
+                        raise TraceError(f"{path} was replaced while it was opened")
+                    if foreign is not None and not (foreign_files.own(reached) and _is_ours(path, root, reached)):
+                        binary = foreign.open(file, path, root, self)
+                    else:
+                        binary = Binary(ElfFile(foreign_files.contents_of(file, path), path), self._search, root)
             except OSError as error:
                 raise TraceError(f"cannot read {path}: {error.strerror}") from error
-            if root and self._lines:
+            if root and self._lines and isinstance(binary, Binary):
                 # It is reached through a process, which may end before the next process that runs it is looked at.
                 self._open_debug(binary)
             if len(self._binaries) >= _BINARIES:
@@ -123,12 +159,15 @@ class Images:
         with suppress(TraceError, OSError):
             _ = binary.debug
 
-    def prepare(self, wanted: Iterable[tuple[Binary, int]]) -> Iterator[None]:
+    def prepare(self, wanted: Iterable[tuple[AnyBinary, int]]) -> Iterator[None]:
         """Read the source lines of addresses of binaries in short steps, binary by binary and in order of address."""
-        addresses: dict[Binary, set[int]] = {}
+        addresses: dict[AnyBinary, set[int]] = {}
         for binary, inside in wanted:
             addresses.setdefault(binary, set()).add(inside)
         for binary, places in addresses.items():
+            if isinstance(binary, ForeignBinary):
+                yield from binary.reading(sorted(places - binary.read), self._reading)
+                continue
             # What cannot be read is reported when it is needed.
             with suppress(TraceError, OSError):
                 debug = binary.debug
@@ -136,6 +175,25 @@ class Images:
                     for inside in sorted(places):
                         if not debug.knows(inside):
                             yield from debug.reading(inside)
+
+    def name_ahead(self, module: str, binary: ForeignBinary, insides: Iterable[int]) -> Iterator[None]:
+        """Look up addresses of a foreign binary, and calls that return there, many together: a question takes as long
+        as several answers.
+        """
+        places = [place for inside in insides for place in ((inside, False), (inside - 1, True))]
+        unknown = [place for place in places if (binary, module, *place) not in self._places]
+        for start in range(0, len(unknown), _TOGETHER):
+            part = unknown[start : start + _TOGETHER]
+            for place, frames in zip(part, self._of_foreign(binary, module, part), strict=True):
+                self._remember((binary, module, *place), frames)
+            yield
+
+    def _remember(self, key: tuple[AnyBinary, str, int, bool], frames: list[Frame]) -> None:
+        self._characters += sum(len(frame.name) + len(frame.file) for frame in frames)
+        if self._characters > _MOST_NAMES:
+            self._places.clear()
+            self._characters = 0
+        remember(self._places, key, frames, _PLACES)
 
     def forget_unknown(self) -> None:
         """Look again for functions that were not known, and for lines that servers may have."""
@@ -150,14 +208,18 @@ class Images:
         for binary in self._binaries.values():
             binary.keep_lines()
 
-    def frames(self, binary: Binary, module: str, inside: int, *, caller: bool = False) -> list[Frame]:
+    def frames(self, binary: AnyBinary, module: str, inside: int, *, caller: bool = False) -> list[Frame]:
         """Functions at a virtual address of a binary that processes call *module*, inlined ones first.
 
         *caller*: *inside* is the last byte of a call, and the frames are those of the address that it returns to.
         """
         key = (binary, module, inside, caller)
         known = self._places.get(key)
-        if known is None:
+        if known is None and isinstance(binary, ForeignBinary):
+            (known,) = self._of_foreign(binary, module, [(inside, caller)])
+            self._remember(key, known)
+        elif known is None:
+            assert isinstance(binary, Binary)
             known = self._frames(binary, module, inside)
             if caller:
                 # What nothing called, as the first function of a coroutine (__start_context of glibc), is returned to
@@ -197,6 +259,49 @@ class Images:
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
 
+    def _of_foreign(
+        self, binary: ForeignBinary, module: str, places: Sequence[tuple[int, bool]]
+    ) -> list[list[Frame]]:
+        unread = [inside for inside, _ in places if inside not in binary.read]
+        lines = self._lines and self._reading.run(binary.reading(unread, self._reading))
+        named = binary.named(module, places, lines)
+        what = named.lacks
+        if what and not self._reading.given_up and self._reading.download(binary.ask_servers):
+            if binary.unanswered:
+                self._unreadable[f"{what} of {binary.path}"] = "; ".join(binary.unanswered)
+                self._reading.no_downloads()
+            else:
+                named = binary.named(module, places, lines)
+        for missing, why in named.unreadable.items():
+            self._unreadable[missing] = why
+        return [[Frame(row[0], row[1], module, *row[2:]) for row in rows] for rows in named.frames]
+
+    # In the limited process, for ForeignBinaries:
+
+    def foreign(self, elf: ElfFile, root: str) -> Binary:
+        """A binary of others."""
+        return Binary(elf, self._search, root)
+
+    def read_lines(self, binary: Binary, insides: Iterable[int]) -> None:
+        """Read the source lines of addresses."""
+        for _ in self.prepare((binary, inside) for inside in insides):
+            pass
+
+    def named_there(self, binary: Binary, task: _Task) -> _Named:
+        """The functions at places."""
+        unreadable: dict[str, str] = {}
+        self._unreadable, self._reading, self._places, self.lacking = unreadable, LineReading(), {}, ""
+        before, self._lines = self._lines, self._lines and task.lines
+        try:
+            found = [self.frames(binary, task.module, inside, caller=caller) for inside, caller in task.places]
+        finally:
+            self._lines = before
+        frames = tuple(
+            tuple((_short(one.name), one.offset, _short(one.file), one.line, one.inlined) for one in row)
+            for row in found
+        )
+        return _Named(frames=frames, lacks=self.lacking, unreadable=unreadable)
+
     def _lacks(self, binary: Binary, symbol: Symbol | None) -> bool:
         """True if servers are asked about a place: its function has no name, or no lines where these are wanted."""
         if symbol is None:
@@ -206,6 +311,9 @@ class Images:
 
     def _downloaded(self, binary: Binary, what: str) -> bool:
         """Ask servers for a binary's debug information, if the user waits. Returns if there is any."""
+        if inside_limits():
+            self.lacking = what
+            return False
         if binary.debug_path is not None or not self._reading.download(binary.ask_servers):
             return False
         if binary.unanswered:
@@ -213,6 +321,309 @@ class Images:
             # The next question would take as long.
             self._reading.no_downloads()
         return binary.debug_path is not None
+
+
+# ---------------------------------------------------------------------------------------------- foreign binaries
+
+
+MEMORY = 256 << 20
+"""Bytes that the process may add, beside the pages of files."""
+SECONDS, LINE_SECONDS, TOTAL = 2.0, 10.0, 30.0
+"""Of processor time for the names of one file, and for its source lines; and all that the run waits for them."""
+OWNER_TOTAL = 10.0
+"""Seconds of processor time for all files of one owner: another's are read all the same."""
+PATIENCE = 10.0
+"""Seconds that the disk may take."""
+_STEP = 0.004
+_TOGETHER = 256
+_STARTED_LINES = 64
+
+_Row = tuple[str, int, str, int, bool]
+"""A frame without its module."""
+
+
+_LONGEST_NAME = 1 << 14
+"""Characters of a name. Templates of C++ make some of 5,000."""
+_MOST_NAMES = 64 << 20
+"""Characters of the names of foreign binaries that the tracer remembers."""
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+class _Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process is asked about one binary."""
+
+    what: str
+    """``open``, ``frames``, ``lines``, ``symbols``, ``detail``, ``keep``."""
+    number: int
+    path: str = ""
+    root: str = ""
+    status: foreign_files.Status | None = None
+    module: str = ""
+    places: tuple[tuple[int, bool], ...] = ()
+    lines: bool = False
+    debug_path: str = ""
+    """The debug file that a server has sent."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What the process has found."""
+
+    problem: str = ""
+    """Why a binary cannot be opened."""
+    segments: tuple[Segment, ...] = ()
+    build_id: str = ""
+    frames: tuple[tuple[_Row, ...], ...] = ()
+    lacks: str = ""
+    """What servers may have."""
+    unreadable: dict[str, str] = {}
+    detail: int = 0
+
+
+class ForeignElf:
+    """What is asked of a file of others without the process."""
+
+    def __init__(self, segments: tuple[Segment, ...], build_id: str, view: foreign_files.ReadFile) -> None:
+        self.segments = segments
+        self.build_id = build_id
+        self.view = view
+
+    def address_at(self, offset: int) -> int | None:
+        """Virtual address of a position in the file."""
+        return address_of(self.segments, offset)
+
+
+class ForeignBinaries:
+    """The limited process that reads binaries of others. *detail* is that of ``met_binaries``."""
+
+    def __init__(self, detail: Callable[[Binary], int]) -> None:
+        self._detail = detail
+        self._numbers = 0
+        self._images: Images | None = None
+        self._binaries: dict[int, Binary] = {}
+        self._spent: dict[int, float] = {}
+        """Seconds of processor time, by owner."""
+        self.process = LimitedProcess(self._serve, Limits(memory=MEMORY, patience=PATIENCE, total=TOTAL))
+
+    def open(self, file: BinaryIO, path: str, root: str, images: Images) -> ForeignBinary:
+        """The binary in a file, which may be closed then.
+
+        Raises:
+            TraceError: it is none, or takes too much.
+        """
+        self._images = images
+        self._numbers += 1
+        binary = ForeignBinary(self, self._numbers, file, path, root)
+        binary.open()
+        return binary
+
+    def time_for(self, owner: int, spent: float, most: float) -> float:
+        """Seconds of processor time that a file of an owner may still take.
+
+        Raises:
+            LimitError: none.
+        """
+        left = min(most - spent, OWNER_TOTAL - self._spent.get(owner, 0.0))
+        if left <= 0:
+            text = f"files of user {owner}" if most - spent > 0 else "it"
+            raise LimitError(f"{text} took more processor time than they may" if most > spent else
+                             "it takes more processor time than a file may")  # fmt: skip
+        return left
+
+    def spend(self, owner: int, seconds: float) -> None:
+        """A file of an owner took processor time."""
+        self._spent[owner] = self._spent.get(owner, 0.0) + seconds
+
+    # In the process:
+
+    def _serve(self, request: bytes, descriptors: list[int]) -> tuple[bytes, list[int]]:
+        task = typed_json.decode(request, _Task)
+        images = self._images
+        assert images is not None
+        try:
+            named = self._opened(images, task, *descriptors) if task.what == "open" else self._asked(images, task)
+        except TraceError as error:
+            named = _Named(problem=error.message)
+        return typed_json.encode(named), []
+
+    def _opened(self, images: Images, task: _Task, descriptor: int) -> _Named:
+        assert task.status is not None
+        elf = ElfFile(foreign_files.contents_of(foreign_files.reopened(descriptor, task.status), task.path), task.path)
+        binary = self._binaries[task.number] = images.foreign(elf, task.root)
+        if task.debug_path:
+            binary.use_debug_file(task.debug_path)
+        segments = elf.segments
+        try:
+            build_id = elf.build_id
+        except TraceError:
+            build_id = ""
+        return _Named(segments=segments, build_id=build_id)
+
+    def _asked(self, images: Images, task: _Task) -> _Named:
+        binary = self._binaries[task.number]
+        if task.what == "lines":
+            images.read_lines(binary, [inside for inside, _ in task.places])
+        elif task.what == "symbols":
+            with suppress(TraceError, OSError):  # it is reported when it is needed
+                _ = binary.tables
+        elif task.what == "detail":
+            return _Named(detail=self._detail(binary))
+        elif task.what == "keep":
+            binary.keep_lines()
+        else:
+            return images.named_there(binary, task)
+        return _Named()
+
+
+class ForeignBinary:
+    """A binary of others. Each question goes to the limited process, which opens it anew if it had to be ended."""
+
+    elf: ForeignElf
+
+    def __init__(self, binaries: ForeignBinaries, number: int, file: BinaryIO, path: str, root: str) -> None:
+        self.path = path
+        self._binaries = binaries
+        self._number = number
+        self._root = root
+        self._status = foreign_files.status_of(file)
+        self._file = foreign_files.ReadFile(file.fileno(), 0, self._status.st_size)
+        self._generation = 0
+        self._spent = self._spent_lines = 0.0
+        self._problem = self._line_problem = ""
+        self._debug_path = ""
+        self._has_symbols = False
+        self._asked = False
+        self.unanswered: list[str] = []
+        self.read: set[int] = set()
+        """Addresses whose source lines were read, or cannot be."""
+
+    def open(self) -> None:
+        """Have the process open it.
+
+        Raises:
+            TraceError: it is no ELF file, or takes too much.
+        """
+        task = _Task(
+            what="open", number=self._number, path=self.path, root=self._root, status=self._status,
+            debug_path=self._debug_path,
+        )  # fmt: skip
+        try:
+            named = self._said(self._start(task))
+        except (LimitError, LostError) as error:
+            raise TraceError(f"{self.path} is not read: {error}") from None
+        if named.problem:
+            raise TraceError(named.problem)
+        self._generation = self._binaries.process.generation
+        self.elf = ForeignElf(named.segments, named.build_id, self._file)
+
+    def _start(self, task: _Task, *, lines: bool = False) -> Pending:
+        spent, most = (self._spent_lines, LINE_SECONDS) if lines else (self._spent, SECONDS)
+        seconds = self._binaries.time_for(self._status.st_uid, spent, most)
+        descriptors = [self._file.descriptor] if task.what == "open" else []
+        return self._binaries.process.start(typed_json.encode(task), descriptors, seconds)
+
+    def _said(self, pending: Pending, *, lines: bool = False) -> _Named:
+        data, _ = self._binaries.process.result(pending)
+        self._binaries.spend(self._status.st_uid, pending.cpu)
+        if lines:
+            self._spent_lines += pending.cpu
+        else:
+            self._spent += pending.cpu
+        return typed_json.decode(data, _Named)
+
+    def _ask(self, task: _Task) -> _Named:
+        """What the process says of it. Errors: those of :meth:`LimitedProcess.call`, and :meth:`open`."""
+        for attempt in range(_ATTEMPTS):
+            if self._generation != self._binaries.process.generation or not self._binaries.process.running:
+                self.open()
+            try:
+                return self._said(self._start(task))
+            except LostError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def named(self, module: str, places: Sequence[tuple[int, bool]], lines: bool) -> _Named:
+        """The functions at addresses; without names if that takes too much, as is said in its *unreadable*."""
+        task = _Task(
+            what="frames", number=self._number, module=module, places=tuple(places),
+            lines=lines and not self._line_problem,
+        )  # fmt: skip
+        unreadable = {f"source lines of {module}": self._line_problem} if lines and self._line_problem else {}
+        if not self._problem:
+            try:
+                named = self._ask(task)
+                if len(named.frames) == len(places):
+                    return replace(named, unreadable={**unreadable, **named.unreadable})
+                self._problem = "the process that read it answered something else"
+            except TraceError as error:
+                self._problem = error.message
+            except (LimitError, LostError, msgspec.ValidationError) as error:
+                self._problem = f"it is not read: {error}"
+        rows: tuple[tuple[_Row, ...], ...] = tuple((("", inside + caller, "", 0, False),) for inside, caller in places)
+        return _Named(frames=rows, unreadable={f"symbols of {module}": self._problem})
+
+    def reading(self, insides: Sequence[int], reading: LineReading) -> Iterator[None]:
+        """Have the process read source lines of addresses, and wait for it in short steps."""
+        process = self._binaries.process
+        for start in range(0, len(insides), _STARTED_LINES):
+            if self._problem or self._line_problem:
+                return
+            part = insides[start : start + _STARTED_LINES]
+            task = _Task(what="lines", number=self._number, places=tuple((inside, False) for inside in part))
+            try:
+                if self._generation != process.generation or not process.running:
+                    self.open()
+                pending = self._start(task, lines=True)
+                try:
+                    while not process.ready(pending, _STEP):
+                        yield
+                finally:
+                    if not pending.over and reading.given_up:
+                        process.close()
+                self._said(pending, lines=True)
+                self.read.update(part)
+            except TraceError as error:
+                self._problem = error.message
+            except LostError:
+                return
+            except LimitError as error:
+                self._line_problem = f"they are not read: {error}"
+
+    def read_symbols(self) -> None:
+        """Have the process read its symbols now, as the file may go with its container."""
+        if not self._has_symbols:
+            self._has_symbols = True
+            with suppress(TraceError, LimitError, LostError):
+                self._ask(_Task(what="symbols", number=self._number))
+
+    def detail(self) -> int:
+        """As that of ``met_binaries``."""
+        with suppress(TraceError, LimitError, LostError, msgspec.ValidationError):
+            return self._ask(_Task(what="detail", number=self._number)).detail
+        return 0
+
+    def ask_servers(self, stop: Callable[[], bool] = bool) -> None:
+        """As :meth:`Binary.ask_servers`; only the file of a server is read in the process."""
+        if self._asked or not self.elf.build_id or not os.environ.get("DEBUGINFOD_URLS"):
+            return
+        self._asked = True
+        path, self.unanswered = debug_files.fetch(self.elf.build_id, stop)
+        if path is not None and debug_files.has_build_id(path, self.elf.build_id):
+            self._debug_path = path
+            self._generation = 0
+
+    def keep_lines(self) -> None:
+        """Cache the source lines that were read for later runs."""
+        if self._generation == self._binaries.process.generation and self._binaries.process.running and self.read:
+            with suppress(TraceError, LimitError, LostError):
+                self._ask(_Task(what="keep", number=self._number))
+
+
+_ATTEMPTS = 2
+AnyBinary = Binary | ForeignBinary
 
 
 def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) -> list[Frame]:
@@ -233,6 +644,20 @@ def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) ->
     outer = places[-1]
     frames.append(Frame(with_bodies(last.name, outer.written), last.offset, last.module, outer.file, outer.line))
     return frames
+
+
+def _is_ours(path: str, root: str, reached: foreign_files.Status) -> bool:
+    """True unless a file belongs to a container: that is its image's, whoever seems to own it.
+
+    Services with a mount namespace of their own (systemd's) have our files.
+    """
+    if not root:
+        return True
+    try:
+        status = foreign_files.look(path.removeprefix(root))
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == (reached.st_dev, reached.st_ino)
 
 
 def reason(error: TraceError | OSError) -> str:

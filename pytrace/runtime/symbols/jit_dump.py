@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytrace.runtime.abi import foreign_files
-from pytrace.runtime.symbols.code_history import LATEST, Code, CodeHistory, Period
+from pytrace.runtime.symbols.code_history import LATEST, READING, Code, CodeHistory, Period
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -38,6 +38,8 @@ _LOAD, _MOVE = 0, 1
 _PROCESSOR_TIMES = 1
 """``JITDUMP_FLAGS_ARCH_TIMESTAMP``."""
 _LONGEST_NAME = 4096
+_BETWEEN = 1 << 12
+"""Records between two looks at whether reading takes too long."""
 
 
 class JitDump:
@@ -76,6 +78,11 @@ class JitDump:
         )
 
     @property
+    def functions(self) -> int:
+        """Functions that are remembered."""
+        return self._code.count
+
+    @property
     def empty(self) -> bool:
         """True if the file has no functions, as far as it was read."""
         return not self._code.count
@@ -103,8 +110,17 @@ class JitDump:
 
     def _read_records(self, file: BinaryIO, before: int) -> None:
         """Read the records that were not there at the time *before*."""
-        head = struct.Struct(self._order + _HEAD)
+        head, owner = struct.Struct(self._order + _HEAD), foreign_files.status_of(file).st_uid
+        begun = time.thread_time()
         while self._position + head.size <= self._seen:
+            if not self._records % _BETWEEN:
+                READING.charge(owner, time.thread_time() - begun)
+                begun, refusal = time.thread_time(), READING.refusal(owner)
+                if refusal:
+                    self.problem = f"of {self._path} what is after {self._position} bytes is not used: {refusal}"
+                    self._seen = -1  # it may be read on later
+                    return
+                READING.sources.add(self)
             kind, size, moment = head.unpack(_read(file, head.size, self._position))
             if size < head.size or self._position + size > self._seen:
                 return  # being written, or damaged

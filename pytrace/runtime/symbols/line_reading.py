@@ -10,16 +10,21 @@ from pytrace.base.interruption import EndRequests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_RECENT = 0.5
+"""Seconds since a name was asked for, within which names are what takes long."""
 TOLD_AFTER = 1.0
 """Seconds of waiting after which a message says what is being read."""
 ENDING = 0.4
 """Seconds of reading after the user has asked for the end: most has been read while the run went on."""
+NAMING = 30.0
+"""Seconds that the end of a run looks up names: thousands of processes may have ended, and the machine be busy."""
 
 
 class LineReading:
     """Runs readings in steps. Until :meth:`hurry` nobody waits: the run goes on meanwhile.
 
     When the user has asked for the end of the run (*requests*), readings have :data:`ENDING` seconds from then on.
+    Names have limits of their own (:meth:`names_left`).
     """
 
     def __init__(self, requests: EndRequests | None = None) -> None:
@@ -31,19 +36,47 @@ class LineReading:
         self._deadline: float | None = None
         self._say: Callable[[str], None] | None = None
         self._what = ""
-        self._awaited = False
+        self.awaited = False
+        """The run is ending, and the user waits."""
         self._running = False
         self._downloading = self._no_downloads = False
         self._stop: Callable[[], bool] = bool
         self._told = False
         self._spent = 0.0
+        self.names_over = ""
+        """Why no more names are looked up."""
+        self._end_began = self._named = 0.0
+        self._asked_before = False
+        self._asked: float | None = None
+        self._names_told = False
 
     def hurry(self, say: Callable[[str], None] | None, what: str, stop: Callable[[], bool] = bool) -> None:
         """The run is ending, and the user waits; *say* is called with a message when reading *what* takes long.
 
         *stop* says whether the user waits for downloads no more.
         """
-        self._awaited, self._say, self._what, self._stop = True, say, what, stop
+        self.awaited, self._say, self._what, self._stop = True, say, what, stop
+        self._end_began, self._asked_before = time.monotonic(), self._requests.ending
+
+    def names_left(self) -> bool:
+        """Whether there is time to look up a name: always while the run goes on, :data:`NAMING` seconds at its end.
+
+        A user who asks for the end while the run ends gets it at once.
+        """
+        if self.names_over or not self.awaited:
+            return not self.names_over
+        now = self._named = time.monotonic()
+        if self._requests.ending and not self._asked_before:
+            if self._asked is None:
+                self._asked = now
+            if now - self._asked >= ENDING:
+                self.names_over = "you asked for the end"
+        elif now - self._end_began >= NAMING:
+            self.names_over = f"names were looked up for {NAMING:g} s after the end"
+        elif not (self._told or self._names_told) and self._say is not None and now - self._end_began >= TOLD_AFTER:
+            self._names_told = True
+            self._say("looking up names of user functions; Ctrl-C prints the rest as numbers\n")
+        return not self.names_over
 
     def name(self, what: str) -> None:
         """Set what the message says is being read."""
@@ -54,17 +87,23 @@ class LineReading:
         if self._downloading and not self._no_downloads:
             self._no_downloads = self.given_up = True
             return True
-        if not self._awaited or self.given_up or not (self._running or self._told):
+        if not self.awaited:
             return False
-        self.given_up = True
-        return True
+        if not self.given_up and (self._running or self._told):
+            self.given_up = True
+            return True
+        now = time.monotonic()
+        if not self.names_over and now - self._end_began >= TOLD_AFTER and now - self._named < _RECENT:
+            self.names_over = "you asked for the end"
+            return True
+        return False
 
     def download(self, ask: Callable[[Callable[[], bool]], None]) -> bool:
         """Call *ask*, whose argument says whether to stop, once the user waits for the end. Returns if it was called.
 
         Before that nothing is downloaded: events would be lost meanwhile.
         """
-        if not self._awaited or self._no_downloads or self._stop():
+        if not self.awaited or self._no_downloads or self._stop():
             return False
         self._downloading = True
         try:
@@ -89,11 +128,13 @@ class LineReading:
             for _ in steps:
                 if self._stopped():
                     return False
-                if self._awaited and not self._told and self._spent + time.monotonic() - started > TOLD_AFTER:
+                if self.awaited and not self._told and self._spent + time.monotonic() - started > TOLD_AFTER:
                     self._tell()
+                if not self.names_left():
+                    return False
         finally:
             self._running = False
-            if self._awaited:
+            if self.awaited:
                 self._spent += time.monotonic() - started
         return True
 

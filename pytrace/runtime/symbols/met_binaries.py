@@ -11,10 +11,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.user_binary import Binary
 
 if TYPE_CHECKING:
-    from pytrace.runtime.binaries.user_binary import Binary
-    from pytrace.runtime.symbols.images import Frame, Images
+    from pytrace.runtime.symbols.images import AnyBinary, Frame, Images
 
 _BINARIES = 4096
 """Build ids that are remembered: the first ones."""
@@ -36,8 +36,10 @@ class Detail(IntEnum):
     """All functions, source lines, and inlined functions."""
 
 
-def detail(binary: Binary) -> Detail:
+def detail(binary: AnyBinary) -> Detail:
     """How much is known of a binary. No symbols are read for that."""
+    if not isinstance(binary, Binary):
+        return Detail(binary.detail())
     try:
         if binary.debug is not None:
             return Detail.LINES
@@ -54,9 +56,9 @@ class MetBinaries:
 
     def __init__(self, images: Images) -> None:
         self._images = images
-        self._binaries: dict[str, list[Binary]] = {}
+        self._binaries: dict[str, list[AnyBinary]] = {}
 
-    def add(self, build_id: str, binary: Binary) -> None:
+    def add(self, build_id: str, binary: AnyBinary) -> None:
         """Remember a binary."""
         known = self._binaries.get(build_id)
         if known is None and len(self._binaries) < _BINARIES:

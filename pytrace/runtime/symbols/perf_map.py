@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from pytrace.base import kernel_files
 from pytrace.runtime.abi import foreign_files
-from pytrace.runtime.symbols.code_history import LATEST, Code, CodeHistory, Period
+from pytrace.runtime.symbols.code_history import LATEST, READING, Code, CodeHistory, Period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +152,7 @@ class PerfMap:
                 with self._open(path) as file:
                     self._continue(path, file)
                     self._keep(file.fileno())
-                    self._add(self._pieces(path, file.fileno()), before)
+                    self._add(self._pieces(path, file), before)
                 return
             except OSError:
                 continue
@@ -174,10 +174,21 @@ class PerfMap:
             self._kept = foreign_files.ReadFile(file, 0, sys.maxsize)
             _kept.add(self._kept)
 
-    def _pieces(self, path: str, file: int) -> Iterator[tuple[int, bytes]]:
+    @property
+    def functions(self) -> int:
+        """Functions that are remembered."""
+        return len(self._starts) + self._added.count
+
+    def _pieces(self, path: str, opened: BinaryIO) -> Iterator[tuple[int, bytes]]:
         """Whole lines that were not read yet, with their positions. Holes are left out."""
+        file, owner = opened.fileno(), foreign_files.status_of(opened).st_uid
         end = os.fstat(file).st_size
         while self._position < end:
+            refusal = READING.refusal(owner)
+            if refusal:
+                self.problem = f"of {path} what is after its first {self._position} bytes is not used: {refusal}"
+                self._state = (*self._state[:2], -1, 0)  # it may be read on later
+                return
             if self._read >= MOST_READ:
                 self.problem = f"{path} is too large: what is after its first {self._position} bytes is not used"
                 return
@@ -196,7 +207,10 @@ class PerfMap:
                 return
             self._position, self._tail = position + whole, text[max(0, whole - _TAIL) : whole]
             self._read += whole
+            begun = time.thread_time()
             yield position, text[:whole]
+            READING.charge(owner, time.thread_time() - begun)
+            READING.sources.add(self)
 
     def _add(self, pieces: Iterator[tuple[int, bytes]], before: int) -> None:
         """Add the functions of pieces of text at positions in the file, which it did not have at the time *before*."""

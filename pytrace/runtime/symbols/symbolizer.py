@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.image_format import FIRST_IMAGE
+from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
@@ -29,9 +30,20 @@ from pytrace.runtime.symbols.image_places import (
     linked,
     replaced,
 )
-from pytrace.runtime.symbols.images import Frame, Images, Unreadable, reason, remember, returned, vdso_image, with_lines
+from pytrace.runtime.symbols.images import (
+    ForeignBinaries,
+    ForeignBinary,
+    Frame,
+    Images,
+    Unreadable,
+    reason,
+    remember,
+    returned,
+    vdso_image,
+    with_lines,
+)
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
-from pytrace.runtime.symbols.met_binaries import MetBinaries
+from pytrace.runtime.symbols.met_binaries import MetBinaries, detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -40,6 +52,7 @@ if TYPE_CHECKING:
     from pytrace.base.interruption import EndRequests
     from pytrace.runtime.elf.file import Segment
     from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.symbols.images import AnyBinary
 
 _SPACES = 4096
 _MAPPED = 1 << 14
@@ -98,6 +111,7 @@ class Symbolizer:
         self._unreadable = Unreadable()
         self._compiled = CompiledCode(self._unreadable)
         self._reading = LineReading(requests)
+        self._foreign = ForeignBinaries(detail)
         self._images = Images(
             self._unreadable,
             named=self._named,
@@ -105,6 +119,7 @@ class Symbolizer:
             fetched=fetched,
             debuginfo=debuginfo,
             reading=self._reading,
+            foreign=self._foreign,
         )
         self._met = MetBinaries(self._images)
         self._ahead = lines and not places
@@ -115,7 +130,7 @@ class Symbolizer:
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
-        self._mapped: dict[tuple[int, int, int], Binary] = {}  # by address space, start and inode of a mapping
+        self._mapped: dict[tuple[int, int, int], AnyBinary] = {}  # by address space, start and inode of a mapping
         self._generated: dict[tuple[int, int, int], None] = {}
         """Mappings of files in memory that are no programs or libraries."""
         self._replaced: dict[tuple[int, int, int], Mapping | None] = {}
@@ -124,6 +139,8 @@ class Symbolizer:
         self._recorder: MappingRecorder | None = None
         self._kernel_images = KernelImages()
         self._unknown: dict[int, None] = {}
+        self._left_out = 0
+        """How many addresses were asked for when there was no more time."""
         self._forgotten = 0
         """How many addresses were asked for of images that are not known (any more)."""
 
@@ -228,6 +245,7 @@ class Symbolizer:
             self._recorder.drain()
             self._recorder.close()
         self._images.keep()
+        self._foreign.process.close()
         if self._kernel_debug is not None:
             self._kernel_debug[0].keep()
 
@@ -239,6 +257,9 @@ class Symbolizer:
         """
         if self._python is not None and self._python.has(address):
             return [self._python.frame(address)]
+        if not self._reading.names_left():
+            self._left_out += 1
+            return [Frame("")]
         image, address = self._image(process), address - caller
         if image is None:
             self._forgotten += 1
@@ -269,7 +290,7 @@ class Symbolizer:
         return self._in_image(binary, mapping, position, inside, caller)
 
     def _in_image(
-        self, binary: Binary | None, mapping: Mapping, position: int, inside: int | None, caller: bool
+        self, binary: AnyBinary | None, mapping: Mapping, position: int, inside: int | None, caller: bool
     ) -> list[Frame]:
         """Functions at a *position* in a mapped file, which is the address *inside* of the binary as it was linked."""
         if binary is None or inside is None:
@@ -280,13 +301,13 @@ class Symbolizer:
         """Where an address of a process lies in the binary that :meth:`user` names, as it was linked."""
         if self._python is not None and self._python.has(address):
             return ImagePlace("", 0)
-        image = self._image(pid)
+        image = self._image(pid) if self._reading.names_left() else None
         return ImagePlace("", address) if image is None else in_process(image, address, self._binary)
 
     def linked(self, pid: int, address: int) -> LinkedPlace | None:
         """Where an address of a process lies in a binary with a build id, which is remembered; None elsewhere."""
         python = self._python is not None and self._python.has(address)
-        image = None if python else self._image(pid)
+        image = None if python or not self._reading.names_left() else self._image(pid)
         place = None if image is None else linked(image, address, self._binary)
         if place is None:
             return None
@@ -301,7 +322,7 @@ class Symbolizer:
         """What two addresses have in common that have the same name: a place in a file, or that they are one address
         of one image.
         """
-        image = self._image(process)
+        image = self._image(process) if self._reading.names_left() else None
         mapping = None if image is None else image.find(address)
         if mapping is None or image is None:
             return (address,)
@@ -325,7 +346,7 @@ class Symbolizer:
 
     def follow_code(self, pid: int) -> bool:
         """As :meth:`CompiledCode.follow`."""
-        image = self._image(pid)
+        image = self._image(pid) if self._reading.names_left() else None
         return image is not None and self._compiled.follow(image.space)
 
     # ---- source lines
@@ -335,8 +356,9 @@ class Symbolizer:
 
         The binaries of a container go with it: they are opened, and their symbols read, whatever is shown.
         """
-        wanted = []
-        owner, space, mapping, binary = 0, None, None, None
+        wanted: list[tuple[AnyBinary, int]] = []
+        foreign: dict[tuple[str, ForeignBinary], set[int]] = {}
+        owner, mapping, binary = 0, None, None
         for count, (pid, address) in enumerate(addresses):
             if self._python is not None and self._python.has(address):
                 continue
@@ -344,23 +366,35 @@ class Symbolizer:
                 yield
                 mapping = None  # it may have changed meanwhile
             if mapping is None or pid != owner or not mapping.start <= address < mapping.end:
-                image, owner = self._image(pid), pid
-                space = None if image is None else image.space
-                mapping = binary = None
-                if image is not None and space is not None and (self._ahead or space.root):
-                    mapping = image.find(address)
-                if space is not None and mapping is not None:
-                    mapping = self._part(space, mapping) or mapping
-                    if is_file(mapping) or is_memory_file(mapping):
-                        binary = self._binary(space, mapping)
-                if binary is not None and not self._ahead:
-                    with suppress(TraceError, OSError):  # it is reported when it is needed
-                        _ = binary.tables
-            if mapping is not None and binary is not None and self._ahead:
+                owner, (mapping, binary) = pid, self._ahead_of(pid, address)
+            if mapping is not None and binary is not None and (self._ahead or isinstance(binary, ForeignBinary)):
                 inside = binary.elf.address_at(address - mapping.start + mapping.offset)
-                if inside is not None:
+                if inside is not None and self._ahead:
                     wanted.append((binary, inside))
+                if inside is not None and isinstance(binary, ForeignBinary) and self._reading.awaited:
+                    foreign.setdefault((mapping.path, binary), set()).add(inside)
         yield from self._images.prepare(wanted)
+        for (module, binary), insides in foreign.items():
+            yield from self._images.name_ahead(module, binary, sorted(insides))
+
+    def _ahead_of(self, pid: int, address: int) -> tuple[Mapping | None, AnyBinary | None]:
+        """The mapping of an address and its binary, where one of them is needed before names are shown."""
+        image = self._image(pid)
+        if image is None or not (self._ahead or image.space.root or self._reading.awaited):
+            return None, None
+        mapping = image.find(address)
+        if mapping is None:
+            return None, None
+        mapping = self._part(image.space, mapping) or mapping
+        if not (is_file(mapping) or is_memory_file(mapping)):
+            return mapping, None
+        binary = self._binary(image.space, mapping)
+        if isinstance(binary, ForeignBinary) and not (self._ahead or self._reading.awaited):
+            binary.read_symbols()
+        elif isinstance(binary, Binary) and not self._ahead and image.space.root:
+            with suppress(TraceError, OSError):  # it is reported when it is needed
+                _ = binary.tables
+        return mapping, binary
 
     def hurry(self, say: Callable[[str], None] | None) -> None:
         """The run is ending, and the user waits; *say* is called with a message when source lines take long."""
@@ -432,7 +466,7 @@ class Symbolizer:
             remember(self._programs, key, space, _SPACES)
         return self._programs[key]
 
-    def _binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
+    def _binary(self, space: AddressSpace, mapping: Mapping) -> AnyBinary | None:
         if self._dropped != self._images.dropped:
             self._dropped = self._images.dropped
             self._mapped.clear()
@@ -467,17 +501,17 @@ class Symbolizer:
         binary = self._binary(space, mapping)
         return () if binary is None else binary.elf.segments
 
-    def _open_binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
+    def _open_binary(self, space: AddressSpace, mapping: Mapping) -> AnyBinary | None:
         for path in _places(space, mapping):
             try:
-                status = os.stat(path)
+                status = foreign_files.look(path)
             except OSError:
                 continue
             # Overlay file systems report another device for the mapping than for the path, but the same inode.
             if status.st_ino != mapping.inode:
                 continue
             try:
-                return self._images.binary(path, status, space.root)
+                return self._images.any_binary(path, status, space.root)
             except TraceError as error:
                 if not is_memory_file(mapping):
                     self._unreadable[f"symbols of {mapping.path}"] = error.message
@@ -503,6 +537,8 @@ class Symbolizer:
             notices.append(
                 f"source lines were read for {ENDING:g} s after the interrupt; functions that were left have none"
             )
+        if self._left_out:
+            notices.append(f"{self._left_out} user addresses are shown as numbers: {self._reading.names_over}")
         if self._recorder is not None and self._recorder.lost:
             notices.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
         if self._recorder is not None and self._recorder.without_room:

@@ -128,3 +128,44 @@ def test_a_signal_in_the_middle_of_a_reading_bounds_it(monkeypatch: pytest.Monke
         raise AssertionError
 
     assert not LineReading(requests).run(interrupted())
+
+
+# ---------------------------------------------------------------------------------------------- names at the end
+
+
+def test_names_are_looked_up_for_a_limited_time_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes after several thousand processes, on a machine that has no time."""
+    monkeypatch.setattr(line_reading, "NAMING", -1.0)
+    reading = LineReading()
+    assert reading.names_left(), "while the run goes on"
+    reading.hurry(None, "stacks")
+    assert not reading.names_left()
+    assert reading.names_over == "names were looked up for -1 s after the end"
+    assert not reading.run(_steps([])), "what is prepared for names stops, too"
+
+
+def test_a_first_interrupt_in_a_long_end_is_heeded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has ended by itself, as its command has; nothing is looked up any more when the user asks for the end."""
+    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    requests, told = EndRequests(), []
+    reading = LineReading(requests)
+    reading.hurry(told.append, "stacks")
+    assert reading.names_left()
+    assert told == ["looking up names of user functions; Ctrl-C prints the rest as numbers\n"]
+    requests.ending = True
+    assert not reading.names_left()
+    assert reading.names_over == "you asked for the end"
+
+
+def test_a_second_interrupt_leaves_names_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one has ended the run; the second one ends what takes long in its end, the third one all of it."""
+    reading = LineReading(asked())
+    reading.hurry(None, "stacks")
+    assert reading.names_left()
+    assert not reading.give_up(), "names do not take long yet"
+    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    assert reading.names_left()
+    assert reading.give_up()
+    assert not reading.names_left()
+    assert not reading.give_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import tracemalloc
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.symbols import perf_map
+from pytrace.runtime.symbols import code_history, perf_map
 from pytrace.runtime.symbols.perf_map import PerfMap
 from tests.support.compiled_names import last
 
@@ -209,3 +210,32 @@ def test_functions_that_are_added_while_a_process_is_known_have_a_time(places: t
     with path.open("a") as file:
         file.write("1000 80 second\n")
     assert found.find(0x1024, (after, time.monotonic_ns())) == [("second", 0x24)], "names are distinct"
+
+
+def test_many_files_of_one_owner_do_not_take_all_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of a thousand processes may have one of 60 MB. What is left out is read when there is time again."""
+    reading = code_history.Reading()
+    monkeypatch.setattr(perf_map, "READING", reading)
+    monkeypatch.setattr(perf_map, "_PIECE", 4096)
+    path = tmp_path / "map"
+    path.write_text("".join(f"{0x1000 * at:x} 10 function_{at}\n" for at in range(1, 1000)))
+    monkeypatch.setattr(perf_map, "_candidates", lambda pid: ([str(path)], {os.geteuid()}))
+    reading.charge(os.geteuid(), 1000.0)
+    names = PerfMap(1)
+    assert names.find(0x1000) == []
+    assert f"files of user {os.geteuid()} took too much time" in names.problem
+    assert reading.refusal(os.geteuid() + 1) == "", "those of others are read"
+    reading._spent.clear()
+    assert names.find(0x1000) == [("function_1", 0)]
+    assert names.find(0x1000 * 999) == [("function_999", 0)]
+    monkeypatch.setattr(code_history, "MOST_TOGETHER", 1100)
+    other = PerfMap(2)
+    assert other.find(0x1000 * 999) == [("function_999", 0)]
+    third = PerfMap(3)
+    assert third.find(0x1000) == []
+    assert "1100 functions of such files are known already" in third.problem
+    del names
+    gc.collect()
+    assert third.find(0x1000 * 999) == [("function_999", 0)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
@@ -139,3 +140,33 @@ def test_a_place_in_a_stripped_binary_is_that_of_the_file(tmp_path: Path, monkey
             assert symbols.user(child.pid, address) == [Frame("", linked, str(path))]
             assert symbols.user(child.pid, address, caller=True) == [Frame("", linked, str(path))]
         child.communicate("\n")
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_what_is_left_out_at_the_end_is_counted(interrupted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several thousand processes that have ended, each of which takes long."""
+    requests = EndRequests()
+    symbols = Symbolizer(requests=requests, places=True)
+    looked: list[int] = []
+
+    def slow(pid: int) -> None:
+        looked.append(pid)
+        if len(looked) == 10 and interrupted:
+            requests.ending = True
+        elif len(looked) == 10:
+            monkeypatch.setattr(line_reading, "NAMING", 0.0)
+
+    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setattr(symbols, "_image", slow)
+    symbols.hurry(None)
+    symbols.wait_for(symbols.prepare([(pid, 0x1000) for pid in range(5)]), "addresses")
+    for pid in range(5000):
+        assert symbols.user(pid, 0x1000) == [Frame("")]
+        symbols.origin(pid, 0x1000)
+        symbols.user_place(pid, 0x1000)
+        symbols.linked(pid, 0x1000)
+        symbols.follow_code(pid)
+    assert len(looked) == 10
+    (notice,) = (text for text in symbols.notices() if "shown as numbers" in text and "replaced" not in text)
+    why = "you asked for the end" if interrupted else "names were looked up for 0 s after the end"
+    assert notice == f"4999 user addresses are shown as numbers: {why}"
