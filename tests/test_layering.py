@@ -300,7 +300,7 @@ def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 OWN_FILES = {
     "runtime/abi/bpf_token.py": {"_make"},  # a mounted bpf file system, by option
-    "runtime/abi/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_waits"},
+    "runtime/abi/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},
     "runtime/abi/landlock.py": {"_allow"},  # O_PATH, of folders that the run may read
     "runtime/abi/perf.py": {"max_stack"},
     "runtime/abi/privileges.py": {"check"},
