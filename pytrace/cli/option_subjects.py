@@ -123,9 +123,9 @@ def _devices(pid: str) -> list[str]:
 
 
 def _system_call(name: str) -> tuple[str, ...] | None:
-    from pytrace.codegen.ir import name_tables
+    from pytrace.codegen.ir import machine
 
-    names = {name.decode() for name in name_tables.syscalls(os.uname().machine) if name}
+    names = {name.decode() for name in machine.syscalls(os.uname().machine) if name}
     return None if name in names or not names else did_you_mean(name, sorted(names))
 
 

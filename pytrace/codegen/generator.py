@@ -5,23 +5,15 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.codegen.analysis import (
-    body_splitting,
-    element_accesses,
-    large_keys,
-    late_bodies,
-    loop_bounds,
-    stack_use,
-)
+from pytrace.codegen.analysis import body_splitting, element_accesses, large_keys, late_bodies, loop_bounds
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import deferred_events, events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
-from pytrace.codegen.ir.ir_values import CONTEXT
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import CONTEXT, Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import (
@@ -339,14 +331,14 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
         TraceError: the machine lacks a feature that the script needs.
     """
     script, size = _compiled(checked, kernel, options, sparing=False)
-    if size > stack_use.LIMIT:
+    if size > target.STACK_LIMIT:
         script, size = _compiled(checked, kernel, options, sparing=True)
-    if size > stack_use.LIMIT and options.resets:
+    if size > target.STACK_LIMIT and options.resets:
         # A program has the address of each double-buffered map.
         return compile_program(checked, kernel, replace(options, resets=False))
-    if size > stack_use.LIMIT:
+    if size > target.STACK_LIMIT:
         raise TraceError(
-            f"a program of the script needs {size} bytes of stack, and the kernel has {stack_use.LIMIT}",
+            f"a program of the script needs {size} bytes of stack, and the kernel has {target.STACK_LIMIT}",
             hints=("keep fewer values at the same time, or split the block into several probes",),
         )
     return script
@@ -358,7 +350,7 @@ def _compiled(
     """The compiled script, and its stack use in bytes."""
     text, manifest = generate(checked, kernel, options, sparing=sparing)
     elf = target.compiled(text)
-    return CompiledScript(elf, manifest), stack_use.needed(elf, text)
+    return CompiledScript(elf, manifest), target.stack_needed(elf, text)
 
 
 class LlvmTexts(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from pytrace import pipeline
-from pytrace.codegen.analysis import stack_use
+from pytrace.codegen.ir import target
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.manifest import CompiledScript
@@ -134,7 +134,7 @@ def costs(script: CompiledScript) -> Costs:
         for operation, registers, _, _ in _INSTRUCTION.iter_unpack(section.data()):
             instructions += 1
             calls += operation == _CALL and registers >> 4 == _OF_HELPER
-    return {"instructions": instructions, "stack": stack_use.needed(script.elf, ""), "helper calls": calls}
+    return {"instructions": instructions, "stack": target.stack_needed(script.elf, ""), "helper calls": calls}
 
 
 def executed(script: CompiledScript) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from pytrace.codegen.ir import target as llvm
+from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.core.config import Config
@@ -162,7 +162,7 @@ def script(refused: Refused, log_size: int = Config().log_size) -> CompiledScrip
         function = module.function("f", (), spans[1 + len(refused.lines)])
         _write(module, function, refused.function, spans[1 + len(refused.lines) :])
         codes += refused.function
-    elf = llvm.elf(llvm.parse(module.text(0, 0)))
+    elf = target.elf(target.parse(module.text(0, 0)))
     for code in [code for line in codes for code in line.code if not isinstance(code, Function)]:
         elf = elf.replace(_CALL, code.data if isinstance(code, Code) else _NOTHING.data, 1)
     kind = "begin" if isinstance(refused.place, NoTarget) else "rawtracepoint"

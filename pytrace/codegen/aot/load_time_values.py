@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, signed_constant
 from pytrace.codegen.ir.module import LOAD_TIME
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import Memory, Number, Operand, Ptr, Scalar, global_pointer, signed_constant
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import AheadOfTime, OpenValue, Row

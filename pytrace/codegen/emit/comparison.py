@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pytrace.codegen.emit import floats, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import I1, I64, TRUE, Memory, Number, Operand, Ptr
 from pytrace.core.types import Float, Members, Record, String
 
 FOLLOWED = 4096

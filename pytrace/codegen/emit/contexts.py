@@ -10,9 +10,8 @@ from pytrace.codegen.emit import counted_strings, loops, memory, raw_tracepoints
 from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
-from pytrace.codegen.ir.registers import Registers, registers_of
+from pytrace.codegen.ir.machine import Registers, registers_of
+from pytrace.codegen.ir.values import I64, Made, Memory, Number, Operand, Ptr, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Float, Int, Pointer, String, Struct, Type

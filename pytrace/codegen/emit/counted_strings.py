@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made
+from pytrace.codegen.ir.values import I64, Made, Number, Ptr
 from pytrace.core.types import AddressSpace, String
 from pytrace.frontend.syntax import nodes
 

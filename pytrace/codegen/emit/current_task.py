@@ -9,7 +9,7 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import UINT32, UINT64, AddressSpace, Field, Int, Struct
 

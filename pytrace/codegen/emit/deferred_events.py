@@ -15,9 +15,8 @@ from pytrace.codegen.emit import memory, user_memory
 from pytrace.codegen.emit.current_task import task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import SHARED
-from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.ir.values import I64, NULL, Made, Number, Operand, Ptr, global_pointer, pointer_parameter
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.manifest import PENDING, MapType, Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT

@@ -14,11 +14,9 @@ import msgspec
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import PERCPU, SHARED
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import CONTEXT, I1, I64, Memory, Number, Operand, Ptr, global_pointer
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span

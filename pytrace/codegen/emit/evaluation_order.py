@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import Operand, Scalar
 from pytrace.core.types import AddressSpace, Pointer
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk

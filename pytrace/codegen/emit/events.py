@@ -11,8 +11,19 @@ from collections.abc import Callable, Sequence
 from pytrace.codegen.emit import deferred_events, evaluation_order, memory, raw_tracepoints, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import FRAME, NULL, Number, Ptr, global_pointer, number_parameter
-from pytrace.codegen.ir.operands import Made, Operand, Parts, Remote, Scalar
+from pytrace.codegen.ir.values import (
+    FRAME,
+    NULL,
+    Made,
+    Number,
+    Operand,
+    Parts,
+    Ptr,
+    Remote,
+    Scalar,
+    global_pointer,
+    number_parameter,
+)
 from pytrace.core import formats
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import (

@@ -10,13 +10,14 @@ import struct
 from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import memory
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Order, Predicate
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.values import I1, I64, Number, Operand, Order, Predicate
 from pytrace.core.types import Int
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.builder import Builder
-    from pytrace.codegen.ir.operands import Operand
+    from pytrace.codegen.ir.values import Operand
 
 _FRACTION = 52
 _HIDDEN = 1 << _FRACTION

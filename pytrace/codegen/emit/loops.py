@@ -15,7 +15,7 @@ from pytrace.codegen.analysis.loop_bounds import MOST
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.source import Span
 from pytrace.frontend.syntax import nodes
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.emit import user_memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import INLINE_BYTES
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
+from pytrace.codegen.ir.values import I1, I64, Made, Memory, Number, Operand, Parts, Ptr, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import (
     AddressSpace,

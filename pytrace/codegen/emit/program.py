@@ -16,9 +16,8 @@ from pytrace.codegen.analysis.large_keys import Words
 from pytrace.codegen.analysis.late_bodies import LateBody
 from pytrace.codegen.analysis.sampling import Plan as SamplingPlan
 from pytrace.codegen.aot.load_time_values import Ahead
-from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import Number, Operand, Ptr, global_pointer
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
 from pytrace.core.builtins import Builtin

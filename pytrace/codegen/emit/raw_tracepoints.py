@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number
-from pytrace.codegen.ir.operands import Operand, Remote, Scalar
+from pytrace.codegen.ir.values import I1, I64, Number, Operand, Remote, Scalar
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.types import AddressSpace, Type
 from pytrace.frontend.syntax.typed_program import ProbeUnit, RawField, RawRead

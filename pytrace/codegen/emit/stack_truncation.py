@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import SHARED
+from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk

@@ -21,7 +21,7 @@ from pytrace.codegen.emit.current_task import (
 )
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer
+from pytrace.codegen.ir.values import I1, Number, Ptr, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct

@@ -15,7 +15,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr, number_parameter, pointer_parameter
+from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr, number_parameter, pointer_parameter
 from pytrace.codegen.storage.scratch_memory import COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, Context

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import SHARED
+from pytrace.codegen.ir.values import I1, Number, Ptr, global_pointer
 
 
 def symbol(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar, overload
 
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
+from pytrace.codegen.ir.values import I64, Number, Ptr
 
 P = ParamSpec("P")
 R = TypeVar("R")

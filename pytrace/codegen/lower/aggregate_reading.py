@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Ptr, global_pointer
 from pytrace.codegen.ir.module import PERCPU
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import I1, I64, Memory, Operand, Ptr, Scalar, global_pointer
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.aggregates import ROWS, with_bucket
 from pytrace.codegen.lower.map_access import Key

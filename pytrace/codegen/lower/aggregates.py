@@ -11,8 +11,7 @@ from pytrace.codegen.emit import memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr, ordering
-from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import I64, Number, Operand, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.codegen.storage.data_sections import SESSION

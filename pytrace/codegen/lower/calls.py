@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program
-from pytrace.codegen.ir.ir_values import FRAME, Number
-from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import FRAME, Memory, Nothing, Number, Operand, Remote, Scalar
 from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void

@@ -10,9 +10,8 @@ from pytrace.codegen.analysis.body_splitting import Arm, Chain
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import evaluation_order, events, floats, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, Number
-from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, Memory, Nothing, Number, Operand, Parts, Remote, Scalar
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Float, Int, Pointer, String, Struct, Type, USym, Void

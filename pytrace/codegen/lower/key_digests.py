@@ -25,9 +25,18 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.ir.module import SHARED
-from pytrace.codegen.ir.operands import Made, Operand, Parts
+from pytrace.codegen.ir.values import (
+    I64,
+    Made,
+    Number,
+    Operand,
+    Parts,
+    Ptr,
+    global_pointer,
+    number_parameter,
+    pointer_parameter,
+)
 from pytrace.core.types import Type
 
 BLOCK = 16

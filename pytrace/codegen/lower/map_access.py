@@ -12,10 +12,20 @@ from pytrace.codegen.emit import events, memory, user_memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
+from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import SHARED, Module
-from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
+from pytrace.codegen.ir.values import (
+    I64,
+    NULL,
+    Memory,
+    Number,
+    Operand,
+    Parts,
+    Ptr,
+    Scalar,
+    global_pointer,
+    pointer_parameter,
+)
 from pytrace.codegen.lower import key_digests
 from pytrace.codegen.lower.key_digests import Text
 from pytrace.codegen.storage.data_sections import Layout

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pytrace.codegen.emit import events, loops, memory, user_memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import PERCPU
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import I1, I64, AtomicOperation, Memory, Number, Operand, Ptr, Scalar, global_pointer
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Type

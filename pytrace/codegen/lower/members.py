@@ -6,9 +6,8 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, memory
 from pytrace.codegen.emit.contexts import text_view
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import Number
-from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import Memory, Number, Operand, Remote, Scalar
 from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context

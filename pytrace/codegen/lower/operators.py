@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pytrace.codegen.emit import comparison, events, floats, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Operation, Order, ordering
-from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Operand, Operation, Order, Scalar, ordering
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, DOUBLE, Float, Pointer, Type
 from pytrace.frontend.syntax import nodes

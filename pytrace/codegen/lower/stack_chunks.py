@@ -8,8 +8,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import global_pointer
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import Memory, Operand, global_pointer
 from pytrace.codegen.lower import key_digests
 from pytrace.core.manifest import MapType
 from pytrace.core.stacks.chunk_format import CHUNK_SIZE, FRAMES, LINK, MAP, entries

@@ -10,8 +10,7 @@ from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.emit.evaluation_order import overlaps
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, pointer_parameter
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import I64, Memory, Number, Operand, Ptr, Scalar, global_pointer, pointer_parameter
 from pytrace.codegen.lower import aggregate_reading, aggregates, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.codegen.lower.map_access import Key

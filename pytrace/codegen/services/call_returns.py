@@ -8,8 +8,8 @@ from __future__ import annotations
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import global_pointer
 from pytrace.codegen.ir.module import SHARED
+from pytrace.codegen.ir.values import global_pointer
 from pytrace.codegen.services.service_programs import service_program
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import RAWTRACEPOINT

@@ -22,7 +22,7 @@ import msgspec
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 from pytrace.core.source import Span
 
 _BYTES = 192

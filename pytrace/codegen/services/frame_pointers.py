@@ -16,9 +16,8 @@ from pytrace.codegen.emit.contexts import registers
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.builder import Block, Builder
+from pytrace.codegen.ir.values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode

@@ -17,7 +17,7 @@ from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Number, global_pointer
+from pytrace.codegen.ir.values import Number, global_pointer
 from pytrace.codegen.services import process_filters
 from pytrace.codegen.services.service_programs import service_of
 from pytrace.core.manifest import MapType, ProgramSpec

@@ -18,8 +18,8 @@ from pytrace.codegen.emit import weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import global_pointer
 from pytrace.codegen.ir.module import SHARED, SHARED_SECTION
+from pytrace.codegen.ir.values import global_pointer
 from pytrace.core.manifest import HITS, RATE_LINE, WEIGHT, MapType, SampledUnit, Sampling
 
 ATTEMPTS = 8

@@ -23,7 +23,7 @@ from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.values import I64, Number, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.services.process_following import CATEGORY, EXEC, FREE, is_raw, thread_of
 from pytrace.codegen.services.service_programs import service_program
 from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target

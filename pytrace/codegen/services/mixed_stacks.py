@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from pytrace.codegen.emit import loops, memory, stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.values import I1, I64, Memory, Number, Operand, Ptr
 from pytrace.codegen.services import memory_images, user_unwinding
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python import stacks as python_stacks

@@ -14,9 +14,9 @@ from pytrace.codegen.emit import memory, tasks
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, Number
+from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.services import process_following
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType

@@ -17,8 +17,8 @@ from pytrace.codegen.emit import current_task, memory, tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.services.service_programs import service_program
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtins import IN_SCOPE, Builtin

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import CONTEXT, I64
+from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import program_section
+from pytrace.codegen.ir.values import CONTEXT, I64
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER

@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.manifest import MapType, UnwindMaps
 from pytrace.core.stacks.unwind_format import RANGE_SIZE, SPACE_SIZE, Rule
 

@@ -11,7 +11,7 @@ from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, number_parameter
 from pytrace.codegen.services import code_ahead, frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
 from pytrace.core.stacks.unwind_format import REGISTERS, WHERE_RBP_POINTS, Rule

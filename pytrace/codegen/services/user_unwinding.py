@@ -19,9 +19,8 @@ from pytrace.codegen.emit import contexts, current_task, events, loops, memory, 
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, Memory, Number, Operand, Ptr, global_pointer
 from pytrace.codegen.services import code_ahead, frame_pointers, function_exits, memory_images
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, SPACES, TOLD, declare, declare_asking
 from pytrace.codegen.services.unwound_frame import (

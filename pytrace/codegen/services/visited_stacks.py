@@ -15,8 +15,7 @@ from pytrace.codegen.emit import contexts, events, loops, memory, stack_truncati
 from pytrace.codegen.emit.current_task import known_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made
+from pytrace.codegen.ir.values import I64, Made, Number, Ptr
 from pytrace.codegen.services.frame_pointers import CODE_64, LOWEST, NOWHERE
 from pytrace.core.types import Stack
 from pytrace.frontend.syntax import nodes

@@ -6,7 +6,6 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.codegen import generator
-from pytrace.codegen.analysis import stack_use
 from pytrace.codegen.ir import target
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.compile_options import CompileOptions
@@ -25,7 +24,7 @@ def compile_text(text: str, *, sparing: bool) -> int:
     code, _ = generator.generate(checked(text), RecordedKernel(), CompileOptions(), sparing=sparing)
     module = target.parse(code)
     target.optimise(module)
-    return stack_use.needed(target.elf(module), code)
+    return target.stack_needed(target.elf(module), code)
 
 
 def wide(count: int) -> str:
@@ -48,13 +47,13 @@ def test_calls_add_up() -> None:
         "kprobe:vfs_read { print(both(arg0)); }",
         sparing=False,
     )
-    assert flat < nested <= stack_use.LIMIT
+    assert flat < nested <= target.STACK_LIMIT
 
 
 def test_many_variables_go_to_scratch_memory() -> None:
     text = wide(100)
-    assert compile_text(text, sparing=False) > stack_use.LIMIT
-    assert compile_text(text, sparing=True) <= stack_use.LIMIT
+    assert compile_text(text, sparing=False) > target.STACK_LIMIT
+    assert compile_text(text, sparing=True) <= target.STACK_LIMIT
     assert generator.compile_program(checked(text), RecordedKernel(), CompileOptions()).elf
 
 
@@ -65,6 +64,6 @@ def test_copies_of_unaligned_text_take_no_stack() -> None:
 
 
 def test_what_cannot_be_helped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_use, "LIMIT", -1)
+    monkeypatch.setattr(target, "STACK_LIMIT", -1)
     with pytest.raises(TraceError, match="bytes of stack"):
         generator.compile_program(checked(wide(5)), RecordedKernel(), CompileOptions())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.ir.ir_values import number_parameter
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import number_parameter
 from tests.codegen.ir.test_instructions import body, function
 
 

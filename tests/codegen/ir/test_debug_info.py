@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytrace.codegen import generator
-from pytrace.codegen.ir.debug_info import quoted
+from pytrace.codegen.ir.module import quoted
 from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.front import analyse

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from pytrace.codegen.ir.function_text import callees
+from pytrace.codegen.ir.builder import callees
 from pytrace.codegen.ir.helpers import LOOP
-from pytrace.codegen.ir.ir_values import CONTEXT, global_pointer
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import CONTEXT, global_pointer
 
 
 def test_callees_are_functions_that_are_called_or_handed_over() -> None:

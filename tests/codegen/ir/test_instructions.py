@@ -13,10 +13,9 @@ from typing import get_type_hints
 import pytest
 
 from pytrace.codegen.ir import helpers, target
-from pytrace.codegen.ir.builder import AT_ONCE, Builder
-from pytrace.codegen.ir.function_text import FunctionText
-from pytrace.codegen.ir.ir_values import CONTEXT, NULL, TRUE, number_parameter
+from pytrace.codegen.ir.builder import AT_ONCE, Builder, FunctionText
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import CONTEXT, NULL, TRUE, number_parameter
 from pytrace.core.diagnostics import InternalError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,9 +212,8 @@ def test_mypy_tells_truth_values_numbers_and_addresses_apart(tmp_path: Path) -> 
     head = textwrap.dedent(
         """\
         from pytrace.codegen.ir import helpers
-        from pytrace.codegen.ir.builder import Builder
-        from pytrace.codegen.ir.function_text import Block
-        from pytrace.codegen.ir.ir_values import I64, Ptr
+        from pytrace.codegen.ir.builder import Block, Builder
+        from pytrace.codegen.ir.values import I64, Ptr
 
         def use(b: Builder, n: I64, p: Ptr, block: Block) -> None:
         """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.ir.ir_values import Late, LateInstruction, Location, global_pointer, ordering, signed_constant
+from pytrace.codegen.ir.values import Late, LateInstruction, Location, global_pointer, ordering, signed_constant
 from pytrace.core.diagnostics import InternalError
 
 

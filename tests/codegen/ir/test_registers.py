@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.ir.registers import registers_of
+from pytrace.codegen.ir.machine import registers_of
 from pytrace.core.diagnostics import TraceError
 from pytrace.frontend.check.context_family import REGISTERS
 

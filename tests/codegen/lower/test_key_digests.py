@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from pytrace.codegen.analysis import stack_use
+from pytrace.codegen.ir import target
 from pytrace.core.manifest import MapSpec
 from tests.codegen.running import machine, printed, ran
 from tests.support.bpf_machine import Machine, value_of
@@ -165,7 +165,7 @@ def test_reading() -> None:
 def test_one_function_digests_all_keys_of_a_type() -> None:
     script = 'begin { @[(string[99])"a"] = 1; @b[(string[99])"a"] = 1; @c[1, (string[99])"a"] = 1; } '
     found = machine(script + 'end { @[(string[99])"b"] = 1; }')
-    functions = [name for name, _ in stack_use._functions(found.script.elf) if name.startswith("digest")]
+    functions = [name for name, _ in target._functions(found.script.elf) if name.startswith("digest")]
     assert functions == ["digest_0", "digest_1"]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import Number, Ptr
-from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
+from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import function_exits, memory_images
 from pytrace.codegen.services.python import objects as python_objects

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError

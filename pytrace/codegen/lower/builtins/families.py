@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.ir.values import Operand
 from pytrace.core.builtins import Builtin
 from pytrace.frontend.syntax import nodes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.codegen.emit import memory, weights
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.values import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access, maps
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable

@@ -8,8 +8,7 @@ from msgspec.structs import astuple
 
 from pytrace.codegen.emit import comparison, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I1, Number
-from pytrace.codegen.ir.operands import Operand, Parts, Scalar
+from pytrace.codegen.ir.values import I1, Number, Operand, Parts, Scalar
 from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError

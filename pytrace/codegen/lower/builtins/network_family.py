@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Ptr
-from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import Made, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.context_family import word
 from pytrace.codegen.lower.builtins.families import Emission

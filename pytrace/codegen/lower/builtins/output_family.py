@@ -6,8 +6,7 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Number, Ptr
-from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.ir.values import Nothing, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION

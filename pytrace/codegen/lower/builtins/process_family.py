@@ -7,8 +7,7 @@ from pytrace.codegen.emit.current_task import COMM, network_namespace, process_i
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import process_filters
 from pytrace.codegen.storage.data_sections import SESSION

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Operand, Scalar
+from pytrace.codegen.ir.values import Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.codegen.services.python import objects as python_objects

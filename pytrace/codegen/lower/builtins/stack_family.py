@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from pytrace.codegen.emit import contexts, current_task, events, memory, stack_truncation, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr
 from pytrace.codegen.lower import stack_chunks
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import (

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from pytrace.codegen.emit import comparison, counted_strings, events, floats, loops, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir import helpers, name_tables
-from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
-from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
+from pytrace.codegen.ir import helpers, machine
+from pytrace.codegen.ir.values import I64, TRUE, Made, Memory, Number, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.string_search import search
@@ -339,14 +338,14 @@ EMIT: dict[str, Emission] = {
     "buf": _buf,
     "memcmp": _memcmp,
     "path": _path,
-    "signal_name": _named(lambda _e: name_tables.signals()),
+    "signal_name": _named(lambda _e: machine.signals()),
     "str": _str,
     "str_concat": _str_concat,
     "strcap": _strcap,
     "strcontains": _strcontains,
-    "strerror": _named(lambda _e: name_tables.errors(), absolute=True),
+    "strerror": _named(lambda _e: machine.errors(), absolute=True),
     "strlen": _strlen,
     "strncmp": _strncmp,
     "strstr": _strstr,
-    "syscall_name": _named(lambda e: name_tables.syscalls(e.script.kernel.arch)),
+    "syscall_name": _named(lambda e: machine.syscalls(e.script.kernel.arch)),
 }

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-from pytrace.codegen.ir.operands import Memory
+from pytrace.codegen.ir.values import I64, Memory, Number, Ptr
 from pytrace.frontend.syntax import nodes
 
 NEEDLE_FOLLOWED = 64

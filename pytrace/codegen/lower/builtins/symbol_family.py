@@ -6,8 +6,7 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Number, Ptr, signed_constant
-from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.ir.values import Made, Number, Operand, Ptr, Scalar, signed_constant
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError

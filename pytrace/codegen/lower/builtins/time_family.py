@@ -5,8 +5,7 @@ from __future__ import annotations
 from pytrace.codegen.emit import deferred_events
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I64, Ptr
-from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.ir.values import I64, Made, Operand, Ptr, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError

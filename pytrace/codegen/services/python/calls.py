@@ -14,8 +14,8 @@ from pytrace.codegen.emit import contexts
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import PythonCall, Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.python import names as python_names
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python.names import CHOSEN, REFUSED, CalledCode

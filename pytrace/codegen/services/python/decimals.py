@@ -12,7 +12,7 @@ from functools import cache
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter, pointer_parameter
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, number_parameter, pointer_parameter
 
 LONGEST = 24
 """Characters of the longest text: ``-2.2250738585072014e-308``."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python.threads import Thread
 from pytrace.core.probes.targets import PythonTarget

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number
-from pytrace.codegen.ir.operands import Memory
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, I64, Memory, Number
 from pytrace.codegen.services.python import decimals, records
 from pytrace.codegen.services.python.names import CalledCode
 from pytrace.core.diagnostics import InternalError

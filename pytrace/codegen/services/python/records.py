@@ -6,10 +6,9 @@ The functions here work on the *state* of a walk (:mod:`pytrace.codegen.services
 from __future__ import annotations
 
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, pointer_parameter
+from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.core.manifest import MapType, PythonMaps
 from pytrace.core.source import Span
 from pytrace.core.stacks.python_format import (

@@ -18,9 +18,8 @@ from pytrace.codegen.emit import loops, memory, stack_truncation
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
-from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, I64, Memory, Number, Operand, Ptr
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python.threads import Thread
 from pytrace.core.diagnostics import TraceError

@@ -10,8 +10,8 @@ from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.python import records
 from pytrace.core.stacks.python_format import NONE, ROW, TSS_BLOCK, TSS_FIRST, TSS_MORE, Word
 

@@ -1,18 +1,22 @@
-"""Types of IR values, and the values that are not registers: constants, addresses of globals, parameters.
+"""Types of IR values, the values that are not registers, and the operands of expressions.
 
 A value is its name in the IR text (``%v7``, ``42``, ``@events``). Its Python type is that of the register, so that mypy
 distinguishes truth values from pointers. By convention every integer in a register is an ``i64`` that is already
 extended as its type says, every branch condition an ``i1``, and every address in the program's own memory a ``ptr``:
 narrower integers exist inside the builder only.
+
+An *operand* is the value of an expression: where it is, and its type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NewType
 
 import msgspec
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.types import AddressSpace, Type
 
 I1 = NewType("I1", str)
 """A truth value."""
@@ -101,3 +105,67 @@ class LateInstruction(msgspec.Struct, eq=False):
 
     def __str__(self) -> str:
         return f"{self.head}{self.operand}{self.location}"
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """An integer, bool, enum or pointer in an ``i64``, extended as its type says."""
+
+    value: Number
+    type: Type
+    direct: bool = False
+    """A pointer that plain loads may follow (BTF-typed, or into the program's own memory)."""
+    pointer: Ptr | None = None
+    """For ``ctx``: the same address as a pointer, for loads from the context."""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """A value in the program's own memory (stack, scratch, map value, constant)."""
+
+    pointer: Ptr
+    type: Type
+    align: int = 8
+    context: bool = False
+    """Whether this is the probe's context, whose pointers are typed (BTF) for the verifier."""
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """A value in kernel or user memory that has not been read yet; *direct*: plain loads at constant offsets may."""
+
+    address: Number
+    type: Type
+    space: AddressSpace
+    direct: bool = False
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """A tuple or record whose members have been evaluated one by one."""
+
+    type: Type
+    members: tuple[Operand, ...]
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A value that is written directly to its destination.
+
+    *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
+    most *limit* bytes of text (and possibly a NUL after them) and returns their number, an ``i64`` in 0 … *limit*.
+    *only(pointer, cleared)*, for strings, writes the text and *cleared* zero bytes after it, and leaves the rest of
+    the value unwritten. *reads*: it is read from foreign memory when it is written.
+    """
+
+    type: Type
+    write: Callable[[Ptr, int], None]
+    tail: Callable[[Ptr, int], Number] | None = None
+    only: Callable[[Ptr, int], None] | None = None
+    reads: bool = False
+    source: Number | None = None
+    """The address in user memory of a string that is read as a whole."""
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """The result of a call without a value."""
+
+    type: Type
+
+
+Operand = Scalar | Memory | Remote | Parts | Made | Nothing
