@@ -5,12 +5,18 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.codegen.analysis import body_splitting, element_accesses, large_keys, late_bodies, loop_bounds
-from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
-from pytrace.codegen.aot import layout_reliance, load_time_values
-from pytrace.codegen.emit import deferred_events, events, loops, memory
+from pytrace.codegen.emit import load_time, loops, map_uses, storage
+from pytrace.codegen.emit.bodies import (
+    all_variables,
+    called_functions,
+    late_body,
+    shared_variables,
+    split_plan,
+    strings_of_keys,
+)
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
+from pytrace.codegen.emit.storage import SESSION, Layout, Scratch
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, Operand
@@ -29,8 +35,6 @@ from pytrace.codegen.services import (
 )
 from pytrace.codegen.services.python import calls as python_calls
 from pytrace.codegen.services.system_call_dispatch import PART
-from pytrace.codegen.storage.data_sections import SESSION, Layout
-from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
@@ -50,7 +54,7 @@ from pytrace.frontend.syntax.typed_program import (
 _FIRST_OBJECT = 8
 """Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""
 
-LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read, deferred_events.postpone)
+LOWERING = Lowering(expressions.evaluate, statements.block, emission)
 
 
 def generate(
@@ -59,12 +63,12 @@ def generate(
     """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license, atomics=kernel.feature("atomic_fetch"))
-    digested = large_keys.digested_maps(checked) if checked.maps else frozenset()
+    digested = map_uses.digested_maps(checked) if checked.maps else frozenset()
     layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.resets)
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     # With -k, each read of a missing element is reported.
-    elements = element_accesses.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
+    elements = map_uses.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
     script = Script(
         LOWERING,
         checked,
@@ -74,10 +78,10 @@ def generate(
         layout,
         checked.config.on_stack_limit,
         {name: number for number, name in enumerate(checked.maps)},
-        ahead=load_time_values.Ahead(kernel) if options.ahead else None,
+        ahead=storage.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
         element_maps=elements,
-        inserted=element_accesses.inserted_maps(checked, elements) if elements else {},
+        inserted=map_uses.inserted_maps(checked, elements) if elements else {},
     )
     process_filters.declare(module, options.shape)
     gates.declare(script)
@@ -97,7 +101,7 @@ def generate(
     services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
-        layout_reliance.collect(checked, script.ahead)
+        load_time.collect(checked, script.ahead)
         module.load_time = script.ahead.data
     text = module.text(script.layout.total, script.layout.shared)
     return text, _manifest(script, services)
@@ -107,7 +111,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
     gates.prepare(program)
     if _may_be_late(script, program):
-        program.late = late_bodies.late_body(script.checked, unit)
+        program.late = late_body(script.checked, unit)
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
@@ -125,7 +129,7 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
     checked = script.checked
     functions = called_functions(checked, unit.body)
     bodies = (unit.body, *(function.body for function in functions))
-    cut = body_splitting.plan(checked, bodies)
+    cut = split_plan(checked, bodies)
     away = all_variables if script.sparing else shared_variables
     shared: set[VariableInfo] = set(away(checked, unit.body, cut))
     for function in functions:
@@ -133,18 +137,18 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
     if checked.maps:
-        program.key_strings = late_bodies.strings_of_keys(bodies)
+        program.key_strings = strings_of_keys(bodies)
     if script.element_maps:
         program.inserted = script.inserted[unit.body]
         program.repeated = {
             read: earlier
             for body in bodies
-            for read, earlier in element_accesses.repeated_reads(checked, body, script.element_maps).items()
+            for read, earlier in map_uses.repeated_reads(checked, body, script.element_maps).items()
         }
         program.read_again = frozenset(program.repeated.values())
     limit = checked.config.max_loop_iterations
-    loop_bounds.refuse(checked, unit.body, limit)
-    if loop_bounds.most(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
+    loops.refuse_unbounded(checked, unit.body, limit)
+    if loops.most_iterations(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
         program.loop_budget = program.scratch.allocate(loops.BUDGET)
     return program, functions
 
@@ -165,7 +169,7 @@ def _late(earlier: Program) -> None:
     e = Emitter(program, b, unit.span, 0, None, leave=_leave)
     e.completing = True
     with b.at_prologue():
-        e.kept = deferred_events.kept_context(e)
+        e.kept = e.deferred.kept_context()
     body = statements.after_predicates(e, unit.body)
     _zero_shared(e)
     value = e.run_block(body)
@@ -174,7 +178,7 @@ def _late(earlier: Program) -> None:
     e.finish()
     script.layout.area(program.area, program.scratch.size)
     b = script.module.function(earlier.late_function, ("*map", "*key", "*value"), unit.span)
-    deferred_events.run_kept(Emitter(program, b, unit.span, 0, None), name, earlier.index)
+    Emitter(program, b, unit.span, 0, None).deferred.run_kept(name, earlier.index)
     b.ret(0)
 
 
@@ -197,8 +201,8 @@ def _entry(program: Program) -> None:
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
     gates.sample(e)
     if program.late is not None and program.late.ahead:
-        deferred_events.read_ahead(
-            e, [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
+        e.deferred.read_ahead(
+            [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
         )
     body = statements.after_predicates(e, unit.body)
     gates.limit(e)
@@ -253,7 +257,7 @@ def _result(unit: ProbeUnit) -> int:
 def _leave(e: Emitter, value: Operand | None) -> None:
     """End the program. Programs that the tracer runs return the script's result; for others the kernel defines it."""
     unit = e.program.unit
-    e.b.store(memory.number(e, value) if unit.kind.special and value is not None else _result(unit), e.result)
+    e.b.store(e.memory.number(value) if unit.kind.special and value is not None else _result(unit), e.result)
     e.b.jump(e.exit)
 
 

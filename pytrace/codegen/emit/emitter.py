@@ -6,23 +6,29 @@ pointer, this CPU's block of per-CPU data, and where programs need them the scra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
-
-from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.program import Program, Variable
+from pytrace.codegen.emit.comparison import Comparison, Floats
+from pytrace.codegen.emit.context import ProbeContext
+from pytrace.codegen.emit.events import DeferredEvents, Events
+from pytrace.codegen.emit.load_time import LoadTimeValues
+from pytrace.codegen.emit.loops import Loops
+from pytrace.codegen.emit.memory import ForeignMemory, OwnMemory
+from pytrace.codegen.emit.program import Loop, Program, Variable
+from pytrace.codegen.emit.storage import CLAIM, COPIES
+from pytrace.codegen.emit.strings import Strings
+from pytrace.codegen.emit.tasks import Tasks
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Block, Builder
+from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import PERCPU, SHARED
-from pytrace.codegen.ir.values import CONTEXT, I1, I64, Memory, Number, Operand, Ptr, global_pointer
-from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
+from pytrace.codegen.ir.values import CONTEXT, I1, I64, Memory, Number, Operand, Ptr, Scalar, global_pointer
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.typed_program import VariableInfo
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, VariableInfo
 
 STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
@@ -31,11 +37,19 @@ SPARING_BUDGET = (32, 16, 0)
 """The same for scripts that need more of the stack for LLVM's spills."""
 
 
-class Loop(msgspec.Struct, frozen=True):
-    """The innermost loop: whether ``break`` and ``continue`` are jumps or results of a callback."""
+def _changes(checked: CheckedProgram, node: nodes.Node) -> bool:
+    """Whether evaluating *node* may assign to a variable or map of the script that is larger than a register."""
+    return any(_assigns(checked, inner) for inner in walk(node))
 
-    leave: Block | None
-    again: Block | None
+
+def _assigns(checked: CheckedProgram, node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Call):
+        return isinstance(checked.calls.get(node), FunctionInfo) or node.name in _CHANGING
+    return isinstance(node, nodes.Assign)
+
+
+_CHANGING = frozenset({"find", "delete"})
+"""Builtins that modify memory from which a value may be read."""
 
 
 Leave = Callable[["Emitter", Operand | None], None]
@@ -76,7 +90,7 @@ class Emitter:
         self.module = program.script.module
         self.b = b
         self.depth = depth
-        self.loops: list[Loop] = []
+        self.open_loops: list[Loop] = []
         self.result_type: Type = result_type if outer is None else outer.result_type
         self._leave = leave
         self._early_result = early_result
@@ -119,6 +133,17 @@ class Emitter:
         """Whether this function must not sleep."""
         self.contended = False
         """Whether another program on this CPU may interrupt the current update of an aggregate."""
+        self.memory = OwnMemory(self)
+        self.foreign = ForeignMemory(self)
+        self.strings = Strings(self)
+        self.comparison = Comparison(self)
+        self.floats = Floats(self)
+        self.loops = Loops(self)
+        self.events = Events(self)
+        self.deferred = DeferredEvents(self)
+        self.probe = ProbeContext(self)
+        self.tasks = Tasks(self)
+        self.load_time = LoadTimeValues(self)
         self.set_location(span)
 
     @property
@@ -150,9 +175,9 @@ class Emitter:
         flag, result = self.returned
         place, type_ = self.area(result), self.result_type
         if value is not None and not isinstance(type_, Void):
-            memory.write(self, value, place, type_)
+            self.memory.write(value, place, type_)
         else:
-            memory.zero(self, place, 8)
+            self.memory.zero(place, 8)
         self.b.store(1, self.area(flag))
         self.b.ret(1)
 
@@ -165,7 +190,7 @@ class Emitter:
         place, type_ = self.area(self.returned[1]), self.result_type
         value: Operand | None = None
         if type_.scalar:
-            value = memory.load(self, place, type_)
+            value = self.memory.load(place, type_)
         elif not isinstance(type_, Void):
             value = Memory(place, type_)
         self.leave(value)
@@ -462,7 +487,23 @@ class Emitter:
 
     def number(self, node: nodes.Expr) -> Number:
         """Evaluate a scalar expression to an ``i64``."""
-        return memory.number(self, self.value(node))
+        return self.memory.number(self.value(node))
+
+    def in_order(self, expressions: Sequence[nodes.Expr]) -> list[Operand]:
+        """The values of several expressions in source order, each unaffected by evaluating the next ones.
+
+        Large values are written to their destination member by member: ``$t = ($t.1, $t.0)`` would read what it has
+        just written, and in ``($s, { $s = "b"; 1 })`` the first member would be read too late.
+        """
+        operands = []
+        for index, node in enumerate(expressions):
+            operand = self.value(node)
+            if operand.type.scalar:
+                operand = Scalar(self.memory.number(operand), operand.type)
+            elif any(_changes(self.checked, later) for later in expressions[index + 1 :]):
+                operand = self.memory.copied(operand)
+            operands.append(operand)
+        return operands
 
     def type(self, node: nodes.Expr) -> Type:
         """Type of an expression."""
@@ -470,7 +511,7 @@ class Emitter:
 
     def place(self, operand: Operand) -> Memory:
         """The operand in the program's memory."""
-        return memory.place(self, operand)
+        return self.memory.place(operand)
 
     @property
     def space(self) -> AddressSpace:

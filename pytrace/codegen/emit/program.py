@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.analysis.body_splitting import Plan
-from pytrace.codegen.analysis.large_keys import Words
-from pytrace.codegen.analysis.late_bodies import LateBody
-from pytrace.codegen.analysis.sampling import Plan as SamplingPlan
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.emit.bodies import LateBody, Plan
+from pytrace.codegen.emit.map_uses import SamplingPlan, Words
+from pytrace.codegen.emit.storage import USER_AREA, Ahead, Layout, Scratch, unit_area
+from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.values import Number, Operand, Ptr, global_pointer
-from pytrace.codegen.storage.data_sections import Layout
-from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
+from pytrace.codegen.ir.values import Operand, Ptr, global_pointer
 from pytrace.core.builtins import Builtin
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
@@ -40,10 +37,6 @@ class Lowering(msgspec.Struct, frozen=True):
     """Emits a block; returns its value unless the type is void."""
     emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
     """Returns the function that emits a builtin."""
-    check_read: Callable[[Emitter, str, Number], None]
-    """Reports the error code of a read helper, if such reports are enabled."""
-    postpone: Callable[[Emitter], None]
-    """Ends the program if the hit can be kept until its system call returns, else goes on."""
 
 
 class Script(msgspec.Struct, eq=False):
@@ -70,12 +63,12 @@ class Script(msgspec.Struct, eq=False):
     sleepable: set[str] = msgspec.field(default_factory=set)
     """Symbols of the programs that call helpers that sleep."""
     pending: set[str] = msgspec.field(default_factory=set)
-    """Maps of events that wait for their strings (``codegen.emit.deferred_events``)."""
+    """Maps of events that wait for their strings (``codegen.emit.events``)."""
     returning: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Of the places whose events wait for the return of a system call: their maps, and the functions that complete
     them (``codegen.services.call_returns``)."""
     string_function: str = ""
-    """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
+    """The function that repeats the read of a string (``codegen.emit.memory``)."""
     original_function: str = ""
     """The function that finds a return address which a uretprobe replaced (``codegen.services.user_unwinding``)."""
     uses_session: bool = False
@@ -96,11 +89,11 @@ class Script(msgspec.Struct, eq=False):
     sparing: bool = False
     """Whether variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
-    """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.analysis.element_accesses`)."""
+    """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.emit.map_uses`)."""
     sampling: SamplingPlan | None = None
     """Which programs may be sampled; None without ``--budget``."""
     inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
-    """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.element_accesses`)."""
+    """By body, maps whose elements are mostly missing when they are assigned (:mod:`..emit.map_uses`)."""
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
@@ -108,6 +101,25 @@ class Script(msgspec.Struct, eq=False):
             self.counting = "count_entry"
             self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None).ret(0)
         return global_pointer(self.counting)
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """The innermost loop: whether ``break`` and ``continue`` are jumps or results of a callback."""
+
+    leave: Block | None
+    again: Block | None
+
+
+class Part:
+    """A part of the emitter of one function: what it emits for one subject."""
+
+    def __init__(self, e: Emitter) -> None:
+        self.e = e
+        self.b = e.b
+        self.program = e.program
+        self.script = e.script
+        self.checked = e.checked
+        self.module = e.module
 
 
 class Variable(msgspec.Struct, eq=False):

@@ -1,52 +1,34 @@
-"""Tasks for process filters: properties of the current task, by helpers, or of another one, from its memory, and
-comparisons with the values of filters in the session data.
-"""
+"""Tasks: the current one, others, and comparisons with the values of process filters in the session data."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.current_task import (
-    COMM,
-    kernel_field,
-    namespace_of,
-    process_ids,
-    task_field,
-    user_ids,
-    write_name,
-)
-from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Part
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I1, Number, Ptr, global_pointer
-from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
+from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Field, Int, Struct
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+
+
+COMM = 16
+"""TASK_COMM_LEN of include/linux/sched.h."""
+
+_PLAIN = {"task_struct": ("comm", "cred", "pid", "tgid"), "cred": ("gid", "uid")}
+"""Members that are read by plain loads, if the kernel has them all."""
+
+_ONES, _HIGH = 0x0101010101010101, 0x8080808080808080
 
 LEVELS = 8
 """Maximum depth of pid namespaces that is searched; 32 is the kernel's limit (MAX_PID_NS_LEVEL), 2 or 3 are usual."""
-
-
-class Task(Protocol):
-    """A task to which filters are applied."""
-
-    def process(self, namespace: str) -> Number:
-        """Process id in the ``tracer``'s pid namespace (0 outside of it) or in the ``init``ial one."""
-
-    def user(self) -> Number:
-        """Its user id."""
-
-    def name(self, place: Ptr) -> None:
-        """Write the name to *place*, :data:`COMM` zeroed bytes."""
-
-    def cgroup(self, depth: Number) -> Number:
-        """Id of the ancestor cgroup at this depth; 0 if the task's cgroup is not that deep."""
-
-    def network_namespace(self) -> Number:
-        """Inode of its network namespace."""
 
 
 class CurrentTask(msgspec.Struct, frozen=True):
@@ -55,24 +37,24 @@ class CurrentTask(msgspec.Struct, frozen=True):
     e: Emitter
 
     def process(self, namespace: str) -> Number:
-        """Its process id."""
-        return process_ids(self.e, namespace)[0]
+        """Its process id in the ``tracer``'s pid namespace (0 outside of it) or in the ``init``ial one."""
+        return self.e.tasks.process_ids(namespace)[0]
 
     def user(self) -> Number:
         """Its user id."""
-        return user_ids(self.e)[0]
+        return self.e.tasks.user_ids()[0]
 
     def name(self, place: Ptr) -> None:
-        """Write its name."""
-        write_name(self.e, place)
+        """Write its name to *place*, :data:`COMM` zeroed bytes."""
+        self.e.tasks.write_name(place)
 
     def cgroup(self, depth: Number) -> Number:
-        """Id of its cgroup at this depth."""
+        """Id of its ancestor cgroup at this depth; 0 if its cgroup is not that deep."""
         return self.e.b.helper(helpers.GET_CURRENT_ANCESTOR_CGROUP_ID, depth)
 
     def network_namespace(self) -> Number:
         """Inode of its network namespace."""
-        return namespace_of(self.e, self.e.b.helper(helpers.GET_CURRENT_TASK))
+        return self.e.tasks.namespace_of(self.e.b.helper(helpers.GET_CURRENT_TASK))
 
 
 class OtherTask(msgspec.Struct, frozen=True):
@@ -88,7 +70,7 @@ class OtherTask(msgspec.Struct, frozen=True):
         if namespace != "tracer":
             return outside
         if e.script.ahead is not None:
-            inode: Number = load_time_values.integer(e, "namespace", ("inode",), 0)
+            inode: Number = e.load_time.integer("namespace", ("inode",), 0)
             return e.b.select(e.b.icmp("eq", inode, 0), outside, self._process_in(inode))
         place = e.script.kernel.pid_namespace
         return outside if place is None else self._process_in(place[1])
@@ -106,11 +88,11 @@ class OtherTask(msgspec.Struct, frozen=True):
             raise TraceError("this needs the kernel's type information (BTF) of struct pid")
         result: Number = 0
         for depth in range(LEVELS):
-            place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), depth * upid.size)
-            space = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "ns")), UINT64)
-            common = e.b.add(space, kernel_field(e, "pid_namespace", "ns"))
+            place = e.b.add(e.b.add(pid, e.load_time.struct_offset(struct, "numbers")), depth * upid.size)
+            space = self._read(e.b.add(place, e.load_time.struct_offset(upid, "ns")), UINT64)
+            common = e.b.add(space, e.tasks.kernel_field("pid_namespace", "ns"))
             same = e.b.icmp("eq", self._member(common, "ns_common", "inum", UINT32), inode)
-            number = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "nr")), INT32)
+            number = self._read(e.b.add(place, e.load_time.struct_offset(upid, "nr")), INT32)
             result = e.b.select(e.b.both(same, e.b.icmp("uge", level, depth)), number, result)
         return result
 
@@ -122,7 +104,7 @@ class OtherTask(msgspec.Struct, frozen=True):
     def name(self, place: Ptr) -> None:
         """Write the name, without bytes after its NUL."""
         e = self.e
-        e.b.helper(helpers.PROBE_READ_KERNEL_STR, place, COMM, e.b.add(self.address, task_field(e, "comm")))
+        e.b.helper(helpers.PROBE_READ_KERNEL_STR, place, COMM, e.b.add(self.address, e.tasks.task_field("comm")))
 
     def cgroup(self, depth: Number) -> Number:
         """Id of its cgroup at this depth."""
@@ -134,55 +116,188 @@ class OtherTask(msgspec.Struct, frozen=True):
         struct = e.script.kernel.struct("struct", "cgroup")
         # Before Linux 6.1 a cgroup had the ids of its ancestors, since then pointers to them.
         if struct is not None and struct.find("ancestors") is None:
-            ancestor = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestor_ids")), distance), UINT64)
+            ancestor = self._read(
+                e.b.add(e.b.add(own, e.tasks.kernel_field("cgroup", "ancestor_ids")), distance), UINT64
+            )
         else:
-            above = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestors")), distance), UINT64)
+            above = self._read(e.b.add(e.b.add(own, e.tasks.kernel_field("cgroup", "ancestors")), distance), UINT64)
             node = self._member(above, "cgroup", "kn", UINT64)
             ancestor = self._member(node, "kernfs_node", "id", UINT64)
         return e.b.select(e.b.icmp("uge", level, depth), ancestor, 0)
 
     def network_namespace(self) -> Number:
         """Inode of its network namespace."""
-        return namespace_of(self.e, self.address)
+        return self.e.tasks.namespace_of(self.address)
 
     def _member(self, address: Number, owner: str, name: str, type_: Int) -> Number:
-        return self._read(self.e.b.add(address, kernel_field(self.e, owner, name)), type_)
+        return self._read(self.e.b.add(address, self.e.tasks.kernel_field(owner, name)), type_)
 
     def _read(self, address: Number, type_: Int) -> Number:
-        return memory.read_scalar(self.e, address, type_, AddressSpace.KERNEL).value
+        return self.e.foreign.read_scalar(address, type_, AddressSpace.KERNEL).value
 
 
-# ---------------------------------------------------------------------------------------------- values of filters
+Task = CurrentTask | OtherTask
+"""A task to which filters are applied."""
 
 
-def is_any_of(e: Emitter, value: Number, offset: int, count: int) -> I1:
-    """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
-    same: Number = 0
-    for number in range(count):
-        candidate = e.b.load(e.session(SESSION.filters + offset + 8 * number))
-        same = e.b.op("or", same, e.b.number(e.b.icmp("eq", value, candidate)))
-    return e.b.truth(same)
+class Tasks(Part):
+    """Reads the current task, and applies filters to tasks."""
 
+    def has_members(self, owners: Mapping[str, Sequence[str]]) -> bool:
+        """Whether these members, by struct, can be read by plain loads, starting at ``bpf_get_current_task_btf``.
 
-def is_named(e: Emitter, task: Task, offset: int, count: int) -> I1:
-    """Whether *task* has one of the *count* names at the offset *offset* of the values."""
-    name = e.b.alloca(COMM)
-    # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
-    memory.zero(e, name, COMM, 8)
-    task.name(name)
-    low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
-    different: Number | None = None
-    for number in range(count):
-        place = SESSION.filters + offset + COMM * number
-        one = e.b.op("xor", low, e.b.load(e.session(place)))
-        other = e.b.op("xor", high, e.b.load(e.session(place + 8)))
-        differs = e.b.number(e.b.truth(e.b.op("or", one, other)))
-        different = differs if different is None else e.b.op("and", different, differs)
-    return e.b.icmp("eq", different or 0, 0)
+        One call serves all members of all builtins, and the helpers for single values are slower.
+        """
+        if self.script.ahead is not None or not self.script.kernel.feature("current_task_btf"):
+            return False
+        structs = [(self.script.kernel.struct("struct", owner), names) for owner, names in owners.items()]
+        return all(struct is not None and struct.find(name) is not None for struct, names in structs for name in names)
 
+    def _typed_task(self) -> bool:
+        return self.has_members(_PLAIN)
 
-def is_in_map(e: Emitter, number: Number, name: str) -> I1:
-    """Whether the 32-bit *number* is a key of the map *name*."""
-    e.b.store(number, e.cell, 32)
-    missing = e.b.number(e.b.is_null(e.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(name), e.cell)))
-    return e.b.icmp("eq", missing, 0)
+    def member(self, name: str, bits: int, distance: int = 0) -> I64:
+        """*bits* at offset *distance* in a member of the current task; requires :func:`has_members`."""
+        current = self.b.pointer(self.b.helper(helpers.GET_CURRENT_TASK_BTF))
+        return self.b.load(self.b.offset(current, self.known_field("task_struct", name) + distance), bits)
+
+    def user_ids(self) -> tuple[Number, Number]:
+        """User id and group id."""
+        if self._typed_task():
+            credentials = self.b.pointer(self.member("cred", 64))
+            uid, gid = (self.b.offset(credentials, self.known_field("cred", name)) for name in ("uid", "gid"))
+            return self.b.load(uid, 32), self.b.load(gid, 32)
+        both = self.b.helper(helpers.GET_CURRENT_UID_GID)
+        return self.b.op("and", both, 0xFFFFFFFF), self.b.op("lshr", both, 32)
+
+    def write_name(self, pointer: Ptr, align: int = 8) -> I64 | None:
+        """Write the current task's name to *pointer*, padded with NUL. Returns the result of a helper that can fail."""
+        if sys.byteorder != "little" or not self._typed_task():
+            # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
+            self.e.memory.zero(pointer, COMM, align)
+            return self.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
+        low, ends = self._to_nul(self.member("comm", 64))
+        high, _ = self._to_nul(self.member("comm", 64, 8))
+        self.b.store(low, pointer, 64, align)
+        self.b.store(self.b.select(ends, 0, high), self.b.offset(pointer, 8), 64, align)
+        return None
+
+    def _to_nul(self, word: I64) -> tuple[I64, I1]:
+        """Eight characters with zeros after the first NUL, and whether there is one.
+
+        Kernels before 5.17 leave other bytes after the NUL. The lowest set bit of *marks* is the highest bit of
+        the first byte that is zero.
+        """
+        marks = self.b.op("and", self.b.op("and", self.b.sub(word, _ONES), self.b.op("xor", word, -1)), _HIGH)
+        before = self.b.sub(self.b.op("and", marks, self.b.sub(0, marks)), 1)
+        return self.b.op("and", word, before), self.b.truth(marks)
+
+    def process_ids(self, namespace: str) -> tuple[Number, Number]:
+        """Process id and thread id, in the ``tracer``'s pid namespace or the ``init``ial one."""
+        if self.script.ahead is not None and namespace == "tracer":
+            return self._any_namespace()
+        place = self.script.kernel.pid_namespace if namespace == "tracer" else None
+        if place is None and self._typed_task():
+            return self.member("tgid", 32), self.member("pid", 32)
+        if place is None:
+            both = self.b.helper(helpers.GET_CURRENT_PID_TGID)
+            return self.b.op("lshr", both, 32), self.b.op("and", both, 0xFFFFFFFF)
+        # struct bpf_pidns_info: thread id, then process id; zero for tasks outside of the namespace.
+        self._ids_in(place[0], place[1])
+        return self.b.load(self.b.offset(self.e.cell, 4), 32), self.b.load(self.e.cell, 32)
+
+    def _ids_in(self, device: Number, inode: Number) -> None:
+        """Store thread id and process id in the namespace to the cell."""
+        cell = self.e.cell
+        self.b.store(0, cell)
+        self.b.helper(helpers.GET_NS_CURRENT_PID_TGID, device, inode, cell, 8)
+
+    def _any_namespace(self) -> tuple[I64, I64]:
+        """Ids if the tracer's namespace is known only at load time: the verifier removes one of the two branches."""
+        inode = self.e.load_time.integer("namespace", ("inode",), 0)
+        initial, other, done = self.b.block(), self.b.block(), self.b.block()
+        self.b.branch(self.b.icmp("eq", inode, 0), initial, other)
+        self.b.start(initial)
+        both = self.b.helper(helpers.GET_CURRENT_PID_TGID)
+        ids = (self.b.op("lshr", both, 32), self.b.op("and", both, 0xFFFFFFFF))
+        first = self.b.current
+        self.b.jump(done)
+        self.b.start(other)
+        self._ids_in(self.e.load_time.integer("namespace", ("device",), 0), inode)
+        inside = (self.b.load(self.b.offset(self.e.cell, 4), 32), self.b.load(self.e.cell, 32))
+        second = self.b.current
+        self.b.jump(done)
+        self.b.start(done)
+        process, thread = (self.b.phi([(a, first), (b, second)]) for a, b in zip(ids, inside, strict=True))
+        return process, thread
+
+    def task_field(self, name: str) -> Number:
+        """Offset of a member of ``struct task_struct``."""
+        return self.kernel_field("task_struct", name)
+
+    def kernel_field(self, owner: str, name: str) -> Number:
+        """Offset of a member of one of the kernel's structs."""
+        return self.e.load_time.struct_offset(self._struct_with(owner, name)[0], name)
+
+    def known_field(self, owner: str, name: str) -> int:
+        """As :func:`kernel_field`, for code that is not compiled ahead of time."""
+        return self._struct_with(owner, name)[1].offset
+
+    def _struct_with(self, owner: str, name: str) -> tuple[Struct, Field]:
+        struct = self.script.kernel.struct("struct", owner)
+        member = None if struct is None else struct.find(name)
+        if struct is None or member is None:
+            raise TraceError(f"this needs the kernel's type information (BTF) of struct {owner}")
+        return struct, member
+
+    def network_namespace(self) -> Number:
+        """Inode of the current task's network namespace."""
+        return self.namespace_of(self.b.helper(helpers.GET_CURRENT_TASK))
+
+    def namespace_of(self, address: Number) -> Number:
+        """Inode of a task's network namespace; 0 for an exiting task, which has left its namespaces."""
+        for owner, name in (("task_struct", "nsproxy"), ("nsproxy", "net_ns")):
+            address = self._read(self.b.add(address, self.kernel_field(owner, name)), UINT64)
+        address = self.b.add(address, self.kernel_field("net", "ns"))
+        return self._read(self.b.add(address, self.kernel_field("ns_common", "inum")), UINT32)
+
+    def read_word(self, address: Number) -> Number:
+        """A 64-bit word of kernel memory; 0 on a fault."""
+        return self._read(address, UINT64)
+
+    def _read(self, address: Number, type_: Int) -> Number:
+        return self.e.foreign.read_scalar(address, type_, AddressSpace.KERNEL).value
+
+    # ---------------------------------------------------------------------------------------------- values of filters
+
+    def is_any_of(self, value: Number, offset: int, count: int) -> I1:
+        """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
+        same: Number = 0
+        for number in range(count):
+            candidate = self.b.load(self.e.session(SESSION.filters + offset + 8 * number))
+            same = self.b.op("or", same, self.b.number(self.b.icmp("eq", value, candidate)))
+        return self.b.truth(same)
+
+    def is_named(self, task: Task, offset: int, count: int) -> I1:
+        """Whether *task* has one of the *count* names at the offset *offset* of the values."""
+        name = self.b.alloca(COMM)
+        # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
+        self.e.memory.zero(name, COMM, 8)
+        task.name(name)
+        low, high = self.b.load(name), self.b.load(self.b.offset(name, 8))
+        different: Number | None = None
+        for number in range(count):
+            place = SESSION.filters + offset + COMM * number
+            one = self.b.op("xor", low, self.b.load(self.e.session(place)))
+            other = self.b.op("xor", high, self.b.load(self.e.session(place + 8)))
+            differs = self.b.number(self.b.truth(self.b.op("or", one, other)))
+            different = differs if different is None else self.b.op("and", different, differs)
+        return self.b.icmp("eq", different or 0, 0)
+
+    def is_in_map(self, number: Number, name: str) -> I1:
+        """Whether the 32-bit *number* is a key of the map *name*."""
+        self.b.store(number, self.e.cell, 32)
+        missing = self.b.number(
+            self.b.is_null(self.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(name), self.e.cell))
+        )
+        return self.b.icmp("eq", missing, 0)

@@ -1,4 +1,4 @@
-"""The weight of a hit: how many hits it stands for, as others were left out (:mod:`pytrace.codegen.analysis.sampling`).
+"""The weight of a hit: how many hits it stands for, as others were left out (:mod:`pytrace.codegen.emit.map_uses`).
 
 A sampled program has the weight that was in effect when it was hit. One that goes on with the value that a sampled one
 stored has the weight of that value, which is in a second map with the same key.

@@ -333,7 +333,7 @@ class Module:
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         self.load_time = bytearray()
-        """The section of load-time values of ahead-of-time files (``codegen.aot.load_time_values``)."""
+        """The section of load-time values of ahead-of-time files (``codegen.emit.load_time``)."""
         raw = licence.encode() + b"\0"
         info = self.debug.data("LICENSE", len(raw))
         self._globals.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU
@@ -51,7 +50,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], 
         place = e.b.helper(helpers.MAP_LOOKUP_PERCPU_ELEM, map_access.map_symbol(e, info), key.pointer, cpu)
         _if_found(e, place, visit)
 
-    loops.counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
+    e.loops.counted(e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
 
 
 def _if_found(e: Emitter, place: Ptr, visit: Callable[[Ptr], None]) -> None:
@@ -75,7 +74,7 @@ def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -
         bucket = inner.b.helper(helpers.MAP_LOOKUP_ELEM, map_access.map_symbol(inner, info), key)
         with inner.b.unless(inner.b.is_null(bucket)):
             inner.b.store(1, place)
-            loops.leave(inner)
+            inner.loops.leave()
 
     return _over_buckets(e, node, info, operand, one)
 
@@ -91,7 +90,7 @@ def _over_buckets(
     digested = info.name in e.script.layout.digested
     room = DIGEST if digested else map_access.padded_key(info)
     key_offset, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
-    memory.copy(e, e.area(key_offset), with_bucket(e, info, operand, 0).pointer, room + map_access.BUCKET)
+    e.memory.copy(e.area(key_offset), with_bucket(e, info, operand, 0).pointer, room + map_access.BUCKET)
     e.b.store(0, e.area(result))
 
     def one(inner: Emitter, index: I64) -> None:
@@ -99,5 +98,5 @@ def _over_buckets(
         inner.b.store(index, inner.b.offset(key, room))
         visit(inner, key, place)
 
-    loops.run(e, node.span, count, one)
+    e.loops.run(node.span, count, one)
     return e.b.truth(e.b.load(e.area(result)))

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory, weights
+from pytrace.codegen.emit.bodies import called_functions
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
+from pytrace.codegen.emit.storage import SESSION, USER_AREA, unit_area
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Number, Operand, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
-from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.codegen.storage.scratch_memory import USER_AREA, unit_area
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
@@ -253,7 +252,7 @@ def contended(script: Script, info: MapInfo) -> bool:
     """Whether a program that updates the map can be interrupted on its CPU by another one that also updates it.
 
     Programs that share a scratch area run one at a time on a CPU (see
-    :mod:`pytrace.codegen.storage.scratch_memory`), except for those of user probes.
+    :mod:`pytrace.codegen.emit.storage`), except for those of user probes.
     """
     if not script.writers:
         for unit in script.checked.units:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.values import FRAME, Memory, Nothing, Number, Operand, Remote, Scalar
@@ -34,7 +33,7 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
         return emit(e, node)
     if row.mode is not Mode.ASYNC:
         raise InternalError(f"no code for builtin {row.name}")
-    events.send_node(e, node)
+    e.events.send_node(node)
     return Nothing(VOID)
 
 
@@ -43,10 +42,10 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
 
 def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
     """Call a user function. Arguments are passed in scratch memory: any number, any type, no recursion."""
-    operands = evaluation_order.in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
-    placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
+    operands = e.in_order([item for item in node.args if isinstance(item, nodes.Expr)])
+    placed = [item if item.type.scalar else e.memory.place(item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
-        memory.write(e, operand, e.variable_pointer(info), info.type)
+        e.memory.write(operand, e.variable_pointer(info), info.type)
     name = e.program.functions[target]
     result = e.b.call(name, [e.frame])
     if isinstance(target.result, Void):
@@ -54,7 +53,7 @@ def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operan
     if target.result.scalar:
         return Scalar(result, target.result)
     pointer = e.temporary(target.result.size)
-    memory.copy(e, pointer, e.area(e.program.results[target]), target.result.size)
+    e.memory.copy(pointer, e.area(e.program.results[target]), target.result.size)
     return Memory(pointer, target.result)
 
 
@@ -69,7 +68,7 @@ def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Op
     if isinstance(target.result, Void):
         return Nothing(VOID)
     # C leaves the upper bits of a narrow result undefined.
-    return Scalar(memory.fit(e, result, target.result), target.result)
+    return Scalar(e.memory.fit(result, target.result), target.result)
 
 
 def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
@@ -78,7 +77,7 @@ def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
     if isinstance(operand, Remote) and not operand.type.scalar:
         return operand.address
     if operand.type.scalar:
-        return memory.number(e, memory.convert(e, operand, type_) if not isinstance(type_, Pointer) else operand)
+        return e.memory.number(e.memory.convert(operand, type_) if not isinstance(type_, Pointer) else operand)
     return e.b.address(e.place(operand).pointer)
 
 
@@ -93,9 +92,9 @@ def generate(program: Program, target: FunctionInfo) -> None:
         if value is None or isinstance(result, Void):
             e.b.ret(0)
         elif result.scalar:
-            e.b.ret(memory.number(e, memory.convert(e, value, result)))
+            e.b.ret(e.memory.number(e.memory.convert(value, result)))
         else:
-            memory.write(e, value, e.area(program.results[target]), result)
+            e.memory.write(value, e.area(program.results[target]), result)
             e.b.ret(0)
 
     b = module.function(name, ("*frame",), target.span)

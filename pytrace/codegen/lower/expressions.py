@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.analysis.body_splitting import Arm, Chain
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import evaluation_order, events, floats, loops, memory
+from pytrace.codegen.emit import comparison, events, memory
+from pytrace.codegen.emit.bodies import Arm, Chain
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, Memory, Nothing, Number, Operand, Parts, Remote, Scalar
@@ -25,7 +24,7 @@ def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
     if node in checked.constants:
         return constant(e, checked.constants[node], checked.types[node])
     if node in checked.loaded:
-        return load_time_values.operand(e, checked.loaded[node], checked.types[node])
+        return e.load_time.operand(checked.loaded[node], checked.types[node])
     emit = _EMIT.get(type(node))
     if emit is None:
         raise InternalError(f"no code for {type(node).__name__}")
@@ -52,7 +51,7 @@ def _literal(e: Emitter, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.Stri
 
 
 def _fraction(e: Emitter, node: nodes.FloatLiteral) -> Operand:
-    return Scalar(floats.bits_of(node.value), e.type(node))
+    return Scalar(comparison.bits_of(node.value), e.type(node))
 
 
 def _variable(e: Emitter, node: nodes.Variable) -> Operand:
@@ -79,7 +78,7 @@ def _not(e: Emitter, node: nodes.Unary) -> Operand:
 def _negate(e: Emitter, node: nodes.Unary) -> Operand:
     type_ = e.type(node)
     if isinstance(type_, Float):
-        return Scalar(floats.negated(e, e.value(node.operand)), type_)
+        return Scalar(e.floats.negated(e.value(node.operand)), type_)
     return Scalar(e.b.sub(0, e.number(node.operand)), e.type(node))
 
 
@@ -112,7 +111,7 @@ def _step(e: Emitter, node: nodes.Unary) -> Operand:
     if isinstance(node.operand, nodes.MapRef | nodes.MapIndex):
         return maps.step(e, node.operand, by, type_, node.postfix)
     old = e.number(node.operand)
-    new = memory.fit(e, e.b.add(old, by), type_)
+    new = e.memory.fit(e.b.add(old, by), type_)
     store_variable(e, node.operand, Scalar(new, type_))
     return Scalar(old if node.postfix else new, type_)
 
@@ -135,22 +134,22 @@ def store_variable(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
     info = e.checked.variables[node]
     place = e.variable(info)
     if place.register is not None:
-        value = memory.convert(e, operand, info.type)
-        e.b.store(memory.number(e, value), place.register)
+        value = e.memory.convert(operand, info.type)
+        e.b.store(e.memory.number(value), place.register)
         return
-    memory.write(e, operand, e.variable_pointer(info), info.type)
+    e.memory.write(operand, e.variable_pointer(info), info.type)
 
 
 def _ternary(e: Emitter, node: nodes.Ternary) -> Operand:
     constant = e.checked.constants.get(node.condition)
     if constant is not None:
         chosen = node.other if not constant else (node.then or node.condition)
-        return memory.convert(e, e.value(chosen), e.type(node))
+        return e.memory.convert(e.value(chosen), e.type(node))
     if e.type(node).scalar and _continues(e, node, node.other):
         return _chain(e, node)
     first = e.value(node.condition)
-    held = Scalar(memory.number(e, first), first.type) if node.then is None else None
-    condition = e.b.truth(held.value) if held is not None else memory.truth(e, first)
+    held = Scalar(e.memory.number(first), first.type) if node.then is None else None
+    condition = e.b.truth(held.value) if held is not None else e.memory.truth(first)
     then = (lambda: held) if held is not None else (lambda: e.value(node.then) if node.then else None)
     return choose(e, condition, then, lambda: e.value(node.other), e.type(node))
 
@@ -172,12 +171,12 @@ def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
     ways: list[tuple[Number, Block]] = []
 
     def meet(value: nodes.Expr) -> None:
-        ways.append((memory.number(e, memory.convert(e, e.value(value), type_)), e.b.current))
+        ways.append((e.memory.number(e.memory.convert(e.value(value), type_)), e.b.current))
         e.b.jump(done)
 
     link: nodes.Expr = node
     while isinstance(link, nodes.Ternary) and link.then is not None:
-        with e.b.when(memory.truth(e, e.value(link.condition))):
+        with e.b.when(e.memory.truth(e.value(link.condition))):
             meet(link.then)
         if not _continues(e, link, link.other):
             break
@@ -204,9 +203,9 @@ def choose(
         operand = branch()
         if not e.b.closed:
             if target is not None and operand is not None:
-                memory.write(e, operand, target, type_)
+                e.memory.write(operand, target, type_)
             elif type_.scalar and operand is not None:
-                value = memory.number(e, memory.convert(e, operand, type_))
+                value = e.memory.number(e.memory.convert(operand, type_))
                 ways.append((value, e.b.current))
             e.b.jump(done)
     e.b.start(done)
@@ -233,7 +232,7 @@ def _if(e: Emitter, node: nodes.If) -> Operand:
     if constant is not None:
         return run(node.then if constant else node.other) or Nothing(VOID)
     with e.temporaries():
-        condition = memory.truth(e, e.value(node.condition))
+        condition = e.memory.truth(e.value(node.condition))
     return choose(e, condition, lambda: run(node.then), lambda: run(node.other), type_)
 
 
@@ -243,7 +242,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
     done = e.b.block()
     for group in chain.groups:
         e.b.store(0, e.area(none))
-        loops.in_function(e, node.span, partial(_arms, arms=group, none=none))
+        e.loops.in_function(node.span, partial(_arms, arms=group, none=none))
         e.b.jump_unless(e.b.truth(e.b.load(e.area(none))), done)
     if chain.other is not None:
         e.run_block(chain.other)
@@ -256,7 +255,7 @@ def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
     done = e.b.block()
     for arm in arms:
         with e.temporaries():
-            condition = memory.truth(e, e.value(arm.condition))
+            condition = e.memory.truth(e.value(arm.condition))
         with e.b.when(condition):
             e.run_block(arm.then)
             e.b.jump(done)
@@ -280,31 +279,31 @@ def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
         return Scalar(_array_address(e, operand), type_)
     if isinstance(type_, Pointer) and isinstance(source, Int) and source.signed:
         # As in bpftrace: the upper bytes of an address are zero, also of a negative number.
-        operand = memory.convert(e, operand, Int(source.width, signed=False))
+        operand = e.memory.convert(operand, Int(source.width, signed=False))
     if isinstance(source, Float) and isinstance(type_, Int):
-        return Scalar(floats.to_integer(e, operand, type_), type_)
+        return Scalar(e.floats.to_integer(operand, type_), type_)
     if isinstance(source, Float) and isinstance(type_, Float):
-        return Scalar(floats.double(e, operand), type_) if source != type_ else operand
+        return Scalar(e.floats.double(operand), type_) if source != type_ else operand
     if isinstance(type_, Bool) and isinstance(source, String):
         # A string is true if it is not empty.
-        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), type_)
+        return e.memory.convert(e.memory.load(e.place(operand).pointer, UINT8), type_)
     if isinstance(type_, Int) and isinstance(source, USym):
         # The address; the process id stands after it.
-        return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT64), type_)
+        return e.memory.convert(e.memory.load(e.place(operand).pointer, UINT64), type_)
     if isinstance(type_, Array) and source.scalar and isinstance(type_.element, Int | Bool):
         pointer = e.temporary(8)
-        e.b.store(memory.number(e, operand), pointer)
+        e.b.store(e.memory.number(operand), pointer)
         return Memory(pointer, type_)
     if isinstance(type_, Array) and isinstance(source, String):
-        text = memory.convert(e, operand, String(type_.size))
+        text = e.memory.convert(operand, String(type_.size))
         return Memory(e.place(text).pointer, type_)
     if isinstance(type_, Array | Struct) and isinstance(operand, Memory):
         return Memory(operand.pointer, type_, operand.align)
     if isinstance(type_, Array | Struct) and isinstance(operand, Remote):
         return Remote(operand.address, type_, operand.space, operand.direct)
     if isinstance(type_, String) and isinstance(source, Array):
-        return memory.convert(e, memory.as_string(operand, source.size), type_)
-    return memory.convert(e, operand, type_)
+        return e.memory.convert(memory.as_string(operand, source.size), type_)
+    return e.memory.convert(operand, type_)
 
 
 def _array_address(e: Emitter, operand: Operand) -> Number:
@@ -321,19 +320,19 @@ def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operan
 def members_in_order(e: Emitter, type_: Type, values: tuple[nodes.Expr, ...]) -> Operand:
     """A value of type *type_* with the members *values*, evaluated in order."""
     if len(values) <= events.IN_REGISTERS:
-        return Parts(type_, tuple(evaluation_order.in_order(e, values)))
+        return Parts(type_, tuple(e.in_order(values)))
     # There are too many members for registers and stack.
     types, offsets, _ = memory.members_of(type_)
     pointer = e.scratch(type_.size)
-    memory.zero(e, pointer, type_.size)
+    e.memory.zero(pointer, type_.size)
     for member, of, offset in zip(values, types, offsets, strict=True):
         with e.temporaries():
-            memory.write(e, e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
+            e.memory.write(e.value(member), e.b.offset(pointer, offset), of, memory.natural(8, offset))
     return Memory(pointer, type_)
 
 
 def _tuple_access(e: Emitter, node: nodes.TupleAccess) -> Operand:
-    return memory.member_of(e, e.value(node.base), node.index)
+    return e.memory.member_of(e.value(node.base), node.index)
 
 
 def _comptime(e: Emitter, node: nodes.Comptime) -> Operand:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from pytrace.codegen.analysis.large_keys import LEAST, WORD, Words, words_of
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.map_uses import LEAST, WORD, Words, words_of
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
@@ -229,19 +229,19 @@ def write_key(e: Emitter, operand: Operand, pointer: Ptr, type_: Type) -> tuple[
         read(pointer, SLACK)
         return ((0, type_.size),)
     if not isinstance(operand, Parts) or memory.has_gaps(type_):
-        memory.write(e, operand, pointer, type_)
+        e.memory.write(operand, pointer, type_)
         return ()
     texts: list[Text] = []
     members, offsets, _ = memory.members_of(type_)
     for index, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = memory.member_of(e, operand, memory.source_index(operand.type, type_, index))
+        part = e.memory.member_of(operand, memory.source_index(operand.type, type_, index))
         read = _partial_reader(part, member, offset)
         if read is not None:
             # The members after the string are written later.
             read(e.b.offset(pointer, offset), SLACK)
             texts.append((offset, member.size))
         else:
-            memory.write(e, part, e.b.offset(pointer, offset), member, memory.natural(8, offset))
+            e.memory.write(part, e.b.offset(pointer, offset), member, memory.natural(8, offset))
     return tuple(texts)
 
 
@@ -256,11 +256,11 @@ def cleared(e: Emitter, key: Ptr, size: int, texts: tuple[Text, ...]) -> Ptr:
     """A copy of a key of *size* bytes in which the rest of strings is zeroed."""
     copy, end = e.temporary(size), 0
     for offset, room in (*texts, (size, 0)):
-        memory.copy(e, e.b.offset(copy, end), e.b.offset(key, end), offset - end)
+        e.memory.copy(e.b.offset(copy, end), e.b.offset(key, end), offset - end)
         end = offset + room
     for offset, room in texts:
         source, target = e.b.offset(key, offset), e.b.offset(copy, offset)
-        memory.zero(e, target, room)
+        e.memory.zero(target, room)
         length = e.b.helper(helpers.PROBE_READ_KERNEL_STR, target, room, e.b.address(source))
         with e.b.when(e.b.icmp("eq", length, room), likely=False):
             # The helper writes a NUL to the last byte.

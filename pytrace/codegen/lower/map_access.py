@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pytrace.codegen.analysis.large_keys import WORD
-from pytrace.codegen.emit import events, memory, user_memory, weights
+from pytrace.codegen.emit import weights
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
+from pytrace.codegen.emit.map_uses import WORD
+from pytrace.codegen.emit.storage import Layout
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import SHARED, Module
@@ -28,7 +28,6 @@ from pytrace.codegen.ir.values import (
 )
 from pytrace.codegen.lower import key_digests
 from pytrace.codegen.lower.key_digests import Text
-from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
@@ -169,13 +168,13 @@ def padded(e: Emitter, info: MapInfo, operand: Operand, more: int) -> Ptr:
     pointer = e.temporary(room + more)
     if room != info.key.size:
         e.b.store(0, e.b.offset(pointer, room - 8))
-    memory.write(e, operand, pointer, info.key)
+    e.memory.write(operand, pointer, info.key)
     return pointer
 
 
 def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
     """Key expressions as one value; several become a tuple."""
-    members = tuple(in_order(e, keys))
+    members = tuple(e.in_order(keys))
     if len(members) == 1:
         return members[0]
     return Parts(Tuple(tuple(item.type for item in members)), members)
@@ -189,7 +188,7 @@ def key_of(e: Emitter, type_: Type, operand: Operand, room: int) -> Ptr:
     if type_.size == 0:
         e.b.store(0, pointer, 8)
         return pointer
-    memory.write(e, operand, pointer, type_)
+    e.memory.write(operand, pointer, type_)
     return pointer
 
 
@@ -281,11 +280,11 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     present, missing, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), missing, present, likely=False)
     e.b.start(present)
-    value: Number = memory.load(e, pointer, info.value).value if info.value.scalar else 0
+    value: Number = e.memory.load(pointer, info.value).value if info.value.scalar else 0
     e.b.jump(done)
     e.b.start(missing)
     if e.script.options.checks > 1:
-        events.failed_call(e, node, "bpf_map_lookup_elem", 0, info.name)
+        e.events.failed_call(node, "bpf_map_lookup_elem", 0, info.name)
     missing_end = e.b.current
     e.b.jump(done)
     e.b.start(done)
@@ -294,7 +293,7 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     zeros = e.module.zeros(info.value.size)
     operand = Memory(e.b.phi_pointer([(pointer, present), (zeros, missing_end)]), info.value)
     # While a program sleeps, the element may be deleted and its memory used for another one.
-    return memory.copied(e, operand) if user_memory.may_sleep(e) else operand
+    return e.memory.copied(operand) if e.foreign.may_sleep() else operand
 
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:
@@ -304,13 +303,13 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Op
         stored = operand if isinstance(operand, Memory) and operand.type == info.value else None
         pointer = stored.pointer if stored is not None else e.temporary(info.value.size)
         if stored is None:
-            memory.write(e, operand, pointer, info.value)
+            e.memory.write(operand, pointer, info.value)
         if key.whole is None:
             update(e, node, info, key, pointer)
         else:
             _update_either(e, node, info, key, pointer)
         return
-    value = memory.number(e, operand)
+    value = e.memory.number(operand)
     if info.name in e.program.inserted and key.whole is None:
         _insert(e, node, info, key, value)
         return
@@ -318,7 +317,7 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Op
     when_found(
         e,
         place,
-        lambda: memory.store(e, place, value, info.value),
+        lambda: e.memory.store(place, value, info.value),
         lambda: _insert(e, node, info, key, value),
     )
 
@@ -336,7 +335,7 @@ def _update_either(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value:
 def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Number) -> None:
     with e.temporaries():
         pointer = e.temporary(8)
-        memory.store(e, pointer, value, info.value)
+        e.memory.store(pointer, value, info.value)
         update(e, node, info, key, pointer)
 
 
@@ -404,7 +403,7 @@ def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, error: Number) -> None
     """Count an update that the kernel rejected with the code *error*; each CPU reports the first one for the map."""
     counter = ("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
-        events.counted_failure(e, node, "bpf_map_update_elem", error, info.name, counter, most=1)
+        e.events.counted_failure(node, "bpf_map_update_elem", error, info.name, counter, most=1)
     else:
         e.counter(*counter)
 

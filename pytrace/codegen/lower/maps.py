@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import events, loops, memory, user_memory, weights
+from pytrace.codegen.emit import memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU
@@ -25,7 +25,7 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
         return aggregate_reading.read(e, info, key, e.type(node))
     if info.key is None:
         pointer = map_access.slot_value(e, info)
-        return memory.load(e, pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
+        return e.memory.load(pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
     return _element(e, node, info, keys)
 
 
@@ -37,7 +37,7 @@ def _element(e: Emitter, node: nodes.Expr, info: MapInfo, keys: Sequence[nodes.E
     operand = map_access.read_key(e, node, info, map_access.key_pointer(e, info, keys))
     if node in e.program.read_again:
         register = e.reads[node] = e.b.register()
-        e.b.store(memory.number(e, operand), register)
+        e.b.store(e.memory.number(operand), register)
     return operand
 
 
@@ -53,13 +53,13 @@ def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
     """Assign a value to a map or element."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
-        if user_memory.may_sleep(e) and not info.value.scalar:
+        if e.foreign.may_sleep() and not info.value.scalar:
             # Others would see half of the value while this program sleeps.
-            operand = memory.copied(e, operand, info.value)
-        memory.write(e, operand, map_access.slot_value(e, info), info.value)
+            operand = e.memory.copied(operand, info.value)
+        e.memory.write(operand, map_access.slot_value(e, info), info.value)
         map_access.mark_written(e, info)
         return
-    operand = memory.convert(e, operand, info.value) if info.value.scalar else operand
+    operand = e.memory.convert(operand, info.value) if info.value.scalar else operand
     map_access.store_key(e, node, info, map_access.key_pointer(e, info, keys), operand)
 
 
@@ -67,7 +67,7 @@ def recompute(e: Emitter, node: nodes.MapIndex, new: Callable[[Number], Operand]
     """Replace the integer of a key by the result of *new*; the key is evaluated once."""
     info, keys = map_access.info_of(e, node)
     key = map_access.key_pointer(e, info, keys)
-    old = memory.number(e, map_access.read_key(e, node, info, key))
+    old = e.memory.number(map_access.read_key(e, node, info, key))
     map_access.store_key(e, node, info, key, new(old))
 
 
@@ -83,7 +83,7 @@ def atomic(type_: Type) -> bool:
 def step(e: Emitter, node: nodes.Expr, by: Number, type_: Type, postfix: bool) -> Operand:
     """``++`` and ``--``, atomic so that no CPU's update is lost."""
     old = change(e, node, "+", by, type_)
-    new = old if postfix else memory.fit(e, e.b.add(old, by), type_)
+    new = old if postfix else e.memory.fit(e.b.add(old, by), type_)
     return Scalar(new, type_)
 
 
@@ -107,7 +107,7 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type)
         """A missing key counts as 0."""
         with e.temporaries():
             first = e.temporary(8)
-            memory.store(e, first, memory.fit(e, 0 if operator == "&" else by, info.value), info.value)
+            e.memory.store(first, e.memory.fit(0 if operator == "&" else by, info.value), info.value)
             map_access.insert(e, node, info, key, first, lambda address: e.b.store(in_place(address), result))
 
     map_access.when_found(
@@ -123,8 +123,8 @@ def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, type_: T
     if atomic(type_):
         return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * type_.size, memory.is_signed(type_))
     # Less than 4 bytes, or a bool, which an atomic addition could set to values other than 0 and 1.
-    old = memory.load(e, place, type_).value
-    memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), type_), type_)
+    old = e.memory.load(place, type_).value
+    e.memory.store(place, e.memory.fit(e.b.op(ATOMIC[operator], old, by), type_), type_)
     return old
 
 
@@ -148,14 +148,14 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
 def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Number) -> None:
     """Report a missing key if the script does not use the result; once for each location."""
     if node in e.checked.discarded:
-        events.check_helper(e, node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
+        e.events.check_helper(node, "bpf_map_delete_elem", code, map_name=info.name, most=1)
 
 
 def _reset_slot(e: Emitter, info: MapInfo) -> I1:
     if not info.value.aggregate:
         place = map_access.slot(e, info)
         was = e.b.truth(e.b.load(place))
-        memory.zero(e, place, SLOT_FLAG + info.value.size)
+        e.memory.zero(place, SLOT_FLAG + info.value.size)
         return was
     result = e.b.register()
     e.b.store(0, result)
@@ -165,9 +165,9 @@ def _reset_slot(e: Emitter, info: MapInfo) -> I1:
         start = e.b.offset(global_pointer(PERCPU), e.b.mul(cpu, e.module.late("stride")))
         place = e.b.offset(e.b.offset(start, e.script.layout.slots[info.name]), now)
         e.b.store(e.b.op("or", e.b.load(result), e.b.load(place)), result)
-        memory.zero(e, place, SLOT_FLAG + info.value.size)
+        e.memory.zero(place, SLOT_FLAG + info.value.size)
 
-    loops.counted(e, e.script.layout.copies, one)
+    e.loops.counted(e.script.layout.copies, one)
     return e.b.truth(e.b.load(result))
 
 

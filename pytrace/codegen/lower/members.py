@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import contexts, events, memory
-from pytrace.codegen.emit.contexts import text_view
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.context import text_view
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import Memory, Number, Operand, Remote, Scalar
@@ -27,7 +26,7 @@ def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:
 
 def _address(e: Emitter, operand: Operand) -> Number:
     """A pointer to be dereferenced: the typed register itself if plain loads may follow it."""
-    return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
+    return operand.value if isinstance(operand, Scalar) and operand.direct else e.memory.number(operand)
 
 
 def _direct(operand: Operand) -> bool:
@@ -39,15 +38,15 @@ def at_address(e: Emitter, address: Number, type_: Type, space: AddressSpace, di
     """The value at an address."""
     if space is AddressSpace.BPF and direct:
         pointer = e.b.pointer(address)
-        return memory.load(e, pointer, type_) if type_.scalar else Memory(pointer, type_)
-    remote = Remote(address, type_, memory.pointed_space(e, space), direct)
+        return e.memory.load(pointer, type_) if type_.scalar else Memory(pointer, type_)
+    remote = Remote(address, type_, e.foreign.pointed_space(space), direct)
     return _scalar_at(e, remote) if type_.scalar else remote
 
 
 def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
     if not remote.direct:
-        return memory.read_scalar(e, remote.address, remote.type, remote.space)
-    scalar = memory.load(e, e.b.pointer(remote.address), remote.type)
+        return e.foreign.read_scalar(remote.address, remote.type, remote.space)
+    scalar = e.memory.load(e.b.pointer(remote.address), remote.type)
     type_ = remote.type
     if isinstance(type_, Pointer) and not type_.trusted and isinstance(type_.target, Struct):
         # The verifier still treats it as a pointer, and allows only pointer arithmetic on it.
@@ -65,16 +64,16 @@ def field(e: Emitter, node: nodes.FieldAccess) -> Operand:
     if path.how == "argument":
         if path.argument is None:
             raise InternalError("argument without a place")
-        return text_view(contexts.argument(e, path.argument), type_)
+        return text_view(e.probe.argument(path.argument), type_)
     base = e.value(node.base)
     if path.how == "record":
-        return memory.member_of(e, base, path.index)
+        return e.memory.member_of(base, path.index)
     if path.how == "pointer":
         pointer = e.type(node.base)
         if not isinstance(pointer, Pointer):
             raise InternalError(f"{pointer} is no pointer")
         base = _target(e, base, pointer)
-    distance = load_time_values.member_offset(e, node, path, movable=isinstance(base, Remote))
+    distance = e.load_time.member_offset(node, path, movable=isinstance(base, Remote))
     return text_view(_member(e, base, path, type_, distance), type_)
 
 
@@ -85,7 +84,7 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     direct = _direct(base)
     if pointer.space is AddressSpace.BPF and direct:
         return Memory(e.b.pointer(address), pointer.target, 8)
-    return Remote(address, pointer.target, memory.pointed_space(e, pointer.space), direct)
+    return Remote(address, pointer.target, e.foreign.pointed_space(pointer.space), direct)
 
 
 def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: Number) -> Operand:
@@ -100,8 +99,8 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
     align = memory.natural(struct.align, path.offset)
     pointer = e.b.offset(struct.pointer, path.offset)
     if path.type.scalar:
-        scalar = memory.load(e, pointer, path.type, align)
-        return contexts.typed(e, scalar.value, path.type) if struct.context else scalar
+        scalar = e.memory.load(pointer, path.type, align)
+        return e.probe.typed(scalar.value, path.type) if struct.context else scalar
     return Memory(pointer, path.type, align, struct.context)
 
 
@@ -127,7 +126,7 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
     if isinstance(base, Remote):
         cell = e.cell
         e.b.store(0, cell)
-        memory.read(e, cell, size, e.b.add(base.address, offset), base.space)
+        e.foreign.read(cell, size, e.b.add(base.address, offset), base.space)
         return e.b.load(cell)
     source = e.place(base)
     value: Number = 0
@@ -149,7 +148,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
     expression, node = node, _origin(e, node)
     if e.program.unit.kind.context is Context.ITERATOR and isinstance(node, nodes.FieldAccess):
         path = e.checked.fields[node]
-        distance = load_time_values.member_offset(e, node, path, movable=True)
+        distance = e.load_time.member_offset(node, path, movable=True)
         if isinstance(node.base, nodes.Identifier):
             address = e.b.load(e.b.offset(e.context, path.offset))
         else:
@@ -159,10 +158,10 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
         return _not_null(e, address, missing) if path.type.scalar else address
     maybe_null = _unchecked_argument(e, node)
     if maybe_null is not None:
-        return _not_null(e, contexts.slot(e, maybe_null.index), missing)
+        return _not_null(e, e.probe.slot(maybe_null.index), missing)
     if isinstance(node, nodes.FieldAccess) and _origin(e, node.base) is not node.base:
         path = e.checked.fields[node]
-        distance = load_time_values.member_offset(e, node, path, movable=True)
+        distance = e.load_time.member_offset(node, path, movable=True)
         address = e.b.add(typed_address(e, node.base, missing), distance)
         return e.b.load(e.b.pointer(address)) if path.type.scalar else address
     operand = e.value(node)
@@ -268,12 +267,12 @@ def index(e: Emitter, node: nodes.Index) -> Operand:
         return _checked_element(e, node, base, base_type, element)
     if constant is None:
         raise InternalError("tuple index is not constant")
-    return memory.member_of(e, base, int(constant))
+    return e.memory.member_of(base, int(constant))
 
 
 def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, type_: Type) -> Operand:
     base = e.value(node.base)
-    start = memory.number(e, base)
+    start = e.memory.number(base)
     by = e.b.mul(e.number(node.index), target_size(pointer))
     return text_view(at_address(e, e.b.add(start, by), type_, pointer.space, direct=False), type_)
 
@@ -287,7 +286,7 @@ def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Oper
     array = e.place(base)
     align = memory.natural(array.align, distance) if isinstance(distance, int) else min(array.align, element.align)
     pointer = e.b.offset(array.pointer, distance)
-    return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
+    return e.memory.load(pointer, element, align) if element.scalar else Memory(pointer, element, align)
 
 
 def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, element: Type) -> Operand:
@@ -301,14 +300,14 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, 
     e.b.branch(e.b.icmp("ult", number, count), good, bad, likely=True)
     e.b.start(good)
     distance = e.b.mul(number, element.size) if element.size != 1 else number
-    memory.write(e, _element(e, place, element, distance), target, element)
+    e.memory.write(_element(e, place, element, distance), target, element)
     e.b.jump(done)
     e.b.start(bad)
-    memory.zero(e, target, element.size, 8 if element.size % 8 == 0 else 1)
+    e.memory.zero(target, element.size, 8 if element.size % 8 == 0 else 1)
     check = e.checked.find_fact(node, BoundsCheck)
     if check is not None and check.needed:
-        events.report(e, node, "array_bounds")
+        e.events.report(node, "array_bounds")
     e.b.jump(done)
     e.b.start(done)
     copy = Memory(target, element)
-    return memory.load(e, target, element) if element.scalar else copy
+    return e.memory.load(target, element) if element.scalar else copy

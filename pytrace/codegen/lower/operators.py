@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, events, floats, memory
+from pytrace.codegen.emit import comparison
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Operand, Operation, Order, Scalar, ordering
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, DOUBLE, Float, Pointer, Type
@@ -24,7 +23,7 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     if isinstance(e.type(node.left), Float) or isinstance(e.type(node.right), Float):
         return _fractions(e, node)
     if node.operator in ("==", "!="):
-        equal = comparison.equal(e, *in_order(e, (node.left, node.right)))
+        equal = e.comparison.equal(*e.in_order((node.left, node.right)))
         if node.operator == "!=":
             equal = e.b.differ(equal, TRUE)
         return Scalar(e.b.number(equal), BOOL)
@@ -48,13 +47,13 @@ def _fractions(e: Emitter, node: nodes.Binary) -> Operand:
     for side in (node.left, node.right):
         constant = e.checked.constants.get(side)
         if isinstance(constant, int):
-            sides.append(Scalar(floats.bits_of(float(constant)), DOUBLE))
+            sides.append(Scalar(comparison.bits_of(float(constant)), DOUBLE))
         else:
             sides.append(e.value(side))
     left, right = sides
     if node.operator in _ORDER:
-        return Scalar(e.b.number(floats.compare(e, _ORDER[node.operator], left, right)), BOOL)
-    equal = floats.equal(e, left, right)
+        return Scalar(e.b.number(e.floats.compare(_ORDER[node.operator], left, right)), BOOL)
+    equal = e.floats.equal(left, right)
     return Scalar(e.b.number(equal if node.operator == "==" else e.b.differ(equal, TRUE)), BOOL)
 
 
@@ -79,11 +78,11 @@ def target_size(pointer: Pointer) -> int:
 
 
 def _logical(e: Emitter, node: nodes.Binary) -> Operand:
-    left = memory.truth(e, e.value(node.left))
+    left = e.memory.truth(e.value(node.left))
     start = e.b.current
     undecided, decided = (e.b.when, 0) if node.operator == "&&" else (e.b.unless, 1)
     with undecided(left):
-        right = e.b.number(memory.truth(e, e.value(node.right)))
+        right = e.b.number(e.memory.truth(e.value(node.right)))
         end = e.b.current
     return Scalar(e.b.phi([(decided, start), (right, end)]), BOOL)
 
@@ -153,7 +152,7 @@ def _guarded(e: Emitter, node: nodes.Node, divisor: Number, divide: Callable[[],
     zero, good, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", divisor, 0), zero, good, likely=False)
     e.b.start(zero)
-    events.report(e, node, "division_by_zero")
+    e.events.report(node, "division_by_zero")
     zero_end = e.b.current
     e.b.jump(done)
     e.b.start(good)

@@ -5,7 +5,6 @@ The digests are those of large keys (:mod:`pytrace.codegen.lower.key_digests`), 
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Memory, Operand, global_pointer
@@ -35,8 +34,8 @@ def write(e: Emitter, node: nodes.Call | nodes.Identifier, flat: Operand, type_:
     source, out = e.reserve(type_.header + 8 * max(type_.limit, FRAMES)), e.reserve(type_.size)
     state = e.reserve(_CHUNK + CHUNK_SIZE)
     if type_.limit < FRAMES:
-        memory.zero(e, e.area(source), type_.header + 8 * FRAMES)
-    memory.write(e, flat, e.area(source), flat.type)
+        e.memory.zero(e.area(source), type_.header + 8 * FRAMES)
+    e.memory.write(flat, e.area(source), flat.type)
     count = b.load(e.area(source), 32, signed=True)
     b.store(b.select(b.icmp("slt", count, 0), 0, b.select(b.icmp("sgt", count, type_.limit), type_.limit, count)),
             e.area(state + _LEFT))  # fmt: skip
@@ -44,7 +43,7 @@ def write(e: Emitter, node: nodes.Call | nodes.Identifier, flat: Operand, type_:
         b.store(0, e.area(state + offset))
     chunks = (type_.limit + FRAMES - 1) // FRAMES
     frames, most = source + type_.header, max(type_.limit - FRAMES, 0)
-    loops.run(e, node.span, chunks, lambda inner, _index: _store_chunk(inner, frames, most, state))
+    e.loops.run(node.span, chunks, lambda inner, _index: _store_chunk(inner, frames, most, state))
     with b.when(b.truth(b.load(e.area(state + _FULL))), likely=False):
         e.counter(LOST, e.script.layout.site(node.name, location(node.span)))
     b.store(b.load(e.area(source)), e.area(out))
@@ -58,14 +57,14 @@ def _store_chunk(e: Emitter, frames: int, most: int, state: int) -> None:
     b, chunk, key = e.b, e.area(state + _CHUNK), e.area(state + _KEY)
     left = b.load(e.area(state + _LEFT))
     with b.when(b.icmp("eq", left, 0)):
-        loops.leave(e)
+        e.loops.leave()
     start = b.sub(left, FRAMES)
     start = b.select(b.icmp("slt", start, 0), 0, start)
     b.store(start, e.area(state + _LEFT))
     for offset in (0, 8):
         b.store(b.load(b.offset(key, offset)), b.offset(chunk, offset))
     first = b.offset(e.area(frames), b.op("shl", b.at_most(start, most), 3))
-    memory.copy(e, b.offset(chunk, LINK), first, 8 * FRAMES)
+    e.memory.copy(b.offset(chunk, LINK), first, 8 * FRAMES)
     key_digests.write_words(e, chunk, CHUNK_SIZE // 8, key)
     known = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(MAP), key)
     with b.when(b.is_null(known)):

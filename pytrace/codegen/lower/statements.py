@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.analysis import loop_bounds
 from pytrace.codegen.emit import loops, memory
-from pytrace.codegen.emit.emitter import Emitter, Loop
-from pytrace.codegen.emit.evaluation_order import overlaps
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Loop
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Memory, Number, Operand, Ptr, Scalar, global_pointer, pointer_parameter
 from pytrace.codegen.lower import aggregate_reading, aggregates, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import INT64, VOID, Pointer, Tuple, Type, Void
+from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, Tuple, Type, Void
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
-from pytrace.frontend.syntax.typed_program import MapInfo, Signedness, VariableInfo
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo, Signedness, VariableInfo
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
@@ -49,7 +48,7 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
             run(inner, statement)
 
     e.set_location(alive[0].span)
-    loops.in_function(e, alive[0].span, body)
+    e.loops.in_function(alive[0].span, body)
 
 
 def after_predicates(e: Emitter, body: nodes.Block) -> nodes.Block:
@@ -57,7 +56,7 @@ def after_predicates(e: Emitter, body: nodes.Block) -> nodes.Block:
     while (node := _whole(e, body)) is not None:
         e.set_location(node.span)
         with e.temporaries():
-            condition = memory.truth(e, e.value(node.condition))
+            condition = e.memory.truth(e.value(node.condition))
         e.end_early(condition)
         body = node.then
     return body
@@ -104,7 +103,7 @@ def _let(e: Emitter, node: nodes.Let) -> None:
     elif info.type.scalar:
         store_variable(e, node.variable, Scalar(0, info.type))
     else:
-        memory.zero(e, e.variable_pointer(info), info.type.size)
+        e.memory.zero(e.variable_pointer(info), info.type.size)
 
 
 def _assign(e: Emitter, node: nodes.Assign) -> None:
@@ -124,7 +123,7 @@ def _assign(e: Emitter, node: nodes.Assign) -> None:
     signed = e.checked.fact(node, Signedness).signed
 
     def new(old: Number) -> Scalar:
-        return Scalar(memory.fit(e, operators.arithmetic(e, node, operator, old, by, signed), type_), type_)
+        return Scalar(e.memory.fit(operators.arithmetic(e, node, operator, old, by, signed), type_), type_)
 
     if isinstance(target, nodes.MapIndex):
         maps.recompute(e, target, new)
@@ -148,8 +147,28 @@ def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
             return
     operand = e.value(node.value)
     if not isinstance(target, nodes.MapIndex) and not operand.type.scalar and overlaps(e.checked, node.value, target):
-        operand = memory.detached(e, operand, _slot_type(e, target))
+        operand = e.memory.detached(operand, _slot_type(e, target))
     _store(e, target, operand)
+
+
+def overlaps(checked: CheckedProgram, value: nodes.Expr, target: nodes.Expr) -> bool:
+    """Whether *value* reads the variable or unkeyed map *target*, by name or possibly by address."""
+    owner = _owner(checked, target)
+    expressions = (node for node in walk(value) if isinstance(node, nodes.Expr))
+    return any(_owner(checked, node) == owner or _is_script_pointer(checked, node) for node in expressions)
+
+
+def _owner(checked: CheckedProgram, node: nodes.Expr) -> object:
+    """The variable or map that a node refers to, or the node itself when it is not assignable."""
+    if isinstance(node, nodes.Variable):
+        return checked.variables.get(node, node)
+    return node.name if isinstance(node, nodes.MapRef) else node
+
+
+def _is_script_pointer(checked: CheckedProgram, node: nodes.Expr) -> bool:
+    """Whether a node is the address of a variable or map."""
+    type_ = checked.types.get(node)
+    return isinstance(type_, Pointer) and type_.space is AddressSpace.BPF
 
 
 def _assign_aggregate(e: Emitter, target: nodes.MapRef | nodes.MapIndex, value: nodes.Expr) -> None:
@@ -179,14 +198,14 @@ def _unroll(e: Emitter, node: nodes.Unroll) -> None:
         def body(inner: Emitter, _index: I64) -> None:
             block(inner, node.body)
 
-        loops.run(e, node.span, rounds, body)
+        e.loops.run(node.span, rounds, body)
         return
     done = e.b.block()
     for _ in range(rounds):
         again = e.b.block()
-        e.loops.append(Loop(done, again))
+        e.open_loops.append(Loop(done, again))
         block(e, node.body)
-        e.loops.pop()
+        e.open_loops.pop()
         e.b.jump(again)
         e.b.start(again)
     e.b.jump(done)
@@ -194,11 +213,11 @@ def _unroll(e: Emitter, node: nodes.Unroll) -> None:
 
 
 def _break(e: Emitter, _node: nodes.Break) -> None:
-    loops.leave(e)
+    e.loops.leave()
 
 
 def _continue(e: Emitter, _node: nodes.Continue) -> None:
-    loop = e.loops[-1]
+    loop = e.open_loops[-1]
     if loop.again is not None:
         e.b.jump(loop.again)
     else:
@@ -231,18 +250,18 @@ def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
 
         def body(inner: Emitter, index: I64) -> None:
             value = inner.b.add(inner.b.load(inner.area(first)), index)
-            _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
+            _set(inner, info, Scalar(inner.memory.fit(value, info.type), INT64))
             block(inner, node.body)
 
-        loops.run(e, node.span, e.b.sub(stop, start), body, loop=node)
+        e.loops.run(node.span, e.b.sub(stop, start), body, loop=node)
 
 
 def _set(e: Emitter, info: VariableInfo, operand: Operand) -> None:
     place = e.variable(info)
     if place.register is not None:
-        e.b.store(memory.number(e, operand), place.register)
+        e.b.store(e.memory.number(operand), place.register)
     else:
-        memory.write(e, operand, e.variable_pointer(info), info.type)
+        e.memory.write(operand, e.variable_pointer(info), info.type)
 
 
 def _while(e: Emitter, node: nodes.While) -> None:
@@ -250,12 +269,12 @@ def _while(e: Emitter, node: nodes.While) -> None:
 
     def body(inner: Emitter, _index: I64) -> None:
         with inner.temporaries():
-            condition = memory.truth(inner, inner.value(node.condition))
+            condition = inner.memory.truth(inner.value(node.condition))
         with inner.b.unless(condition):
-            loops.leave(inner)
+            inner.loops.leave()
         block(inner, node.body)
 
-    loops.run(e, node.span, loop_bounds.MOST, body, loop=node)
+    e.loops.run(node.span, loops.MOST_ITERATIONS, body, loop=node)
 
 
 def _for_map(e: Emitter, node: nodes.For) -> None:
@@ -274,23 +293,22 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
         inner.variable(variable)
         pointer = inner.variable_pointer(variable)
         key_place, value_place = inner.b.offset(pointer, pair.offsets[0]), inner.b.offset(pointer, pair.offsets[1])
-        memory.zero(inner, pointer, pair.size)
-        memory.write(inner, Memory(pointer_parameter("key"), key_type), key_place, pair.members[0])
+        inner.memory.zero(pointer, pair.size)
+        inner.memory.write(Memory(pointer_parameter("key"), key_type), key_place, pair.members[0])
         with inner.temporaries():
             value: Operand = Memory(pointer_parameter("value"), info.value)
             if info.value.aggregate:
                 value = aggregate_reading.read(inner, info, Key(pointer_parameter("key")), pair.members[1])
-            memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
+            inner.memory.write(value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         block(inner, node.body)
 
     # The number of keys is not known in advance: iteration over the last map is always completed.
-    with loops.budget(e, node, 1) as (turns, spend):
+    with e.loops.budget(node, 1) as (turns, spend):
         with e.b.when(e.b.icmp("ne", turns, 0)):
-            loops.with_callback(
-                e,
+            e.loops.with_callback(
                 node.span,
                 ("*map", "*key", "*value", "*frame"),
-                lambda inner: loops.turn(inner, node, lambda: body(inner)),
+                lambda inner: inner.loops.turn(node, lambda: body(inner)),
                 lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
             )
 
@@ -298,7 +316,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
 def _each(e: Emitter, node: nodes.For, map_: Ptr, callback: str, frame: Ptr) -> I64:
     """Iterate over a map. Returns the number of keys plus the cost of empty buckets, in iterations."""
     keys = e.b.helper(helpers.FOR_EACH_MAP_ELEM, map_, global_pointer(callback), frame, 0)
-    return e.b.add(keys, loop_bounds.of_map(e.checked, node))
+    return e.b.add(keys, loops.iterations_of_map(e.checked, node))
 
 
 _EMIT: Mapping[type[nodes.Stmt], Callable[[Emitter, nodes.Stmt], None]] = by_class(

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr
@@ -106,7 +105,7 @@ def find(e: Emitter, span: Span, area: int, ip: Number, sp: Number, bp: Number) 
     with b.when(b.truth(b.helper(helpers.PROBE_READ_USER, e.area(area), _BYTES, ip)), likely=False):
         left = b.at_most(b.sub(_PAGE, b.op("and", ip, _PAGE - 1)), _BYTES)
         b.helper(helpers.PROBE_READ_USER, e.area(area), left, ip)
-    loops.run(e, span, _INSTRUCTIONS, lambda inner, _index: _Step(inner, area).emit())
+    e.loops.run(span, _INSTRUCTIONS, lambda inner, _index: _Step(inner, area).emit())
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -212,7 +211,7 @@ class _Step(msgspec.Struct, frozen=True):
         with b.when(self._is(code, 0xC2, 0xC3)):
             with b.when(b.icmp("ult", depth, _LOST // 2)):
                 self._store(FOUND, depth)
-            loops.leave(self.e)
+            self.e.loops.leave()
         register = b.op("or", b.op("and", code, 7), b.op("shl", b.op("and", rex, _REX_B), 3))
         with b.when(b.icmp("eq", b.op("and", code, 0x1F8), 0x50)):
             lost = b.icmp("sge", depth, _LOST // 2)
@@ -242,7 +241,7 @@ class _Step(msgspec.Struct, frozen=True):
             self._leave_if(b.truth(failed))
             self._leave_if(b.icmp("ne", b.load(self.e.cell), self._load(_BP)))
         self._store(FOUND, b.add(record, 8))
-        loops.leave(self.e)
+        self.e.loops.leave()
 
     # ------------------------------------------------------------------ primitives
 
@@ -279,4 +278,4 @@ class _Step(msgspec.Struct, frozen=True):
 
     def _leave_if(self, condition: I1) -> None:
         with self.e.b.when(condition, likely=False):
-            loops.leave(self.e)
+            self.e.loops.leave()

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import current_task, memory, stack_truncation
-from pytrace.codegen.emit.contexts import registers
+from pytrace.codegen.emit import memory, stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
@@ -63,7 +62,7 @@ def walks(e: Emitter, type_: Stack) -> bool:
         return False
     if unit.kind.program_type not in ("tracepoint", "raw_tracepoint", "tracing", "kprobe"):
         return False
-    return kernel.feature("bpf_loop") and current_task.has_members(e, {"task_struct": _TASK})
+    return kernel.feature("bpf_loop") and e.tasks.has_members({"task_struct": _TASK})
 
 
 def walk(
@@ -84,11 +83,11 @@ def walk(
     b, result = e.b, e.b.register()
     plain, done = b.block(), b.block()
     window = e.area(e.reserve(_WORDS))
-    b.jump_if(b.icmp("eq", current_task.member(e, "mm", 64), 0), plain, likely=False)
-    b.jump_if(b.truth(b.op("and", current_task.member(e, "flags", 32), WITHOUT_STACK)), plain, likely=False)
-    b.jump_if(b.truth(current_task.member(e, "utask", 64)), plain, likely=False)
+    b.jump_if(b.icmp("eq", e.tasks.member("mm", 64), 0), plain, likely=False)
+    b.jump_if(b.truth(b.op("and", e.tasks.member("flags", 32), WITHOUT_STACK)), plain, likely=False)
+    b.jump_if(b.truth(e.tasks.member("utask", 64)), plain, likely=False)
     task = b.helper(helpers.GET_CURRENT_TASK_BTF)
-    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), registers(e)
+    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), e.probe.registers()
     ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
     b.jump_unless(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), plain, likely=True)
     room = type_.limit * type_.frame_size

@@ -12,8 +12,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events, memory
-from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
@@ -88,9 +86,11 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
 
 def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
     def write(e: Emitter) -> None:
-        uprobes = read_word(e, e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), kernel_field(e, "task_struct", "utask")))
-        place = e.b.add(uprobes, kernel_field(e, "uprobe_task", "depth"))
-        depth = memory.read_scalar(e, place, UINT32, AddressSpace.KERNEL).value
+        uprobes = e.tasks.read_word(
+            e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.kernel_field("task_struct", "utask"))
+        )
+        place = e.b.add(uprobes, e.tasks.kernel_field("uprobe_task", "depth"))
+        depth = e.foreign.read_scalar(place, UINT32, AddressSpace.KERNEL).value
         e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
         process_filters.check(e, unit)
         e.counter("deep_return", number)
@@ -105,7 +105,7 @@ def by_target(e: Emitter, numbers: list[int]) -> Number:
     # A power of two, so that the verifier sees that the index is inside.
     room = 1 << (len(numbers) - 1).bit_length()
     table = e.module.constant(struct.pack(f"<{len(numbers)}q", *numbers).ljust(8 * room, b"\0"))
-    index = e.b.op("and", events.target_index(e), room - 1)
+    index = e.b.op("and", e.events.target_index(), room - 1)
     return e.b.load(e.b.offset(table, e.b.mul(index, 8)))
 
 
@@ -135,16 +135,16 @@ def _marked(e: Emitter, way: Number) -> None:
     done, elsewhere = b.block(), b.block()
     b.jump_if(b.icmp("ult", way, Way.MARK.value), done, likely=True)
     key, returning = b.alloca(24), b.alloca(8)
-    stack = contexts.register(e, contexts.registers(e).stack)
+    stack = e.probe.register(e.probe.registers().stack)
     # The process, not the thread: stacks of coroutines move to others.
     b.store(b.op("lshr", b.helper(helpers.GET_CURRENT_PID_TGID), 32), key)
     b.store(stack, b.offset(key, 8))
-    b.store(b.sub(contexts.register(e, contexts.registers(e).pc), distance(e)), b.offset(key, 16))
+    b.store(b.sub(e.probe.register(e.probe.registers().pc), distance(e)), b.offset(key, 16))
     b.store(0, returning)
-    if contexts.registers(e).pc == "ip":
+    if e.probe.registers().pc == "ip":
         b.helper(helpers.PROBE_READ_USER, returning, 8, stack)
     else:
-        b.store(contexts.register(e, "r30"), returning)
+        b.store(e.probe.register("r30"), returning)
     marks = global_pointer(MARKS)
     b.jump_if(b.icmp("eq", way, Way.ELSEWHERE.value), elsewhere)
     b.helper(helpers.MAP_UPDATE_ELEM, marks, key, returning, 0)
@@ -165,7 +165,7 @@ def _taken(e: Emitter, conditions: list[int]) -> None:
     """End the program at a conditional jump that is not taken (Intel manual, volume 1, appendix B)."""
     b = e.b
     condition = by_target(e, conditions)
-    flags = contexts.register(e, "flags")
+    flags = e.probe.register("flags")
 
     def flag(number: int) -> Number:
         return b.op("and", b.op("lshr", flags, number), 1)

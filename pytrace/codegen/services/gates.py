@@ -12,10 +12,9 @@ where the rate is high. The session has written the numbers (:class:`pytrace.cor
 
 from __future__ import annotations
 
-from pytrace.codegen.analysis import sampling
-from pytrace.codegen.analysis.sampling import gated
-from pytrace.codegen.emit import weights
+from pytrace.codegen.emit import map_uses, weights
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.map_uses import gated
 from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import SHARED, SHARED_SECTION
@@ -39,7 +38,7 @@ def declare(script: Script) -> None:
         script.layout.limit_rates(1 + max(unit.index for unit in units))
     if not script.options.sampled or not any(map(gated, units)):
         return
-    script.sampling = sampling.plan(script.checked)
+    script.sampling = map_uses.sampling_plan(script.checked)
     script.layout.place_weights(len(units))
     for name in sorted(script.sampling.weighted):
         info = script.checked.maps[name]

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import current_task
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
@@ -52,7 +50,7 @@ _MEMBERS = {"task_struct": ("mm",), "mm_struct": ("exec_vm",)}
 
 def process(e: Emitter) -> Number:
     """The current process as stacks and symbols have it: its image where it has one, else its process id."""
-    pid = process_ids(e, "tracer")[0]
+    pid = e.tasks.process_ids("tracer")[0]
     if not _usable(e):
         return pid
     script, b, word = e.script, e.b, e.b.register()
@@ -60,7 +58,7 @@ def process(e: Emitter) -> Number:
         script.images = True
         _declare(script)
     b.store(pid, word)
-    b.store(process_ids(e, "init")[0], e.cell, 32)
+    b.store(e.tasks.process_ids("init")[0], e.cell, 32)
     found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(IMAGES), e.cell)
     with b.unless(b.is_null(found)):
         b.store(b.load(found, 32), word)
@@ -71,7 +69,7 @@ def of_stack(e: Emitter, type_: Stack) -> Number:
     """The process in a stack of *type_*, as its frames are shown."""
     if not type_.user:
         return 0
-    return process_ids(e, "tracer")[0] if type_.mode in (StackMode.RAW, StackMode.BUILD_ID) else process(e)
+    return e.tasks.process_ids("tracer")[0] if type_.mode in (StackMode.RAW, StackMode.BUILD_ID) else process(e)
 
 
 def _usable(e: Emitter) -> bool:
@@ -79,7 +77,7 @@ def _usable(e: Emitter) -> bool:
     script = e.script
     if script.kernel.arch not in system_calls.ABIS or not script.kernel.feature("atomic_fetch"):
         return False
-    if not script.kernel.feature("raw_syscalls") or not current_task.has_members(e, _MEMBERS):
+    if not script.kernel.feature("raw_syscalls") or not e.tasks.has_members(_MEMBERS):
         return False
     return all(is_raw(script, event) for event in (EXEC, FREE, "sys_enter", "sys_exit"))
 
@@ -185,13 +183,13 @@ def _raise_function(script: Script) -> None:
 def _raise(e: Emitter, words: dict[int, Number]) -> None:
     """Give the current process a new image; *words* of the report are 64 bits by offset."""
     b = e.b
-    pid = process_ids(e, "tracer")[0]
+    pid = e.tasks.process_ids("tracer")[0]
     # A process outside of the tracer's pid namespace has no number there.
     b.jump_if(b.icmp("eq", pid, 0), e.exit, likely=False)
     report = b.alloca(REPORT_SIZE)
     for offset in range(0, REPORT_SIZE, 8):
         b.store(words.get(offset, 0), b.offset(report, offset))
-    b.call(_RAISE, [e.context, report], [process_ids(e, "init")[0], pid])
+    b.call(_RAISE, [e.context, report], [e.tasks.process_ids("init")[0], pid])
 
 
 def _execute(e: Emitter) -> None:
@@ -201,8 +199,8 @@ def _execute(e: Emitter) -> None:
 
 def _code_pages(e: Emitter) -> I64:
     """``current->mm->exec_vm``."""
-    memory = e.b.pointer(current_task.member(e, "mm", 64))
-    return e.b.load(e.b.offset(memory, current_task.known_field(e, "mm_struct", "exec_vm")))
+    memory = e.b.pointer(e.tasks.member("mm", 64))
+    return e.b.load(e.b.offset(memory, e.tasks.known_field("mm_struct", "exec_vm")))
 
 
 def _calls(arch: str) -> dict[int, Change]:

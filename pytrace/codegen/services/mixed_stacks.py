@@ -18,7 +18,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import loops, memory, stack_truncation
+from pytrace.codegen.emit import stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import I1, I64, Memory, Number, Operand, Ptr
 from pytrace.codegen.services import memory_images, user_unwinding
@@ -95,15 +95,15 @@ class _Join(msgspec.Struct, frozen=True):
     def emit(self, node: nodes.Call | nodes.Identifier) -> None:
         """Write the mixed stack."""
         e, b, limit = self.e, self.e.b, self.type.limit
-        memory.zero(e, e.area(self.out), self.type.size)
+        e.memory.zero(e.area(self.out), self.type.size)
         for offset in (_NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA, _AFTER):
             self._store(offset, 0)
         with b.when(b.icmp("ne", self._row(Word.LOOP_START), 0)):
-            loops.run(e, node.span, limit, lambda inner, index: self._inside(inner).count_loop(index))
+            e.loops.run(node.span, limit, lambda inner, index: self._inside(inner).count_loop(index))
             # Each run has two words, and a last one that is empty may follow.
             extra = b.sub(self._load(_EXTRA), b.op("lshr", b.load(e.area(self.walk + records.STATE_COUNT)), 1))
             self._store(_EXTRA, b.select(b.icmp("sgt", extra, 0), extra, 0))
-        loops.run(e, node.span, 4 * (limit + 1), lambda inner, _index: self._inside(inner).step())
+        e.loops.run(node.span, 4 * (limit + 1), lambda inner, _index: self._inside(inner).step())
         count = self._load(_FRAMES)
         if stack_truncation.marked(node):
             # A truncated native stack lacks its outermost frames, however many Python's are in their place.
@@ -231,4 +231,4 @@ class _Join(msgspec.Struct, frozen=True):
 
     def _leave_unless(self, condition: I1) -> None:
         with self.e.b.unless(condition, likely=True):
-            loops.leave(self.e)
+            self.e.loops.leave()

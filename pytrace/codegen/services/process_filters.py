@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import memory, tasks
-from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit import tasks
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.services import process_following
-from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import FORKED_ONLY, PROCESS_MAP, UNROLLED, FilterShape
 from pytrace.core.types import UINT32, AddressSpace
@@ -101,7 +99,7 @@ def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
 
 
 def _pid(e: Emitter, task: tasks.Task) -> I1:
-    return tasks.is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
+    return e.tasks.is_any_of(task.process("tracer"), 0, e.script.options.shape.pids)
 
 
 def _of_child(e: Emitter, task: tasks.Task) -> I1:
@@ -113,18 +111,18 @@ def _of_child(e: Emitter, task: tasks.Task) -> I1:
 
 def _executed(e: Emitter, _task: tasks.Task) -> I1:
     """Whether the current task has executed a program: until it has, the child of ``-c`` is a copy of the tracer."""
-    flags = e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), task_field(e, "flags"))
-    value = memory.read_scalar(e, flags, UINT32, AddressSpace.KERNEL).value
+    flags = e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.task_field("flags"))
+    value = e.foreign.read_scalar(flags, UINT32, AddressSpace.KERNEL).value
     return e.b.icmp("eq", e.b.op("and", value, FORKED_ONLY), 0)
 
 
 def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:
-    return tasks.is_in_map(e, task.process("tracer"), PROCESS_MAP)
+    return e.tasks.is_in_map(task.process("tracer"), PROCESS_MAP)
 
 
 def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
     """Test for ``-p`` of the run that loads an ahead-of-time file; 0 stands for no ``-p``."""
-    pid = load_time_values.integer(e, "pid", (), 0)
+    pid = e.load_time.integer("pid", (), 0)
     before = e.b.current
     with e.b.unless(e.b.icmp("eq", pid, 0)):
         same = e.b.number(e.b.icmp("eq", task.process("tracer"), pid))
@@ -134,7 +132,7 @@ def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
 
 def _uid(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return tasks.is_any_of(e, task.user(), shape.uids_at, shape.uids)
+    return e.tasks.is_any_of(task.user(), shape.uids_at, shape.uids)
 
 
 def _foreign(e: Emitter, task: tasks.Task) -> I1:
@@ -149,18 +147,18 @@ def _not_own_thread(e: Emitter, task: tasks.Task) -> I1:
     if not isinstance(task, tasks.CurrentTask):
         return e.b.truth(1)
     shape = e.script.options.shape
-    same = tasks.is_any_of(e, process_ids(e, "tracer")[1], shape.threads_at, shape.threads)
+    same = e.tasks.is_any_of(e.tasks.process_ids("tracer")[1], shape.threads_at, shape.threads)
     return e.b.icmp("eq", e.b.number(same), 0)
 
 
 def _namespace(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return tasks.is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
+    return e.tasks.is_any_of(task.network_namespace(), shape.namespaces_at, shape.namespaces)
 
 
 def _comm(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return tasks.is_named(e, task, shape.comms_at, shape.comms)
+    return e.tasks.is_named(task, shape.comms_at, shape.comms)
 
 
 def _cgroup(e: Emitter, task: tasks.Task) -> I1:

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import current_task, memory, tasks
+from pytrace.codegen.emit import tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
+from pytrace.codegen.emit.storage import SESSION, UNFOLLOWED
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.services.service_programs import service_program
-from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
@@ -67,7 +66,7 @@ def check(e: Emitter, task: tasks.Task | None = None) -> I1:
     itself = _root(e, task)
     first = e.b.current
     with e.b.unless(itself):
-        is_member = e.b.number(tasks.is_in_map(e, task.process("init"), MAP))
+        is_member = e.b.number(e.tasks.is_in_map(task.process("init"), MAP))
         last = e.b.current
     return e.b.truth(e.b.phi([(1, first), (is_member, last)]))
 
@@ -79,8 +78,8 @@ def _root(e: Emitter, task: tasks.Task) -> I1:
     if count < 2:
         return e.b.icmp("eq", number, e.b.load(e.session(SESSION.root)))
     if count > UNROLLED:
-        return tasks.is_in_map(e, number, PROCESS_MAP)
-    return tasks.is_any_of(e, number, 0, count)
+        return e.tasks.is_in_map(number, PROCESS_MAP)
+    return e.tasks.is_any_of(number, 0, count)
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
@@ -147,7 +146,7 @@ def _of_task(slot: int) -> Read:
 
     def read(e: Emitter) -> Number:
         task = e.launder(e.b.load(e.b.offset(e.context, 8 * slot)))
-        return _member(e, task, current_task.task_field(e, "pid"), INT32)
+        return _member(e, task, e.tasks.task_field("pid"), INT32)
 
     return read
 
@@ -171,9 +170,9 @@ def _starter(script: Script) -> ProgramSpec:
 
 def _start(e: Emitter) -> None:
     """Follow the first process with the awaited program's name; the kernel has set the name before this tracepoint."""
-    named = tasks.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
+    named = e.tasks.is_named(tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
     e.b.jump_unless(named, e.exit, likely=False)
-    e.b.exchange_if(e.session(SESSION.root), NOT_YET, current_task.process_ids(e, "tracer")[0])
+    e.b.exchange_if(e.session(SESSION.root), NOT_YET, e.tasks.process_ids("tracer")[0])
 
 
 def _lister(script: Script) -> ProgramSpec:
@@ -188,10 +187,10 @@ def _list(e: Emitter) -> None:
     """
     task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
     e.b.jump_unless(e.b.truth(task), e.exit)
-    process = _member(e, task, current_task.task_field(e, "tgid"), INT32)
-    e.b.jump_unless(e.b.icmp("eq", _member(e, task, current_task.task_field(e, "pid"), INT32), process), e.exit)
-    real_parent = _member(e, task, current_task.task_field(e, "real_parent"), UINT64)
-    parent = _member(e, real_parent, current_task.task_field(e, "tgid"), INT32)
+    process = _member(e, task, e.tasks.task_field("tgid"), INT32)
+    e.b.jump_unless(e.b.icmp("eq", _member(e, task, e.tasks.task_field("pid"), INT32), process), e.exit)
+    real_parent = _member(e, task, e.tasks.task_field("real_parent"), UINT64)
+    parent = _member(e, real_parent, e.tasks.task_field("tgid"), INT32)
     data = e.b.alloca(ROW)
     for index, value in enumerate((process, parent, _number_here(e, task), 0)):
         e.b.store(value, e.b.offset(data, 4 * index), 32)
@@ -208,17 +207,17 @@ def _number_here(e: Emitter, task: Number) -> Number:
         raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
     if e.script.ahead is not None:
         e.script.ahead.rely_on_size(upid)
-    own = _member(e, e.b.helper(helpers.GET_CURRENT_TASK), current_task.task_field(e, "thread_pid"), UINT64)
-    level = _member(e, own, load_time_values.struct_offset(e, struct, "level"), UINT32)
-    pid = _member(e, task, current_task.task_field(e, "thread_pid"), UINT64)
-    place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), e.b.mul(level, upid.size))
-    return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
+    own = _member(e, e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.task_field("thread_pid"), UINT64)
+    level = _member(e, own, e.load_time.struct_offset(struct, "level"), UINT32)
+    pid = _member(e, task, e.tasks.task_field("thread_pid"), UINT64)
+    place = e.b.add(e.b.add(pid, e.load_time.struct_offset(struct, "numbers")), e.b.mul(level, upid.size))
+    return _member(e, place, e.load_time.struct_offset(upid, "nr"), INT32)
 
 
 def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
     """A member of a kernel object; 0 on a fault, which is not reported."""
     e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, type_.size, e.b.add(address, offset))
-    return memory.load(e, e.cell, type_).value
+    return e.memory.load(e.cell, type_).value
 
 
 def _add(e: Emitter, number: Read) -> None:

@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import loops
-from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, number_parameter
@@ -68,9 +65,9 @@ def _members(e: Emitter) -> _Members | None:
     task, instance = (e.script.kernel.struct("struct", name) for name in ("uprobe_task", "return_instance"))
     if task is None or instance is None:
         return None
-    first = load_time_values.struct_offset(e, task, "return_instances")
+    first = e.load_time.struct_offset(task, "return_instances")
     return _Members(
-        first, *(load_time_values.struct_offset(e, instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
+        first, *(e.load_time.struct_offset(instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
     )
 
 
@@ -85,7 +82,7 @@ def _original(e: Emitter, members: _Members) -> str:
     b = e.module.function(e.script.original_function, ("place",), None, apart=True)
     inner = Emitter(e.program, b, e.span, 0, None)
     instance = b.register()
-    utask = read_kernel(inner, b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(inner, "utask")))
+    utask = read_kernel(inner, b.add(b.helper(helpers.GET_CURRENT_TASK), inner.tasks.task_field("utask")))
     b.store(read_kernel(inner, b.add(utask, members.first)), instance)
 
     def step(_index: I64, leave: Callable[[], None]) -> None:
@@ -100,7 +97,7 @@ def _original(e: Emitter, members: _Members) -> str:
         b.start(other)
         b.store(read_kernel(inner, b.add(address, members.next)), instance)
 
-    loops.counted(inner, _RETURN_PROBES, step)
+    inner.loops.counted(_RETURN_PROBES, step)
     b.ret(0)
     return e.script.original_function
 
@@ -187,7 +184,7 @@ class Frame(msgspec.Struct, frozen=True):
         """
         b = self.e.b
         with b.when(b.icmp("eq", base, Rule.UNMAPPED.value), likely=False):
-            b.call(ASK_FUNCTION, numbers=[process_ids(self.e, "tracer")[0], self._load(MEMORY)])
+            b.call(ASK_FUNCTION, numbers=[self.e.tasks.process_ids("tracer")[0], self._load(MEMORY)])
             with b.unless(b.truth(self._load(EXACT))):
                 b.store(0, self._place(place))
                 self._store(COUNT, place)
@@ -277,7 +274,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def _leave_if(self, condition: I1) -> None:
         with self.e.b.when(condition, likely=False):
-            loops.leave(self.e)
+            self.e.loops.leave()
 
     def _cut_if(self, condition: I1) -> None:
         """End with the frames so far, and count a truncated stack."""
@@ -286,7 +283,7 @@ class Frame(msgspec.Struct, frozen=True):
 
     def _cut(self) -> None:
         self.e.counter("stack_cut" if self.choice is None else "stack_end", self.site)
-        loops.leave(self.e)
+        self.e.loops.leave()
 
     def _read(self, address: Number) -> I64:
         """A word of user memory; if it cannot be read, the stack is truncated."""

@@ -14,9 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import contexts, current_task, events, loops, memory, stack_truncation
-from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit import stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
@@ -74,7 +72,7 @@ def usable(e: Emitter, type_: Stack) -> bool:
         return False
     if unit.kind.special or unit.kind.context is Context.ITERATOR or not kernel.feature("bpf_loop"):
         return False
-    return current_task.has_members(e, {"task_struct": _TASK})
+    return e.tasks.has_members({"task_struct": _TASK})
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -111,11 +109,11 @@ def chosen(
     plain, done = b.block(), b.block()
     if parts is not None:
         b.store(0, e.area(parts.count))
-    pid = process_ids(e, "tracer")[0]
+    pid = e.tasks.process_ids("tracer")[0]
     # Through memory: to the verifier the member is a pointer, which is no argument of a function that takes a number.
-    space = b.through(current_task.member(e, "mm", 64), e.area(state + MEMORY))
+    space = b.through(e.tasks.member("mm", 64), e.area(state + MEMORY))
     b.jump_if(b.icmp("eq", space, 0), plain, likely=False)
-    without = b.op("and", current_task.member(e, "flags", 32), frame_pointers.WITHOUT_STACK)
+    without = b.op("and", e.tasks.member("flags", 32), frame_pointers.WITHOUT_STACK)
     b.jump_if(b.truth(without), plain, likely=False)
     _registers(e, state)
     segment = b.op("and", b.load(e.area(state + CODE)), 0xFFFF)
@@ -167,7 +165,7 @@ def _unwind(
 ) -> None:
     """Write the frames of a process, beginning with the registers in *state*; *space* contains where its ranges are."""
     b, target = e.b, e.area(out)
-    memory.zero(e, target, type_.size)
+    e.memory.zero(target, type_.size)
     b.store(memory_images.of_stack(e, type_), b.offset(target, 4), 32)
     exact = 0 if function_exits.in_caller(e.program.unit) else 1
     for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, exact)):
@@ -176,8 +174,7 @@ def _unwind(
     pointers = None if parts is None else parts.pointers
     # Where stack pointers are noted, the caller asks for one more frame.
     most = type_.limit + (parts is None and stack_truncation.marked(node))
-    loops.run(
-        e,
+    e.loops.run(
         node.span,
         most,
         lambda inner, index: Frame(inner, type_, most, out, state, site, choice, pointers).emit(index),
@@ -200,14 +197,14 @@ def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:
 def _start(e: Emitter, node: Node, out: int, type_: Stack, done: Block) -> Ptr:
     """A register that contains where the ranges of the process are, or jump to *done* with an error in the stack."""
     b, target = e.b, e.area(out)
-    memory.zero(e, target, type_.size)
+    e.memory.zero(target, type_.size)
     b.store(memory_images.of_stack(e, type_), b.offset(target, 4), 32)
     task = b.helper(helpers.GET_CURRENT_TASK)
-    with b.unless(b.truth(read_kernel(e, b.add(task, task_field(e, "mm"))))):
+    with b.unless(b.truth(read_kernel(e, b.add(task, e.tasks.task_field("mm"))))):
         _fail(e, target, _NO_STACK, done)
     space = b.register()
     has_tables, no_tables = b.block(), b.block()
-    b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), has_tables, no_tables, likely=True)
+    b.branch(_find_space(e, space, e.tasks.process_ids("tracer")[0]), has_tables, no_tables, likely=True)
     b.start(no_tables)
     _find_parents_space(e, task, space, has_tables)
     _tell(e, node)
@@ -244,14 +241,14 @@ def _find_parents_space(e: Emitter, task: Number, space: Ptr, known: Block) -> N
     memory_type = e.script.kernel.struct("struct", "mm_struct")
     if e.script.kernel.pid_namespace is not None or memory_type is None:
         return
-    b, file = e.b, load_time_values.struct_offset(e, memory_type, "exe_file")
-    parent = read_kernel(e, b.add(task, task_field(e, "real_parent")))
+    b, file = e.b, e.load_time.struct_offset(memory_type, "exe_file")
+    parent = read_kernel(e, b.add(task, e.tasks.task_field("real_parent")))
     files = [
-        read_kernel(e, b.add(read_kernel(e, b.add(owner, task_field(e, "mm"))), file)) for owner in (task, parent)
+        read_kernel(e, b.add(read_kernel(e, b.add(owner, e.tasks.task_field("mm"))), file)) for owner in (task, parent)
     ]
     other = b.block()
     b.jump_unless(b.icmp("eq", *files), other)
-    number = b.op("and", read_kernel(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
+    number = b.op("and", read_kernel(e, b.add(parent, e.tasks.task_field("tgid"))), 0xFFFFFFFF)
     b.branch(_find_space(e, space, number), known, other)
     b.start(other)
 
@@ -260,23 +257,23 @@ def _tell(e: Emitter, node: Node) -> None:
     """Count a process without tables, and report it the first time."""
     b = e.b
     e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
-    b.store(process_ids(e, "tracer")[0], e.cell, 32)
+    b.store(e.tasks.process_ids("tracer")[0], e.cell, 32)
     failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(TOLD), e.cell, e.cell, _NEW)
     with b.unless(b.truth(failed)):
-        events.report(e, node, "no_dwarf")
+        e.events.report(node, "no_dwarf")
 
 
 def _registers(e: Emitter, state: int) -> None:
     """User registers: those of the context, or those saved at kernel entry."""
-    b, row, table = e.b, e.program.unit.kind, contexts.registers(e)
+    b, row, table = e.b, e.program.unit.kind, e.probe.registers()
     done = b.block()
     if row.user or row.program_type == "perf_event":
         entered = b.block()
         if not row.user:
-            level = b.op("and", contexts.register(e, "cs"), _USER_MODE)
+            level = b.op("and", e.probe.register("cs"), _USER_MODE)
             b.jump_unless(b.icmp("eq", level, _USER_MODE), entered)
         for name in (*REGISTERS, *_POINTERS):
-            b.store(contexts.register(e, name), _value(e, state, table.offset(name)))
+            b.store(e.probe.register(name), _value(e, state, table.offset(name)))
         b.jump(done)
         b.start(entered)
     if not row.user:

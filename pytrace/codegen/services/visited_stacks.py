@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events, loops, memory, stack_truncation, tasks, user_memory
-from pytrace.codegen.emit.current_task import known_field
+from pytrace.codegen.emit import memory, stack_truncation, tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Ptr
@@ -43,9 +42,9 @@ def stack(e: Emitter, node: Node, type_: Stack) -> Made:
         count, process = b.register(), b.register()
         b.store(_NO_STACK, count)
         b.store(0, process)
-        task = user_memory.visited_task(e)
+        task = e.foreign.visited_task()
         with b.unless(b.is_null(task), likely=True):
-            on_cpu = b.load(b.offset(task, known_field(e, "task_struct", "on_cpu")), 32)
+            on_cpu = b.load(b.offset(task, e.tasks.known_field("task_struct", "on_cpu")), 32)
             running, sleeping, done = b.block(), b.block(), b.block()
             b.branch(b.truth(on_cpu), running, sleeping, likely=False)
             b.start(running)
@@ -83,9 +82,9 @@ def _of_kernel(e: Emitter, node: Node, type_: Stack, task: Ptr, frames: Ptr) -> 
 
 def _walk(e: Emitter, node: Node, type_: Stack, task: Ptr, frames: Ptr, count: Ptr) -> None:
     """Write the frames of the user stack, and their number to *count*; nothing for threads of the kernel."""
-    b, table = e.b, contexts.registers(e)
-    with b.when(b.truth(b.load(b.offset(task, known_field(e, "task_struct", "mm"))))):
-        if not user_memory.may_sleep(e):
+    b, table = e.b, e.probe.registers()
+    with b.when(b.truth(b.load(b.offset(task, e.tasks.known_field("task_struct", "mm"))))):
+        if not e.foreign.may_sleep():
             # Programs with some maps may not.
             b.store(-errno.EOPNOTSUPP, count)
             _failed(e, node, "user_stack")
@@ -117,7 +116,7 @@ def _walk(e: Emitter, node: Node, type_: Stack, task: Ptr, frames: Ptr, count: P
                 b.store(b.add(index, 2), count)
 
             if type_.limit > 1:
-                loops.counted(e, type_.limit - 1, step)
+                e.loops.counted(type_.limit - 1, step)
             if stack_truncation.marked(node):
                 with b.when(b.icmp("eq", b.load(count), type_.limit), likely=False):
                     ended = b.block()
@@ -132,4 +131,4 @@ def _failed(e: Emitter, node: Node, kind: str) -> None:
     """Count and report a stack that could not be walked."""
     before = e.counter(kind, e.script.layout.site("bpf_get_task_stack", location(node.span)))
     if e.script.options.checks:
-        events.first_ones(e, before, lambda: events.report(e, node, kind))
+        e.events.first_ones(before, lambda: e.events.report(node, kind))

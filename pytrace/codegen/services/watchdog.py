@@ -8,10 +8,9 @@ from memory that other CPUs rarely write, and a comparison.
 
 from __future__ import annotations
 
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import EXITED
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.kinds import Context
@@ -50,7 +49,7 @@ def _unless_own_thread_ends(e: Emitter) -> None:
         return
     b = e.b
     with b.when(b.icmp("eq", b.load(b.offset(e.context, _NUMBER), 32), number), likely=False):
-        process, _ = process_ids(e, "tracer")
+        process, _ = e.tasks.process_ids("tracer")
         with b.when(b.icmp("eq", process, b.load(e.session(SESSION.own), 32))):
             e.end()
     b.new_prologue()
@@ -76,7 +75,7 @@ def _unless_stopped(e: Emitter, *, calls: bool) -> None:
         e.end_early(b.icmp("eq", stopped, 0))
         return
     with b.unless(b.icmp("eq", stopped, 0), likely=True):
-        process, _ = process_ids(e, "tracer")
+        process, _ = e.tasks.process_ids("tracer")
         own = b.icmp("eq", process, b.load(e.session(SESSION.own), 32))
         with b.unless(b.both(own, b.icmp("eq", stopped, EXITED)), likely=False):
             e.end()

@@ -259,7 +259,7 @@ FORMULAS: Mapping[str, Formula] = {
     "traced_sector": Formula((_U32, _U64), _U64, ops=True),
     "traced_sectors": Formula((_U32, _U32), _U32, ops=True),
 }
-"""Formulas that ``codegen.emit.raw_tracepoints`` implements:
+"""Formulas that ``codegen.emit.context`` implements:
 
 ``ntohs`` swaps two bytes; ``sectors`` is a number of bytes in units of 512; ``device`` is ``MKDEV`` of major and
 minor; ``traced_sector`` and ``traced_sectors`` are ``blk_rq_trace_sector`` and ``blk_rq_trace_nr_sectors`` of

@@ -421,7 +421,7 @@ class RawRead(msgspec.Struct, frozen=True):
 class RawField(msgspec.Struct, frozen=True):
     """A tracepoint field that a raw tracepoint program computes in the same way as the kernel's tracepoint.
 
-    *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
+    *formula* names one of ``codegen.emit.context``; *reads* and *numbers* are its operands.
     """
 
     formula: str
@@ -622,7 +622,7 @@ class LoadTime(msgspec.Struct, frozen=True):
     """A value that is resolved each time an ahead-of-time file is loaded: its kind *what*, and its parameters.
 
     ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
-    generator adds others (``codegen.aot.load_time_values``).
+    generator adds others (``codegen.emit.load_time``).
     """
 
     what: str

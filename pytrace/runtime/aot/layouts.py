@@ -1,6 +1,6 @@
 """Whether this kernel has the layouts that an ahead-of-time file was compiled for.
 
-A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` writes them down:
+A *row* is a tuple of texts, its kind first, as ``codegen.emit.load_time`` writes them down:
 
 - ``member``, kind, struct, path of names, offset, bit offset, bits, type
 - ``size``, kind, struct, bytes

@@ -1,6 +1,6 @@
 """Where the probes of an ahead-of-time file are in user binaries that were changed after it was compiled.
 
-Rows (lists of texts), as ``codegen.aot.layout_reliance`` writes them down:
+Rows (lists of texts), as ``codegen.emit.load_time`` writes them down:
 
 - ``symbol``, path, function, file offset
 - ``usdt``, path, provider, name, file offset, arguments of the note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace import pipeline
-from pytrace.codegen.analysis import body_splitting
+from pytrace.codegen.emit import bodies
 from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
 from pytrace.core.options.compile_options import CompileOptions
@@ -15,11 +15,11 @@ from tests.codegen.analysis.test_shared_variables import checked
 from tests.support.facts import RecordedKernel
 
 
-def planned(text: str) -> tuple[body_splitting.Plan, nodes.Block]:
+def planned(text: str) -> tuple[bodies.Plan, nodes.Block]:
     program = checked(text)
     body = program.units[0].body
     with pipeline._room():
-        return body_splitting.plan(program, [body]), body
+        return bodies.split_plan(program, [body]), body
 
 
 def ir(text: str) -> str:
@@ -46,7 +46,7 @@ def test_statements_are_cut_in_order() -> None:
 
 
 def test_there_are_never_more_parts_than_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_splitting, "MOST", 8)
+    monkeypatch.setattr(bodies, "MOST", 8)
     plan, body = planned(f"begin {{ {statements(3000)} }}")
     assert 8 <= len(plan.blocks[body]) <= 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis.large_keys import Words, words_of
+from pytrace.codegen.emit.map_uses import Words, words_of
 from pytrace.core.types import INT8, INT64, Record, Stack, StackMode, String, Tuple, Type
 from tests.codegen.running import compiled
 

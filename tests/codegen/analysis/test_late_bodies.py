@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis.late_bodies import late_body, strings_of_keys
+from pytrace.codegen.emit.bodies import late_body, strings_of_keys
 from tests.support.front import analyse
 from tests.support.recorded import TRACEPOINTS, Facts
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis import loop_bounds
+from pytrace.codegen.emit import loops
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.codegen.running import messages
 from tests.support.front import analyse
 
-MOST = loop_bounds.MOST
+MOST = loops.MOST_ITERATIONS
 
 
 def _most(text: str) -> int:
     checked: CheckedProgram = analyse(text).checked()
-    return loop_bounds.most(checked, checked.units[-1].body)
+    return loops.most_iterations(checked, checked.units[-1].body)
 
 
 @pytest.mark.parametrize(

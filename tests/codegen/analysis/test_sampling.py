@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis.sampling import Plan, plan
+from pytrace.codegen.emit.map_uses import SamplingPlan, sampling_plan
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 
 A, B, C = "tracepoint:sched:sched_switch", "tracepoint:sched:sched_wakeup", "profile:hz:99"
 
 
-def of(text: str) -> Plan:
-    return plan(analyse(text, kernel=RecordedKernel()).checked())
+def of(text: str) -> SamplingPlan:
+    return sampling_plan(analyse(text, kernel=RecordedKernel()).checked())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace import pipeline
-from pytrace.codegen.analysis import body_splitting
-from pytrace.codegen.analysis.shared_variables import called_functions, shared_variables
+from pytrace.codegen.emit import bodies
+from pytrace.codegen.emit.bodies import called_functions, shared_variables
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
@@ -22,7 +22,7 @@ def checked(text: str) -> CheckedProgram:
 def shared(text: str) -> set[str]:
     program = checked(text)
     body = program.units[0].body
-    return {info.name for info in shared_variables(program, body, body_splitting.plan(program, [body]))}
+    return {info.name for info in shared_variables(program, body, bodies.split_plan(program, [body]))}
 
 
 def test_only_what_crosses_a_loop_is_shared() -> None:
@@ -51,21 +51,21 @@ def test_functions_come_after_those_that_they_call() -> None:
 
 
 def test_parts_share_what_crosses_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body_splitting, "WHOLE", 5)
-    monkeypatch.setattr(body_splitting, "PART", 8)
+    monkeypatch.setattr(bodies, "WHOLE", 5)
+    monkeypatch.setattr(bodies, "PART", 8)
     assert shared("begin { $a = 1; @x = $a; $b = 2; @y = $b; @z = $a + 1; }") == {"a"}
 
 
 def test_unrolls_that_are_loops_share_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "begin { $a = 1; unroll (50) { $b = $a; @ = $b; $a++; } }"
     assert shared(text) == set()
-    monkeypatch.setattr(body_splitting, "UNROLLED", 100)
+    monkeypatch.setattr(bodies, "UNROLLED", 100)
     assert shared(text) == {"a"}
 
 
 def test_in_parts_variables_with_an_address_outlive_them(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "begin { $v = (uint64)1; $p = &$v; @x = 1; @y = 2; @z = *$p; $w = 3; @w = $w; }"
     assert shared(text) == set()
-    monkeypatch.setattr(body_splitting, "WHOLE", 5)
-    monkeypatch.setattr(body_splitting, "PART", 12)
+    monkeypatch.setattr(bodies, "WHOLE", 5)
+    monkeypatch.setattr(bodies, "PART", 12)
     assert {"v", "p"} <= shared(text)

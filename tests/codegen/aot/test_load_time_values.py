@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.emit.storage import Ahead
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION
 from pytrace.core.options.compile_options import CompileOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.emit.comparison import FOLLOWED, UNROLLED
+from pytrace.codegen.emit.comparison import FOLLOWED_BYTES, UNROLLED
 from tests.codegen.running import printed
 
 
@@ -24,11 +24,11 @@ def test_strings_of_different_capacity() -> None:
 
 
 def test_what_is_longer_than_the_verifier_follows() -> None:
-    size = FOLLOWED + 64
+    size = FOLLOWED_BYTES + 64
     config = f"config = {{ max_strlen = {size} }} "
     from tests.codegen.running import machine
 
-    for changed in (None, 0, FOLLOWED, size - 2):
+    for changed in (None, 0, FOLLOWED_BYTES, size - 2):
         found = machine(f"{config}kprobe:vfs_read {{ print(str(kptr(arg0)) == str(kptr(arg1))); }}")
         text = bytearray(b"x" * (size - 1) + b"\0")
         other = bytearray(text)

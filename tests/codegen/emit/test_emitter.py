@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.storage.scratch_memory import COPIES
+from pytrace.codegen.emit.storage import COPIES
 from tests.codegen.running import compiled, machine, ran
 from tests.support.bpf_machine import Machine
 from tests.support.facts import RecordedKernel

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis.loop_bounds import MOST
-from pytrace.codegen.emit.loops import FOLLOWED
+from pytrace.codegen.emit.loops import FOLLOWED, MOST_ITERATIONS
 from tests.codegen.running import helpers, machine, ran
 from tests.support.recorded import Facts
 
@@ -43,7 +42,7 @@ def test_what_a_function_returns_from_inside_a_loop() -> None:
 
 
 def test_more_rounds_than_the_kernel_takes_are_reported() -> None:
-    found = ran(f"begin {{ for ($i : 0..{MOST + 1}) {{ @ = $i; }} }}")
+    found = ran(f"begin {{ for ($i : 0..{MOST_ITERATIONS + 1}) {{ @ = $i; }} }}")
     ((kind, arguments),) = found.values()
     assert (kind, arguments) == ("helper_error", [-7])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.codegen.emit.deferred_events import ENTRIES, PLACES, RETURNING
+from pytrace.codegen.emit.events import ENTRIES, PLACES, RETURNING
 from pytrace.core.manifest import CompiledScript, MapType
 from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from pytrace.codegen.emit.storage import CACHE_LINE, CLAIM, COPIES, Layout, emptied, resettable, snapshots
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.storage.data_sections import CACHE_LINE, Layout, emptied, resettable, snapshots
-from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.source import Source, Span

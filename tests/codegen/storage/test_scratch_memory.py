@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.codegen.storage.scratch_memory import Scratch, area_name
+from pytrace.codegen.emit.storage import Scratch, area_name
 from pytrace.core.probes.kinds import probe_kind
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
@@ -18,14 +17,14 @@ Node = nodes.Call | nodes.Identifier
 
 def _arg_n(e: Emitter, node: Node) -> Operand:
     index = e.checked.fact(node, ArgumentIndex).index
-    return Scalar(contexts.positional(e, index), e.type(node))
+    return Scalar(e.probe.positional(index), e.type(node))
 
 
 def _args(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, Struct):
         raise InternalError("args is a struct")
-    return contexts.all_arguments(e, type_)
+    return e.probe.all_arguments(type_)
 
 
 def _ctx(e: Emitter, node: Node) -> Operand:
@@ -35,17 +34,17 @@ def _ctx(e: Emitter, node: Node) -> Operand:
 def _retval(e: Emitter, _node: Node) -> Operand:
     context = e.program.unit.context
     if context.result is not None:
-        return contexts.argument(e, context.result)
+        return e.probe.argument(context.result)
     if context.slots:
-        return Scalar(e.launder(contexts.slot(e, context.slots)), UINT64)
-    return Scalar(contexts.register(e, contexts.registers(e).result), UINT64)
+        return Scalar(e.launder(e.probe.slot(context.slots)), UINT64)
+    return Scalar(e.probe.register(e.probe.registers().result), UINT64)
 
 
 def _func(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
     if isinstance(type_, String):
         return python_objects.function_name(e, type_)
-    address = contexts.function_address(e)
+    address = e.probe.function_address()
     if isinstance(type_, USym):
         return user_symbol(e, e.b.sub(address, function_exits.distance(e)), type_)
     return Scalar(address, UINT64) if type_.scalar else word(e, address, type_)
@@ -77,7 +76,7 @@ def _probe(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
     names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
     table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
-    index = e.b.at_most(e.b.opaque(events.target_index(e)), len(names) - 1)
+    index = e.b.at_most(e.b.opaque(e.events.target_index()), len(names) - 1)
     place = e.b.offset(e.module.constant(table), e.b.mul(index, type_.size))
     return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
 
@@ -86,7 +85,7 @@ def _usermode(e: Emitter, _node: Node) -> Operand:
     """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
     unit = e.program.unit
     if unit.kind.context.value in ("registers", "perf_event"):
-        level = e.b.op("and", contexts.register(e, "cs"), 3)
+        level = e.b.op("and", e.probe.register("cs"), 3)
         return Scalar(e.b.number(e.b.icmp("eq", level, 3)), BOOL)
     return Scalar(1 if unit.kind.special else 0, BOOL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
@@ -27,7 +27,7 @@ def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
         constant = e.checked.fact(node, SignalNumber).number
         number = constant if constant is not None else argument(e, node)
         error = e.b.helper(helper, number)
-        events.check_helper(e, node, helper.symbol, error)
+        e.events.check_helper(node, helper.symbol, error)
         return Nothing(VOID)
 
     return emit
@@ -47,19 +47,19 @@ def _write_user(e: Emitter, node: nodes.Call) -> Operand:
         else:
             length = e.b.at_most(argument(e, node, 2), type_.size)
             copy = e.scratch(type_.size)
-            memory.write(e, e.value(source), copy, type_)
+            e.memory.write(e.value(source), copy, type_)
         error = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
-    events.check_helper(e, node, "bpf_probe_write_user", error)
+    e.events.check_helper(node, "bpf_probe_write_user", error)
     return Scalar(e.b.number(e.b.icmp("eq", error, 0)), BOOL)
 
 
 def _copied(e: Emitter, node: nodes.Call, type_: Type, length: Number) -> Ptr:
     """A copy of the target of the second argument, in scratch memory."""
-    space = memory.pointed_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
+    space = e.foreign.pointed_space(type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
     read = memory.read_helper(space)
     address = argument(e, node, 1)
     copy = e.scratch(WRITE_MOST)
-    events.check_helper(e, node, read.symbol, e.b.helper(read, copy, length, address))
+    e.events.check_helper(node, read.symbol, e.b.helper(read, copy, length, address))
     return copy
 
 

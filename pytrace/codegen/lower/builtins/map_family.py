@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import memory, weights
+from pytrace.codegen.emit import weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access, maps
@@ -44,7 +44,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
             type_ = e.checked.variables[target].type
             store_variable(e, target, aggregate_reading.read(e, info, key, type_))
         elif info.value.scalar:
-            store_variable(e, target, memory.load(e, place, info.value))
+            store_variable(e, target, e.memory.load(place, info.value))
         else:
             store_variable(e, target, Memory(place, info.value))
 

@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec.structs import astuple
 
-from pytrace.codegen.emit import comparison, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import I1, Number, Operand, Parts, Scalar
 from pytrace.codegen.lower import expressions
@@ -37,7 +36,7 @@ def _one_of(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
         texts = [item for item in entries if isinstance(item, bytes)]
         return Scalar(e.b.number(_one_of_texts(e, operand, texts)), BOOL)
     numbers = [item for item in entries if isinstance(item, int)]
-    return Scalar(e.b.number(_one_of_numbers(e, memory.number(e, operand), numbers)), BOOL)
+    return Scalar(e.b.number(_one_of_numbers(e, e.memory.number(operand), numbers)), BOOL)
 
 
 def _one_of_texts(e: Emitter, operand: Operand, entries: list[bytes]) -> I1:
@@ -47,7 +46,7 @@ def _one_of_texts(e: Emitter, operand: Operand, entries: list[bytes]) -> I1:
     e.b.store(1, result)
     for entry in entries:
         text = expressions.constant(e, entry, String(len(entry) + 1))
-        e.b.jump_if(comparison.equal(e, place, text), done)
+        e.b.jump_if(e.comparison.equal(place, text), done)
     e.b.store(0, result)
     e.b.jump(done)
     e.b.start(done)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Made, Operand, Ptr, Remote, Scalar
@@ -23,18 +22,18 @@ def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
     operand = e.value(node)
     type_ = operand.type
     if isinstance(type_, Pointer):
-        return Remote(memory.number(e, operand), type_.target, memory.pointed_space(e, type_.space))
+        return Remote(e.memory.number(operand), type_.target, e.foreign.pointed_space(type_.space))
     return operand
 
 
 def _put(e: Emitter, operand: Operand, pointer: Ptr, size: int) -> None:
     if isinstance(operand, Remote):
-        memory.read(e, pointer, size, operand.address, operand.space)
+        e.foreign.read(pointer, size, operand.address, operand.space)
     elif isinstance(operand, Scalar):
         e.b.store(operand.value, pointer, 8 * size, 4)
     else:
         source = e.place(operand)
-        memory.copy(e, pointer, source.pointer, size, 1)
+        e.memory.copy(pointer, source.pointer, size, 1)
 
 
 def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
@@ -43,7 +42,7 @@ def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
     source = _bytes_of(e, node.args[0])
     if isinstance(source, Scalar):
         # A number is the address of the six bytes.
-        source = Remote(source.value, Mac(), memory.pointed_space(e, AddressSpace.NONE))
+        source = Remote(source.value, Mac(), e.foreign.pointed_space(AddressSpace.NONE))
     return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC), reads=isinstance(source, Remote))
 
 
@@ -61,7 +60,7 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
     family = constant if constant is not None else argument(e, node, 0)
 
     def write(pointer: Ptr, _align: int) -> None:
-        memory.zero(e, pointer, Inet().size, 4)
+        e.memory.zero(pointer, Inet().size, 4)
         e.b.store(family, pointer, 32)
         place = e.b.offset(pointer, 4)
         if constant is not None or isinstance(source, Scalar):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Nothing, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import EXITED
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
@@ -35,7 +34,7 @@ def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     operands = [Scalar(code, type_) for code, type_ in zip(codes, e.checked.events[node].args, strict=True)]
     if not any(spec.kind in _COMMANDS for spec in e.checked.event_list):
         e.b.store(EXITED, e.session(SESSION.stopped), 32)
-    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word, 32))
+    e.events.send(e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word, 32))
     e.leave(None)
     return Nothing(VOID)
 
@@ -48,33 +47,33 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(text, String) or not isinstance(node.args[0], nodes.Expr):
         raise InternalError("join takes a pointer to strings")
     type_ = e.type(node.args[0])
-    space = memory.pointed_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
+    space = e.foreign.pointed_space(type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
     start = e.number(node.args[0])
     tails = layout.tails[1]
     size = layout.fixed_size + (layout.tail_capacity + events.SLACK if tails else 0)
     with e.temporaries():
         pointer = e.scratch(size)
-        memory.zero(e, pointer, layout.fixed_size)
+        e.memory.zero(pointer, layout.fixed_size)
         done = e.b.block()
         count, filled = e.b.register(), e.b.register()
         e.b.store(0, count)
         e.b.store(0, filled)
         for index in range(len(layout.args) - 1):
-            item = memory.read_scalar(e, e.b.add(start, 8 * index), Pointer(VOID), space).value
+            item = e.foreign.read_scalar(e.b.add(start, 8 * index), Pointer(VOID), space).value
             e.b.jump_if(e.b.icmp("eq", item, 0), done)
             place = e.b.offset(pointer, layout.offsets[index + 1])
             if tails:
                 _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
             else:
-                memory.read_string(e, place, text.capacity, item, space, 1)
+                e.strings.read_string(place, text.capacity, item, space, 1)
             e.b.store(index + 1, count)
-        more = memory.read_scalar(e, e.b.add(start, 8 * (len(layout.args) - 1)), Pointer(VOID), space).value
+        more = e.foreign.read_scalar(e.b.add(start, 8 * (len(layout.args) - 1)), Pointer(VOID), space).value
         e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, 0)))
         e.b.jump(done)
         e.b.start(done)
         e.b.store(e.b.load(count), e.b.offset(pointer, layout.offsets[0]), 32)
-        events.header(e, spec, pointer, e.b.load(filled))
-        events.output(e, pointer, e.b.add(e.b.load(filled), layout.fixed_size))
+        e.events.header(spec, pointer, e.b.load(filled))
+        e.events.output(pointer, e.b.add(e.b.load(filled), layout.fixed_size))
     return Nothing(VOID)
 
 
@@ -82,8 +81,8 @@ def _join_tail(
     e: Emitter, item: Number, place: Ptr, start: Ptr, filled: Ptr, capacity: int, space: AddressSpace
 ) -> None:
     offset = e.b.load(filled)
-    length = memory.string_tail(e, e.b.offset(start, offset), capacity, item, space)
-    e.b.store(events.count_word(e, length, capacity), place, 32)
+    length = e.strings.string_tail(e.b.offset(start, offset), capacity, item, space)
+    e.b.store(e.events.count_word(length, capacity), place, 32)
     e.b.store(e.b.add(offset, length), filled)
 
 
@@ -95,8 +94,8 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
     struct = e.script.kernel.struct("struct", "sk_buff")
     if struct is None or struct.find("data") is None:
         raise InternalError("the kernel's types have no sk_buff")
-    start = e.b.add(skb, load_time_values.struct_offset(e, struct, "data"))
-    data = memory.read_scalar(e, start, Pointer(VOID), AddressSpace.KERNEL).value
+    start = e.b.add(skb, e.load_time.struct_offset(struct, "data"))
+    data = e.foreign.read_scalar(start, Pointer(VOID), AddressSpace.KERNEL).value
     capacity = min(layout.tail_capacity, PACKET_MOST)
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)
@@ -104,11 +103,11 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
         e.b.store(length, e.b.offset(pointer, layout.offsets[1]), 32)
         size = e.b.at_most(length, capacity)
         target = e.b.offset(pointer, layout.fixed_size)
-        error = memory.read(e, target, size, e.b.add(data, offset), AddressSpace.KERNEL)
-        events.check_helper(e, node, "bpf_probe_read_kernel", error, level=2)
+        error = e.foreign.read(target, size, e.b.add(data, offset), AddressSpace.KERNEL)
+        e.events.check_helper(node, "bpf_probe_read_kernel", error, level=2)
         e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
-        events.header(e, spec, pointer, size)
-        events.output(e, pointer, e.b.add(size, layout.fixed_size))
+        e.events.header(spec, pointer, size)
+        e.events.output(pointer, e.b.add(size, layout.fixed_size))
     # A packet that does not fit the ring is counted as lost, but the builtin's value does not show that.
     return Scalar(0, INT64)
 
@@ -121,9 +120,9 @@ def _debugf(e: Emitter, node: nodes.Call) -> Operand:
             raise InternalError("debugf takes values")
         operand = e.value(item)
         scalar = operand.type.scalar
-        arguments.append(memory.number(e, operand) if scalar else e.b.address(e.place(operand).pointer))
+        arguments.append(e.memory.number(operand) if scalar else e.b.address(e.place(operand).pointer))
     error = e.b.trace_printk(e.module.constant(text), len(text), arguments)
-    events.check_helper(e, node, "bpf_trace_printk", error)
+    e.events.check_helper(node, "bpf_trace_printk", error)
     return Nothing(VOID)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.current_task import COMM, network_namespace, process_ids, task_field, user_ids, write_name
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
+from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.tasks import COMM, CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import process_filters
-from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
@@ -22,28 +20,28 @@ Node = nodes.Call | nodes.Identifier
 
 
 def _pid(e: Emitter, node: Node) -> Operand:
-    return Scalar(process_ids(e, e.checked.fact(node, PidNamespace).name)[0], e.type(node))
+    return Scalar(e.tasks.process_ids(e.checked.fact(node, PidNamespace).name)[0], e.type(node))
 
 
 def _tid(e: Emitter, node: Node) -> Operand:
-    return Scalar(process_ids(e, e.checked.fact(node, PidNamespace).name)[1], e.type(node))
+    return Scalar(e.tasks.process_ids(e.checked.fact(node, PidNamespace).name)[1], e.type(node))
 
 
 def _uid(e: Emitter, node: Node) -> Operand:
-    return Scalar(user_ids(e)[0], e.type(node))
+    return Scalar(e.tasks.user_ids()[0], e.type(node))
 
 
 def _gid(e: Emitter, node: Node) -> Operand:
-    return Scalar(user_ids(e)[1], e.type(node))
+    return Scalar(e.tasks.user_ids()[1], e.type(node))
 
 
 def _username(e: Emitter, node: Node) -> Operand:
-    uid = user_ids(e)[0]
+    uid = e.tasks.user_ids()[0]
     return Made(e.type(node), lambda pointer, _align: e.b.store(uid, pointer))
 
 
 def _netns(e: Emitter, node: Node) -> Operand:
-    inode = network_namespace(e)
+    inode = e.tasks.network_namespace()
     return Made(e.type(node), lambda pointer, _align: e.b.store(inode, pointer))
 
 
@@ -52,9 +50,9 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Ptr, align: int) -> None:
-        error = write_name(e, pointer, align)
+        error = e.tasks.write_name(pointer, align)
         if error is not None:
-            events.check_helper(e, node, "bpf_get_current_comm", error)
+            e.events.check_helper(node, "bpf_get_current_comm", error)
 
     return Made(e.type(node), write)
 
@@ -68,14 +66,14 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
     number = e.number(argument)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, type_.size, align)
+        e.memory.zero(pointer, type_.size, align)
         if e.script.ahead is not None:
             e.script.ahead.rely("kfunc", "bpf_task_from_pid", 1)
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
         e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
         task = e.b.kernel_object("bpf_task_from_pid", number)
         with e.b.unless(e.b.is_null(task)):
-            address = e.b.add(e.b.address(task), task_field(e, "comm"))
+            address = e.b.add(e.b.address(task), e.tasks.task_field("comm"))
             e.b.helper(helpers.PROBE_READ_KERNEL, pointer, COMM, address)
             e.b.release("bpf_task_release", task)
 
@@ -88,7 +86,7 @@ def _cpu(e: Emitter, node: Node) -> Operand:
 
 def _plain(helper: helpers.Helper[[], I64]) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
-        return Scalar(memory.fit(e, e.b.helper(helper), e.type(node)), e.type(node))
+        return Scalar(e.memory.fit(e.b.helper(helper), e.type(node)), e.type(node))
 
     return emit
 
@@ -123,21 +121,21 @@ def _task(e: Emitter, node: Node) -> Number:
 
 
 def _related(e: Emitter, node: Node, link: str) -> Number:
-    address = e.b.add(_task(e, node), task_field(e, link))
-    return memory.read_scalar(e, address, UINT64, AddressSpace.KERNEL).value
+    address = e.b.add(_task(e, node), e.tasks.task_field(link))
+    return e.foreign.read_scalar(address, UINT64, AddressSpace.KERNEL).value
 
 
 def _related_number(link: str, member: str) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
-        address = e.b.add(_related(e, node, link), task_field(e, member))
-        return Scalar(memory.read_scalar(e, address, INT32, AddressSpace.KERNEL).value, e.type(node))
+        address = e.b.add(_related(e, node, link), e.tasks.task_field(member))
+        return Scalar(e.foreign.read_scalar(address, INT32, AddressSpace.KERNEL).value, e.type(node))
 
     return emit
 
 
 def _related_comm(link: str) -> Emission:
     def emit(e: Emitter, node: Node) -> Operand:
-        address = e.b.add(_related(e, node, link), task_field(e, "comm"))
+        address = e.b.add(_related(e, node, link), e.tasks.task_field("comm"))
         return Remote(address, String(COMM), AddressSpace.KERNEL)
 
     return emit

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import contexts, current_task, events, memory, stack_truncation, user_memory
+from pytrace.codegen.emit import memory, stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr
@@ -46,7 +46,7 @@ _RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
 
 
 def _stack(e: Emitter, node: Node, type_: Stack, chunked: bool) -> Operand:
-    if user_memory.iterates_tasks(e.program):
+    if memory.iterates_tasks(e.program):
         return visited_stacks.stack(e, node, type_)
     way = e.checked.config.stack_unwinding
     if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
@@ -75,7 +75,7 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
         # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
         # require. Kernels before 5.13 read the memory first, as far as the verifier knows.
         if not e.script.kernel.feature("stack_to_unset"):
-            memory.zero(e, place, limit * type_.frame_size)
+            e.memory.zero(place, limit * type_.frame_size)
         length = e.b.helper(helpers.GET_STACK, context, place, limit * type_.frame_size, flags)
         _check(e, node, type_, length)
         return length
@@ -98,7 +98,7 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
             count = helped()
             # By frame pointers it is the second frame, or left out: at the end of a function they are its caller's.
             if type_.user and type_.limit and e.script.kernel.arch == "x86_64":
-                e.b.helper(helpers.PROBE_READ_USER, frames, _WORD, contexts.register(e, "sp"))
+                e.b.helper(helpers.PROBE_READ_USER, frames, _WORD, e.probe.register("sp"))
         elif _may_lack_caller(e, type_):
             count = _with_caller(e, type_, frames, get_stack, helped, whole)
         else:
@@ -141,14 +141,14 @@ def _with_caller(
     caller = e.temporary(_WORD)
     plain, done = b.block(), b.block()
     b.store(0, caller)
-    b.helper(helpers.PROBE_READ_USER, caller, _WORD, contexts.register(e, "sp"))
+    b.helper(helpers.PROBE_READ_USER, caller, _WORD, e.probe.register("sp"))
     # One word too far, to leave room for the caller.
     length = get_stack(b.offset(frames, _WORD), type_.limit - 1)
     b.store(0, frames)
     b.store(length, result)
     b.jump_if(b.icmp("slt", length, _WORD), done, likely=False)
     address = b.load(caller, again=True)
-    segment = b.op("and", contexts.register(e, "cs"), 0xFFFF)
+    segment = b.op("and", e.probe.register("cs"), 0xFFFF)
     address = b.select(b.icmp("eq", segment, frame_pointers.CODE_64), address, 0)
     second = b.load(b.offset(frames, 2 * _WORD), again=True) if type_.limit > 2 else 0
     missing = b.select(b.icmp("eq", address, 0), 0, second)  # there is no address to insert
@@ -175,8 +175,8 @@ def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
         counted, passed = b.block(), b.block()
         if type_.user and e.script.kernel.struct("struct", "task_struct") is not None:
             b.jump_if(b.icmp("ne", result, -errno.EFAULT), counted)
-            memory_of_task = b.add(b.helper(helpers.GET_CURRENT_TASK), current_task.task_field(e, "mm"))
-            b.branch(b.truth(current_task.read_word(e, memory_of_task)), counted, passed)
+            memory_of_task = b.add(b.helper(helpers.GET_CURRENT_TASK), e.tasks.task_field("mm"))
+            b.branch(b.truth(e.tasks.read_word(memory_of_task)), counted, passed)
         else:
             b.jump(counted)
         b.start(counted)
@@ -184,7 +184,7 @@ def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
         before = e.counter("user_stack" if type_.user else "kernel_stack", site)
         if e.script.options.checks:
             error = "user_stack" if type_.user else "kernel_stack"
-            events.first_ones(e, before, lambda: events.report(e, node, error))
+            e.events.first_ones(before, lambda: e.events.report(node, error))
         b.jump(passed)
         b.start(passed)
 

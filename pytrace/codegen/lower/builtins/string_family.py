@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, counted_strings, events, floats, loops, memory, user_memory
+from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, machine
 from pytrace.codegen.ir.values import I64, TRUE, Made, Memory, Number, Operand, Ptr, Remote, Scalar
@@ -32,9 +32,9 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
     """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
     type_ = operand.type
     if isinstance(type_, Pointer):
-        return memory.number(e, operand), memory.pointed_space(e, type_.space)
+        return e.memory.number(operand), e.foreign.pointed_space(type_.space)
     if type_.scalar:
-        return memory.number(e, operand), memory.pointed_space(e, AddressSpace.NONE)
+        return e.memory.number(operand), e.foreign.pointed_space(AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
     # Opaque, because LLVM adds to an address of known alignment with |, which the verifier rejects.
@@ -54,19 +54,19 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
         return _counted(e, node, type_, fact.counted, limit)
     address, space = source_of(e, e.value(_expr(node, 0)))
     if fact is not None and not fact.whole:
-        return counted_strings.read(e, node, type_, address, e.number(_expr(node, 1)), space)
+        return e.strings.counted(node, type_, address, e.number(_expr(node, 1)), space)
 
     def write(pointer: Ptr, align: int) -> None:
         with e.at_node(node):
-            memory.read_string(e, pointer, type_.capacity, address, space, align)
+            e.strings.read_string(pointer, type_.capacity, address, space, align)
 
     def tail(pointer: Ptr, limit: int) -> I64:
         with e.at_node(node):
-            return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space)
+            return e.strings.string_tail(pointer, min(limit, type_.capacity), address, space)
 
     def only(pointer: Ptr, cleared: int) -> None:
         with e.at_node(node):
-            memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
+            e.strings.read_string_only(pointer, type_.capacity, address, space, cleared)
 
     return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
 
@@ -75,26 +75,26 @@ def _counted(e: Emitter, node: nodes.Call, type_: String, place: CountedString, 
     """The text of an object that has its address and length."""
     source = e.value(_expr(node, 0))
     if isinstance(source.type, Pointer):
-        source = Remote(memory.number(e, source), source.type.target, memory.pointed_space(e, source.type.space))
+        source = Remote(e.memory.number(source), source.type.target, e.foreign.pointed_space(source.type.space))
     space = source.space if isinstance(source, Remote) else AddressSpace.USER
     if not isinstance(source, Remote):
         source = e.place(source)
 
     def word(offset: int) -> Number:
         if isinstance(source, Remote):
-            return memory.read_scalar(e, e.b.add(source.address, offset), UINT64, space).value
+            return e.foreign.read_scalar(e.b.add(source.address, offset), UINT64, space).value
         return e.b.load(e.b.offset(source.pointer, offset))
 
     address = word(place.address)
     if place.in_front:
-        length: Number = memory.read_scalar(e, e.b.sub(address, place.in_front), UINT64, space).value
+        length: Number = e.foreign.read_scalar(e.b.sub(address, place.in_front), UINT64, space).value
     else:
         length = word(place.length)
     if place.short is not None:
         address, length = _short_or_long(e, source, place.short, address, length)
     if limit is not None:
         length = e.b.select(e.b.icmp("ult", limit, length), limit, length)
-    return counted_strings.read(e, node, type_, address, length, space)
+    return e.strings.counted(node, type_, address, length, space)
 
 
 def _short_or_long(
@@ -105,7 +105,7 @@ def _short_or_long(
         raise InternalError("a copy of an object is refused")
 
     def bits(place: int, shift: int, count: int) -> Number:
-        value = memory.read_scalar(e, e.b.add(source.address, place), UINT8, source.space).value
+        value = e.foreign.read_scalar(e.b.add(source.address, place), UINT8, source.space).value
         return e.b.op("and", e.b.op("lshr", value, shift), (1 << count) - 1)
 
     long = e.b.truth(bits(short.flag, short.flag_bit, 1))
@@ -132,14 +132,14 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         requested = e.number(_expr(node, 1))
         length = e.b.at_most(requested, type_.capacity)
         e.count_cut(e.b.icmp("ugt", requested, type_.capacity))
-    helper = memory.read_helper(memory.resolve_space(e, space))
+    helper = memory.read_helper(e.foreign.resolve_space(space))
 
     def copy(pointer: Ptr) -> None:
         with e.at_node(node):
-            user_memory.read(e, helper, pointer, length, address, type_.capacity)
+            e.foreign.call_helper(helper, pointer, length, address, type_.capacity)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.zero(e, pointer, type_.size, min(4, align))
+        e.memory.zero(pointer, type_.size, min(4, align))
         e.b.store(length, pointer, 32)
         copy(e.b.offset(pointer, Buffer.header))
 
@@ -157,10 +157,10 @@ def _path(e: Emitter, node: nodes.Call) -> Operand:
     def write(pointer: Ptr, align: int) -> None:
         with e.at_node(node):
             done = e.b.block()
-            memory.zero(e, pointer, type_.size, align)
+            e.memory.zero(pointer, type_.size, align)
             address = members.typed_address(e, _expr(node, 0), done)
             error = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
-            events.check_helper(e, node, "bpf_d_path", error)
+            e.events.check_helper(node, "bpf_d_path", error)
             e.b.jump(done)
             e.b.start(done)
 
@@ -179,25 +179,25 @@ def _text(e: Emitter, node: nodes.Expr) -> Memory:
     if isinstance(type_, Array):
         return e.place(memory.as_string(operand, type_.size))
     address, space = source_of(e, operand)
-    capacity = memory.longest_string(e)
+    capacity = e.strings.longest_string()
     pointer = e.scratch(capacity)
-    memory.read_string(e, pointer, capacity, address, space)
+    e.strings.read_string(pointer, capacity, address, space)
     return Memory(pointer, String(capacity))
 
 
 def _strlen(e: Emitter, node: nodes.Call) -> Operand:
     operand = e.value(_expr(node, 0))
     type_ = operand.type
-    capacity = type_.size if isinstance(type_, String | Array) else memory.longest_string(e)
+    capacity = type_.size if isinstance(type_, String | Array) else e.strings.longest_string()
     address, space = source_of(e, operand)
     with e.temporaries():
         room = e.scratch(capacity + events.SLACK)
-        return Scalar(memory.string_tail(e, room, capacity, address, space), UINT64)
+        return Scalar(e.strings.string_tail(room, capacity, address, space), UINT64)
 
 
 def _strcap(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(_expr(node, 0))
-    capacity = type_.size if isinstance(type_, String | Array) else memory.longest_string(e)
+    capacity = type_.size if isinstance(type_, String | Array) else e.strings.longest_string()
     return Scalar(capacity, UINT64)
 
 
@@ -211,7 +211,7 @@ def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
             # Nothing is compared after the NUL of a constant string.
             length = len(text) + 1
     size = min(length, left.type.size, right.type.size)
-    equal = comparison.bytes_equal(e, left, right, size)
+    equal = e.comparison.bytes_equal(left, right, size)
     return Scalar(e.b.number(e.b.differ(equal, TRUE)), e.type(node))
 
 
@@ -231,7 +231,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
             leave()
 
     if size <= FOLLOWED:
-        loops.counted(e, count, step, most=None if compared.constant else size)
+        e.loops.counted(count, step, most=None if compared.constant else size)
         return Scalar(e.b.load(result), INT64)
     return _memcmp_long(e, node, sides, size, count)
 
@@ -240,7 +240,7 @@ def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, c
     """For sizes too large to verify byte by byte: both sides are copied to scratch memory, for a callback."""
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
-        memory.copy(e, e.area(place), side.pointer, size, side.align)
+        e.memory.copy(e.area(place), side.pointer, size, side.align)
     difference = e.reserve(8)
     e.b.store(0, e.area(difference))
 
@@ -249,9 +249,9 @@ def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, c
         one, other = (inner.b.load(inner.b.offset(inner.area(place), offset), 8) for place in places)
         with inner.b.when(inner.b.icmp("ne", one, other)):
             inner.b.store(inner.b.sub(one, other), inner.area(difference))
-            loops.leave(inner)
+            inner.loops.leave()
 
-    loops.run(e, node.span, count, body)
+    e.loops.run(node.span, count, body)
     return Scalar(e.b.load(e.area(difference)), INT64)
 
 
@@ -262,12 +262,12 @@ def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
         buffer = e.place(operand)
         return Memory(e.b.offset(buffer.pointer, Buffer.header), type_, 4)
     if type_.scalar and not isinstance(type_, Pointer):
-        return e.place(Scalar(memory.number(e, operand), UINT64))
+        return e.place(Scalar(e.memory.number(operand), UINT64))
     if isinstance(operand, Memory | Made) and not isinstance(type_, Pointer):
         return e.place(operand)
     address, space = source_of(e, operand)
     pointer = e.scratch(size)
-    memory.read(e, pointer, size, address, space)
+    e.foreign.read(pointer, size, address, space)
     return Memory(pointer, String(max(1, size)))
 
 
@@ -290,11 +290,11 @@ def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
     left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
     first, second = left.type.size, right.type.size
     pointer = e.scratch(type_.size + first + second + events.SLACK)
-    memory.zero(e, pointer, type_.size + first + second)
-    length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL)
+    e.memory.zero(pointer, type_.size + first + second)
+    length = e.strings.string_tail(pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL)
     end = e.b.offset(pointer, length)
-    more = memory.string_tail(e, end, second, e.b.address(right.pointer), AddressSpace.KERNEL)
-    if type_.size >= memory.longest_string(e):
+    more = e.strings.string_tail(end, second, e.b.address(right.pointer), AddressSpace.KERNEL)
+    if type_.size >= e.strings.longest_string():
         e.count_cut(e.b.icmp("uge", e.b.add(length, more), type_.size))
     return Memory(pointer, type_)
 
@@ -306,7 +306,7 @@ def _bswap(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(node)
     value = e.number(_expr(node, 0))
     if not isinstance(type_, Int) or type_.width == 1:
-        return Scalar(memory.fit(e, value, type_), type_)
+        return Scalar(e.memory.fit(value, type_), type_)
     return Scalar(e.b.swap_bytes(value, 8 * type_.width), type_)
 
 
@@ -329,7 +329,7 @@ def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -
 
 def _scaled(e: Emitter, node: nodes.Call) -> Operand:
     factor = e.checked.constants[_expr(node, 1)]
-    return Scalar(floats.scaled(e, e.value(_expr(node, 0)), int(factor)), INT64)
+    return Scalar(e.floats.scaled(e.value(_expr(node, 0)), int(factor)), INT64)
 
 
 EMIT: dict[str, Emission] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import I64, Memory, Number, Ptr
 from pytrace.frontend.syntax import nodes
@@ -24,10 +23,10 @@ def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: 
     """
     room, needle_size = hay.type.size, needle.type.size
     hay_at, needle_at = e.reserve(room + needle_size + 8), e.reserve(needle_size + 8)
-    memory.zero(e, e.area(hay_at), ((room + needle_size + 8) + 7) & ~7)
-    memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
-    memory.zero(e, e.area(needle_at), (needle_size + 8 + 7) & ~7)
-    memory.copy(e, e.area(needle_at), needle.pointer, needle_size, needle.align)
+    e.memory.zero(e.area(hay_at), ((room + needle_size + 8) + 7) & ~7)
+    e.memory.copy(e.area(hay_at), hay.pointer, room, hay.align)
+    e.memory.zero(e.area(needle_at), (needle_size + 8 + 7) & ~7)
+    e.memory.copy(e.area(needle_at), needle.pointer, needle_size, needle.align)
     result = e.reserve(8)
     e.b.store(-1, e.area(result))
     if constant is not None:
@@ -49,7 +48,7 @@ def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: 
             _match_long(inner, node, (hay_at, needle_at), position, (room, needle_size), hit)
         _end_of_text(inner, start)
 
-    loops.run(e, node.span, count, body)
+    e.loops.run(node.span, count, body)
     if constant != b"":
         return e.b.load(e.area(result))
     return 0
@@ -57,13 +56,13 @@ def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: 
 
 def _hit(e: Emitter, place: Ptr, position: Number) -> None:
     e.b.store(position, place)
-    loops.leave(e)
+    e.loops.leave()
 
 
 def _end_of_text(e: Emitter, start: Ptr) -> None:
     """End the search at the NUL of the haystack."""
     with e.b.when(e.b.icmp("eq", e.b.load(start, 8), 0)):
-        loops.leave(e)
+        e.loops.leave()
 
 
 def _match(
@@ -84,7 +83,7 @@ def _match(
             e.b.jump_if(e.b.icmp("eq", want, 0), matched)
             e.b.jump_unless(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), differ)
 
-        loops.counted(e, needle_size, step)
+        e.loops.counted(needle_size, step)
         e.b.jump(matched)
         e.b.start(matched)
         hit()
@@ -111,12 +110,12 @@ def _match_long(
         place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
         want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
         with inner.b.when(inner.b.icmp("eq", want, 0)):
-            loops.leave(inner)
+            inner.loops.leave()
         character = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
         with inner.b.unless(inner.b.icmp("eq", want, character)):
             inner.b.store(1, inner.area(differs))
-            loops.leave(inner)
+            inner.loops.leave()
 
-    loops.run(e, node.span, needle_size, body)
+    e.loops.run(node.span, needle_size, body)
     with e.b.when(e.b.icmp("eq", e.b.load(e.area(differs)), 0)):
         hit()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import contexts, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Made, Number, Operand, Ptr, Scalar, signed_constant
@@ -27,7 +25,7 @@ def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Number:
     if not operand.type.scalar:
         value = e.place(operand)
         return e.b.load(value.pointer)
-    return memory.number(e, operand)
+    return e.memory.number(operand)
 
 
 def _ksym(e: Emitter, node: nodes.Call) -> Operand:
@@ -40,7 +38,7 @@ def _ksym_name(e: Emitter, node: nodes.Call) -> Operand:
     address = argument(e, node)
 
     def write(pointer: Ptr, _align: int) -> None:
-        memory.zero(e, pointer, type_.size)
+        e.memory.zero(pointer, type_.size)
         with e.temporaries():
             data = e.b.alloca(8)
             e.b.store(address, data)
@@ -67,13 +65,13 @@ def _is_err(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _reg(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(contexts.register(e, e.checked.fact(node, RegisterName).register), UINT64)
+    return Scalar(e.probe.register(e.checked.fact(node, RegisterName).register), UINT64)
 
 
 def _goid(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     """Functions of Go have the address of the running goroutine in r14 (``abi-internal.md``)."""
-    place = e.b.add(contexts.register(e, "r14"), e.checked.fact(node, GoroutineNumber).offset)
-    return memory.read_scalar(e, place, UINT64, AddressSpace.USER)
+    place = e.b.add(e.probe.register("r14"), e.checked.fact(node, GoroutineNumber).offset)
+    return e.foreign.read_scalar(place, UINT64, AddressSpace.USER)
 
 
 def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
@@ -83,13 +81,13 @@ def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
     if table is None:
         raise TraceError("percpu_kaddr() needs the kernel symbol __per_cpu_offset, which is not there")
     cpu = argument(e, node, 1) if len(node.args) > 1 else e.cpu
-    limit = load_time_values.integer(e, "cpus", (), e.script.kernel.possible_cpus)
+    limit = e.load_time.integer("cpus", (), e.script.kernel.possible_cpus)
     hidden = e.b.opaque(cpu)
     inside = e.b.icmp("ult", hidden, limit)
-    start = load_time_values.integer(e, "kaddr", ("__per_cpu_offset",), table)
+    start = e.load_time.integer("kaddr", ("__per_cpu_offset",), table)
     place = e.b.add(start, e.b.op("shl", hidden, 3))
-    distance = memory.read_scalar(e, place, UINT64, AddressSpace.KERNEL).value
-    variable = load_time_values.integer(e, "kaddr", (symbol.symbol,), symbol.address)
+    distance = e.foreign.read_scalar(place, UINT64, AddressSpace.KERNEL).value
+    variable = e.load_time.integer("kaddr", (symbol.symbol,), symbol.address)
     address = e.b.add(variable, distance)
     return Scalar(e.b.select(inside, address, 0), UINT64)
 
@@ -105,7 +103,7 @@ def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
     place = e.script.kernel.user_address_at(path, offset)
     if place is None:
         raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
-    moved = e.b.sub(contexts.function_address(e), signed_constant(place))
+    moved = e.b.sub(e.probe.function_address(), signed_constant(place))
     return Scalar(e.b.add(signed_constant(symbol.address), moved), e.type(node))
 
 

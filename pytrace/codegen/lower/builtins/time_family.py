@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import deferred_events
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Operand, Ptr, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, Timestamp
 from pytrace.frontend.syntax import nodes
@@ -37,7 +36,7 @@ def _elapsed(e: Emitter, _node: Node) -> Operand:
 def _time(e: Emitter, clock: helpers.Helper[[], I64]) -> I64:
     """The time of the hit by a clock."""
     now = e.b.helper(clock)
-    return now if e.kept is None else e.b.sub(now, deferred_events.kept_age(e))
+    return now if e.kept is None else e.b.sub(now, e.deferred.kept_age())
 
 
 def _jiffies(e: Emitter, _node: Node) -> Operand:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from pytrace.codegen.emit import contexts
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import PythonCall, Script
 from pytrace.codegen.ir import helpers
@@ -113,7 +112,7 @@ class _Call(CalledCode, frozen=True):
         b.store(0, frame)
         for index, name in _REGISTERS.items():
             # Opaque, because LLVM would choose the place in the context, which the verifier does not follow.
-            value = b.opaque(contexts.register(self.e, name))
+            value = b.opaque(self.e.probe.register(name))
             b.store(b.select(b.icmp("eq", number, index), value, b.load(frame)), frame)
         return b.load(frame)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, number_parameter, pointer_parameter
@@ -66,7 +65,7 @@ def text(e: Emitter, value: Number, buffer: int) -> I64:
     b.call(_FUNCTION, [e.area(state)], [magnitude])
     point, plain = _lay_out(b, e.area(state), negative)
     b.store(b.add(b.load(e.area(state + _LAST)), 1), size)
-    loops.run(e, e.span, LONGEST, lambda inner, index: _character(inner, index, state, buffer))
+    e.loops.run(e.span, LONGEST, lambda inner, index: _character(inner, index, state, buffer))
     with b.unless(plain):
         _exponent(b, e.area(buffer), b.sub(point, 1), size)
     b.jump(done)

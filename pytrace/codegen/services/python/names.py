@@ -6,7 +6,6 @@ import struct
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr
@@ -108,7 +107,7 @@ def _glob(call: CalledCode, pattern: str) -> I1:
     for number, value in ((_INDEX, 0), (_PLACE, 0), (_STAR, _NO_STAR), (_MARK, 0)):
         b.store(value, call.place(number))
     last = len(shorter)
-    loops.run(e, e.span, _STEPS, lambda inner, _index: _compare(call.inside(inner), table, last))
+    e.loops.run(e.span, _STEPS, lambda inner, _index: _compare(call.inside(inner), table, last))
     place = call.number(_PLACE)
     ended = b.icmp("eq", place, last)
     if shorter[-1:] == [_ANY]:
@@ -160,8 +159,8 @@ def parameter(call: CalledCode, name: str) -> Number:
     b.store(items, call.place(_PLACE))
     b.store(REFUSED, call.place(_FOUND))
     text = name.encode()
-    loops.run(
-        e, e.span, b.at_most(count, _MOST_PARAMETERS),
+    e.loops.run(
+        e.span, b.at_most(count, _MOST_PARAMETERS),
         lambda inner, index: _compare_parameter(call.inside(inner), index, text),
     )  # fmt: skip
     return call.number(_FOUND)

@@ -5,7 +5,6 @@ What an object is, its type says: subclasses of ``str``, ``int`` and ``bytes`` a
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
@@ -47,7 +46,7 @@ def of(e: Emitter) -> CalledCode:
 def function_name(e: Emitter, type_: String) -> Memory:
     """The qualified name of the function that is traced."""
     reader = _Reader(of(e), e.reserve(type_.size), e.reserve(16), type_.capacity)
-    memory.zero(e, e.area(reader.out), type_.size)
+    e.memory.zero(e.area(reader.out), type_.size)
     reader.string(records.in_head(e.b, reader.call.area(0), Word.CODE_NAME))
     return Memory(e.area(reader.out), type_)
 
@@ -58,7 +57,7 @@ def text(e: Emitter, address: Number, type_: String) -> Memory:
     Of others it is the name of the type in angle brackets; of no object it is empty.
     """
     reader = _Reader(of(e), e.reserve(type_.size), e.reserve(16), type_.capacity)
-    memory.zero(e, e.area(reader.out), type_.size)
+    e.memory.zero(e.area(reader.out), type_.size)
     with e.b.when(e.b.truth(address)):
         reader.object(address)
     return Memory(e.area(reader.out), type_)
@@ -195,7 +194,7 @@ class _Reader:
 
     def _fraction(self, value: Number) -> None:
         buffer = self._e.reserve(decimals.BUFFER)
-        memory.zero(self._e, self._e.area(buffer), decimals.BUFFER)
+        self._e.memory.zero(self._e.area(buffer), decimals.BUFFER)
         size = decimals.text(self._e, value, buffer)
         room = min(self._capacity - 1, decimals.LONGEST)
         self._e.count_cut(self._b.icmp("ugt", size, self._capacity - 1))
@@ -247,7 +246,7 @@ class _Reader:
         b.store(count, self._e.area(self._written))
         with b.when(b.truth(negative)):
             b.store(ord("-"), self._e.area(self.out), 8)
-        loops.run(self._e, self._e.span, _DECIMALS, lambda inner, _index: self._inside(inner)._digit())
+        self._e.loops.run(self._e.span, _DECIMALS, lambda inner, _index: self._inside(inner)._digit())
 
     def _inside(self, e: Emitter) -> _Reader:
         return _Reader(self.call.inside(e), self.out, self._read, self._capacity)
@@ -270,7 +269,7 @@ class _Reader:
             b.store(value, self._e.area(arguments + 8 * number))
         b.store(0, self._e.area(self._read))
         b.store(0, self._e.area(self._written))
-        loops.run(self._e, self._e.span, _STEPS, lambda inner, _index: self._inside(inner)._character(arguments))
+        self._e.loops.run(self._e.span, _STEPS, lambda inner, _index: self._inside(inner)._character(arguments))
         self._e.count_cut(b.icmp("ult", b.load(self._e.area(self._read), again=True), length))
 
     def _character(self, arguments: int) -> None:

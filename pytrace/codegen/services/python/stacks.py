@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import loops, memory, stack_truncation
-from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit import stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
@@ -55,9 +54,9 @@ def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Oper
         raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
     out, state = e.reserve(type_.size), e.reserve(records.STATE_SIZE)
     target, marked = e.area(out), stack_truncation.marked(node)
-    memory.zero(e, target, type_.size)
+    e.memory.zero(target, type_.size)
     e.b.store(_NO_STACK, target, 32)
-    e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
+    e.b.store(e.tasks.process_ids("tracer")[0], e.b.offset(target, 4), 32)
     walk = _Walk(e, state, _site(e, node), out + type_.header, type_.limit, marked=marked)
     done = _walk(e, node, walk, _TURNS * (type_.limit + marked))
     count = e.b.load(e.area(state + records.STATE_COUNT))
@@ -90,7 +89,7 @@ def _walk(e: Emitter, node: nodes.Call | nodes.Identifier, walk: _Walk, turns: i
         records.declare(e.module, node.span)
     done = e.b.block()
     walk.start(done)
-    loops.run(e, node.span, turns, lambda inner, _index: walk.inside(inner).step())
+    e.loops.run(node.span, turns, lambda inner, _index: walk.inside(inner).step())
     return done
 
 
@@ -154,7 +153,7 @@ class _Walk(Thread, frozen=True):
         if self.marked:
             with b.when(b.icmp("uge", place, self.limit), likely=False):
                 b.store(self.limit + 1, self.area(records.STATE_COUNT))
-                loops.leave(self.e)
+                self.e.loops.leave()
         b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
         b.store(b.add(place, 1), self.area(records.STATE_COUNT))
         if self.runs:
@@ -231,7 +230,7 @@ class _Walk(Thread, frozen=True):
 
     def _leave_if(self, condition: I1) -> None:
         with self.e.b.when(condition, likely=False):
-            loops.leave(self.e)
+            self.e.loops.leave()
 
     def _cut_if(self, condition: I1) -> None:
         """End with the frames so far, and count a truncated stack."""
@@ -240,4 +239,4 @@ class _Walk(Thread, frozen=True):
 
     def _cut(self) -> None:
         self.e.counter("python_cut", self.site)
-        loops.leave(self.e)
+        self.e.loops.leave()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import loops
-from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
@@ -67,7 +64,7 @@ class Thread(msgspec.Struct, frozen=True):
         """
         b = self.e.b
         there, missing = b.block(), b.block()
-        own = self._lookup(rows, process_ids(self.e, "tracer")[0])
+        own = self._lookup(rows, self.e.tasks.process_ids("tracer")[0])
         first = b.block()
         b.branch(b.is_null(own), missing, first, likely=False)
         b.start(first)
@@ -95,18 +92,18 @@ class Thread(msgspec.Struct, frozen=True):
             b.jump(done)
             b.start(b.block())
             return 0
-        task, file = b.helper(helpers.GET_CURRENT_TASK), load_time_values.struct_offset(e, memory_type, "exe_file")
-        parent = read_word(e, b.add(task, task_field(e, "real_parent")))
-        spaces = [read_word(e, b.add(owner, task_field(e, "mm"))) for owner in (task, parent)]
+        task, file = b.helper(helpers.GET_CURRENT_TASK), e.load_time.struct_offset(memory_type, "exe_file")
+        parent = e.tasks.read_word(b.add(task, e.tasks.task_field("real_parent")))
+        spaces = [e.tasks.read_word(b.add(owner, e.tasks.task_field("mm"))) for owner in (task, parent)]
         b.jump_if(b.icmp("eq", spaces[0], 0), done)
-        b.jump_unless(b.icmp("eq", *(read_word(e, b.add(space, file)) for space in spaces)), done)
-        return b.op("and", read_word(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
+        b.jump_unless(b.icmp("eq", *(e.tasks.read_word(b.add(space, file)) for space in spaces)), done)
+        return b.op("and", e.tasks.read_word(b.add(parent, e.tasks.task_field("tgid"))), 0xFFFFFFFF)
 
     def _thread_pointer(self) -> Number:
         """The thread's ``fs`` base, which points to its ``struct pthread``."""
         e, b = self.e, self.e.b
-        thread = b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread"))
-        return read_word(e, b.add(thread, kernel_field(e, "thread_struct", "fsbase")))
+        thread = b.add(b.helper(helpers.GET_CURRENT_TASK), e.tasks.task_field("thread"))
+        return e.tasks.read_word(b.add(thread, e.tasks.kernel_field("thread_struct", "fsbase")))
 
     def _thread_state(self, thread_pointer: Number, done: Block, waits: bool) -> I64:
         """The address of the ``PyThreadState``: of a TLS variable, or of a key of ``pthread_getspecific``; 0: none."""
@@ -159,7 +156,7 @@ class Thread(msgspec.Struct, frozen=True):
             for offset, word in ((_INTERPRETER, newest), (_THREAD, first), (_POINTER, thread_pointer), (_FOUND, 0)):
                 b.store(word, self.e.area(place + offset))
             span = self.e.program.unit.span
-            loops.run(self.e, span, _SEARCHED, lambda inner, _index: replace(self, e=inner)._search(place))
+            self.e.loops.run(span, _SEARCHED, lambda inner, _index: replace(self, e=inner)._search(place))
             found = b.load(self.e.area(place + _FOUND))
             b.store(b.select(b.icmp("ne", found, 0), found, b.load(result)), result)
         b.jump(done)
@@ -172,7 +169,7 @@ class Thread(msgspec.Struct, frozen=True):
         with b.when(b.icmp("eq", thread, 0)):
             following = self.user(b.load(e.area(place + _INTERPRETER)))
             with b.when(b.icmp("eq", following, 0)):
-                loops.leave(e)
+                e.loops.leave()
             b.store(following, e.area(place + _INTERPRETER))
             b.store(self.user(b.add(following, self.word(Word.INTERPRETER_THREADS))), e.area(place + _THREAD))
             b.ret(0)
@@ -180,7 +177,7 @@ class Thread(msgspec.Struct, frozen=True):
         with b.when(b.icmp("eq", owner, b.load(e.area(place + _POINTER)))):
             with b.when(b.icmp("ne", self._frame(thread), 0)):
                 b.store(thread, e.area(place + _FOUND))
-                loops.leave(e)
+                e.loops.leave()
         b.store(self.user(b.add(thread, _NEXT)), e.area(place + _THREAD))
 
     # ------------------------------------------------------------------ primitives

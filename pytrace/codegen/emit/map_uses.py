@@ -1,21 +1,106 @@
-"""Accesses to elements of maps that need no look-up.
-
-These are reads that repeat an earlier one (``/@start[tid]/ { @us = hist(nsecs - @start[tid]); … }``), and assignments
-that mostly insert a new element (``@start[tid] = nsecs``, where another probe deletes the element).
-
-
-The value of an earlier read is reused, and the key is looked up once. The script could have observed the same
-without this: unless the program itself writes the element between two reads, only another CPU or an interrupting
-program can. A loop reads again in each iteration, so that it sees writes of others.
-"""
+"""How programs use maps: large keys that are digested, elements that are read again, programs that may be sampled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import msgspec
+
+from pytrace.codegen.emit.bodies import called_functions
+from pytrace.core.probes.kinds import INTERVAL, ITER
+from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children, walk
-from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
+from pytrace.frontend.syntax.typed_program import (
+    CheckedProgram,
+    FunctionInfo,
+    ImportedFunction,
+    MapAccess,
+    ProbeUnit,
+    VariableInfo,
+)
+
+WORD = 8
+"""Bytes that are digested at a time."""
+
+LEAST = 64
+"""Keys of at most this size are compared by the kernel as quickly as they would be digested."""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Words *start* to *stop* of a key; those after its used part are zero."""
+
+    start: int
+    stop: int
+    text: bool = False
+    """The used part ends with the word that contains a NUL byte, as in a string."""
+    frame: int = 0
+    """For a stack, the words per frame, otherwise 0; the word before *start* begins with the number of frames."""
+
+    @property
+    def variable(self) -> bool:
+        """Whether the number of used words depends on the key."""
+        return self.text or self.frame > 0
+
+
+def digested_maps(checked: CheckedProgram) -> frozenset[str]:
+    """Names of the maps that are indexed by a digest of their keys.
+
+    Maps that programs delete from or iterate over are excluded: their BPF map needs the keys themselves.
+    """
+    names = {
+        name
+        for name, info in checked.maps.items()
+        if info.key is not None
+        and info.kind in ("hash", "percpuhash")
+        and info.key.size > LEAST
+        and any(_variable(info.key, 0))
+    }
+    return frozenset(names - set(_by_key(checked))) if names else frozenset()
+
+
+def _by_key(checked: CheckedProgram) -> Iterator[str]:
+    """Maps that programs delete from or iterate over."""
+    bodies = [unit.body for unit in checked.units] + [function.body for function in checked.functions]
+    for node in (node for body in bodies for node in walk(body)):
+        if isinstance(node, nodes.For):
+            yield from _maps(node.source)
+        elif isinstance(node, nodes.Call) and node.name == "delete":
+            yield from _maps(node)
+
+
+def _maps(node: nodes.Node) -> Iterator[str]:
+    return (item.name for item in walk(node) if isinstance(item, nodes.MapRef))
+
+
+def words_of(key: Type) -> tuple[Words, ...]:
+    """All words of a key, in order."""
+    words: list[Words] = []
+    start, end = 0, (key.size + WORD - 1) // WORD
+    for part in _variable(key, 0):
+        if part.start > start:
+            words.append(Words(start, part.start))
+        words.append(part)
+        start = part.stop
+    if end > start:
+        words.append(Words(start, end))
+    return tuple(words)
+
+
+def _variable(type_: Type, offset: int) -> Iterator[Words]:
+    """The words of parts of variable length, without words that other parts share."""
+    if isinstance(type_, Stack):
+        if type_.chunked:
+            return
+        yield Words((offset + type_.header) // WORD, (offset + type_.size) // WORD, frame=type_.frame_size // WORD)
+    elif isinstance(type_, String):
+        start, stop = (offset + WORD - 1) // WORD, (offset + type_.size) // WORD
+        if type_.size > LEAST:
+            yield Words(start, stop, text=True)
+    elif isinstance(type_, Tuple | Record):
+        for member, inner in zip(type_.members, type_.offsets, strict=True):
+            yield from _variable(member, offset + inner)
+
 
 _CONSTANT = frozenset({"pid", "tid", "uid", "gid", "cpu", "curtask", "cgroup", "retval", "func", "ctx"})
 """Builtins without arguments whose value does not change during a run of a program."""
@@ -297,3 +382,132 @@ def _used(body: nodes.Block) -> tuple[set[str], set[str]]:
         elif isinstance(node, nodes.MapIndex) and node not in targets:
             read.add(node.map.name)
     return read, deleted
+
+
+class Uses(msgspec.Struct):
+    """What a program does with maps, and the events that it sends."""
+
+    reads: set[str] = msgspec.field(default_factory=set)
+    writes: set[str] = msgspec.field(default_factory=set)
+    deletes: set[str] = msgspec.field(default_factory=set)
+    events: set[int] = msgspec.field(default_factory=set)
+
+
+class SamplingPlan(msgspec.Struct, frozen=True):
+    """The result for a script. Units are numbered in the order of :attr:`CheckedProgram.units`."""
+
+    uses: tuple[Uses, ...]
+    sampled: frozenset[int]
+    """Units that may leave hits out."""
+    weighted: frozenset[str]
+    """Maps whose values have weights beside them."""
+    linked: frozenset[str]
+    """Maps that link programs."""
+
+    def storing(self, number: int) -> frozenset[str]:
+        """Maps for whose values a unit stores weights."""
+        return self.weighted & self.uses[number].writes if number in self.sampled else frozenset()
+
+    def reading(self, number: int) -> frozenset[str]:
+        """Maps whose values give a unit its weight."""
+        uses = self.uses[number]
+        return frozenset() if number in self.sampled else self.weighted & (uses.reads | uses.deletes)
+
+
+def gated(unit: ProbeUnit) -> bool:
+    """Whether hits of a unit may be left out: not those of programs that the tracer runs, and of its timers."""
+    return not unit.kind.special and unit.kind.name not in (INTERVAL, ITER)
+
+
+def sampling_plan(checked: CheckedProgram) -> SamplingPlan:
+    """Find the programs that may be sampled."""
+    uses = tuple(_uses(checked, unit) for unit in checked.units)
+    numbers = [number for number, unit in enumerate(checked.units) if gated(unit)]
+    written = _all(uses[number].writes for number in numbers)
+    deleted = _all(uses[number].deletes for number in numbers)
+    plain = {name for name, info in checked.maps.items() if not info.value.aggregate}
+    linked = written & (deleted | (plain & _all(uses[number].reads for number in numbers)))
+    keyed = {name for name in linked if checked.maps[name].key is not None}
+
+    def runs_always(use: Uses) -> bool:
+        stateful = (use.writes & linked - keyed) | (use.writes & linked & (use.reads | use.deletes))
+        return bool(stateful or use.deletes & linked or use.reads & keyed or use.writes & keyed - deleted)
+
+    sampled = frozenset(number for number in numbers if not runs_always(uses[number]))
+    weighted = keyed & plain & _all(uses[number].writes for number in sampled)
+    return SamplingPlan(uses, sampled, frozenset(weighted), frozenset(linked))
+
+
+def _all(sets: Iterable[set[str]]) -> set[str]:
+    return {name for each in sets for name in each}
+
+
+def _uses(checked: CheckedProgram, unit: ProbeUnit) -> Uses:
+    uses = Uses()
+    for body in (unit.body, *(function.body for function in called_functions(checked, unit.body))):
+        _visit(checked, body, uses)
+    return uses
+
+
+_DELETE = "delete"
+_EMPTYING = ("clear", "zero")
+_PASSED = ("print", "clear", "zero", "quantiles")
+"""Calls that pass the map itself to user space, which reads it there."""
+
+
+def _visit(checked: CheckedProgram, node: nodes.Node, uses: Uses) -> None:
+    if node in checked.events:
+        uses.events.add(checked.events[node].id)
+    if isinstance(node, nodes.Assign):
+        target, rest = _name(node.target), node.value
+        if target is not None:
+            uses.writes.add(target)
+            _keys(checked, node.target, uses)
+            _visit(checked, rest, uses)
+            return
+    elif isinstance(node, nodes.Unary) and node.operator in ("++", "--"):
+        target = _name(node.operand)
+        if target is not None:
+            uses.writes.add(target)
+            _keys(checked, node.operand, uses)
+            return
+    elif isinstance(node, nodes.Unary) and node.operator == "&":
+        target = _name(node.operand)
+        if target is not None:
+            uses.writes.add(target)
+    elif isinstance(node, nodes.Call):
+        _call(checked, node, uses)
+        return
+    elif isinstance(node, nodes.MapRef | nodes.MapIndex):
+        uses.reads.add(_known(node))
+        _keys(checked, node, uses)
+        return
+    for child in children(node):
+        _visit(checked, child, uses)
+
+
+def _call(checked: CheckedProgram, node: nodes.Call, uses: Uses) -> None:
+    access = checked.find_fact(node, MapAccess)
+    if access is not None:
+        (uses.deletes if node.name == _DELETE else uses.reads).add(access.map)
+        for key in access.keys:
+            _visit(checked, key, uses)
+    for argument in node.args:
+        if isinstance(argument, nodes.MapRef) and (access is not None or node.name in _PASSED):
+            if node.name in _EMPTYING:
+                uses.deletes.add(argument.name)
+        elif access is None:
+            _visit(checked, argument, uses)
+
+
+def _keys(checked: CheckedProgram, node: nodes.Node, uses: Uses) -> None:
+    for key in node.keys if isinstance(node, nodes.MapIndex) else ():
+        _visit(checked, key, uses)
+
+
+def _name(node: nodes.Node) -> str | None:
+    return _known(node) if isinstance(node, nodes.MapRef | nodes.MapIndex) else None
+
+
+def _known(node: nodes.MapRef | nodes.MapIndex) -> str:
+    return node.name if isinstance(node, nodes.MapRef) else node.map.name

@@ -1,31 +1,174 @@
-"""Layout of the two data sections: map slots, counters and scratch areas."""
+"""Memory of programs: data sections (unkeyed maps, counters, session data) and scratch areas.
+
+A scratch area is per-CPU memory that programs share which do not interrupt each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
-from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
+from pytrace.codegen.ir.module import LOAD_TIME, PERCPU_SECTION, SHARED_SECTION, Module
+from pytrace.codegen.ir.values import Ptr, global_pointer
 from pytrace.core.event_layout import EmptiedMap, Location, PrintedMap
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import (
     RATE_LINE,
     SLOT_FLAG,
     WEIGHT,
+    AheadOfTime,
     Counters,
     GlobalSlot,
+    OpenValue,
     RandomWords,
     RateLimits,
+    Row,
     SessionData,
     Site,
     StackDepth,
 )
+from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.stacks.chunk_format import CHUNK_SIZE
-from pytrace.core.types import SUMS, Int, Stack
+from pytrace.core.types import SUMS, Array, Field, Int, Stack, Struct, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children
-from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo, ProbeUnit
+
+
+class Ahead(msgspec.Struct):
+    """Load-time values of one ahead-of-time file, and the layouts that it relies on."""
+
+    kernel: KernelInfo
+    data: bytearray = msgspec.field(default_factory=bytearray)
+    values: list[OpenValue] = msgspec.field(default_factory=list)
+    relies: dict[Row, None] = msgspec.field(default_factory=dict)
+    binaries: dict[Row, None] = msgspec.field(default_factory=dict)
+    """Locations of the probes in user binaries, for ``pytrace.runtime.aot.moved_probes``."""
+    _places: dict[tuple[str, Row, int], int] = msgspec.field(default_factory=dict)
+
+    def place(self, what: str, parts: Row, initial: bytes) -> Ptr:
+        """Address of a load-time value with the placeholder *initial*; equal values are deduplicated."""
+        key = (what, parts, len(initial))
+        if key not in self._places:
+            self._places[key] = len(self.data)
+            self.values.append(OpenValue(what, parts, len(self.data), len(initial)))
+            self.data += initial + bytes(-len(initial) % 8)
+        return global_pointer(LOAD_TIME, self._places[key])
+
+    def section(self, copies: int) -> AheadOfTime:
+        """The manifest section, for code with per-CPU data for *copies* CPUs."""
+        return AheadOfTime(copies, tuple(self.values), tuple(self.relies), tuple(self.binaries))
+
+    def rely(self, *row: object) -> None:
+        """Record that the code is valid only if *row* holds (see ``pytrace.runtime.aot.layouts``)."""
+        self.relies[tuple(str(part) for part in row)] = None
+
+    def exact(self, path: str, why: str) -> None:
+        """Record that a user binary must be unchanged."""
+        self.binaries["exact", path, why] = None
+
+    def rely_on_type(self, type_: Type, seen: set[Type] | None = None) -> None:
+        """Record size and members of all kernel structs that values of *type_* contain."""
+        seen = set() if seen is None else seen
+        for inner in _held(type_):
+            if inner in seen:
+                continue
+            seen.add(inner)
+            if not self.is_kernel(inner):
+                continue
+            self.rely("size", inner.kind, inner.name, inner.size)
+            for member in inner.fields:
+                if member.name:
+                    self.rely_on_member(inner, member)
+                self.rely_on_type(member.type, seen)
+
+    def rely_on_member(self, struct: Struct, member: Field) -> None:
+        """Record the offset of a member, if the struct is the kernel's."""
+        if self.is_kernel(struct):
+            bits = (member.bit_offset, member.bit_size)
+            self.rely("member", struct.kind, struct.name, member.name, member.offset, *bits, member.type)
+
+    def rely_on_size(self, type_: Type) -> None:
+        """Record the sizes of the kernel's structs that *type_* consists of."""
+        for inner in _held(type_):
+            if self.is_kernel(inner):
+                self.rely("size", inner.kind, inner.name, inner.size)
+
+    def is_kernel(self, type_: Struct) -> bool:
+        """Whether a struct is the kernel's, and not the script's or synthesised for ``args``."""
+        return bool(type_.name) and self.kernel.struct(type_.kind, type_.name) == type_
+
+
+def _held(type_: Type) -> Iterable[Struct]:
+    while isinstance(type_, Array):
+        type_ = type_.element
+    return (type_,) if isinstance(type_, Struct) else ()
+
+
+COPIES = 4
+"""Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""
+
+USER_AREA = "user"
+
+CLAIM = 8
+"""Size of the bitmap of copies in use, which precedes the copies."""
+
+
+def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str = "") -> str:
+    """Name of the area that programs of *kind* use; *pinned* marks a pinned iterator.
+
+    *owner* is the raw tracepoint program that stands in for tracepoints; those of system calls are parts of one
+    program, which run one after the other.
+    """
+    if owner:
+        return f"own.{owner}"
+    if kind.special:
+        return "special"
+    if kind.user or pinned:
+        return USER_AREA
+    if kind.program_type == "tracing":
+        return f"own.{symbol}"
+    return "guarded"
+
+
+def unit_area(unit: ProbeUnit) -> str:
+    """Name of the area that the program of a unit uses."""
+    owner = (unit.part_of or unit.symbol) if unit.raw_tracepoint else ""
+    return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
+
+
+class Scratch(msgspec.Struct):
+    """First-fit allocator of offsets in one area."""
+
+    size: int = 0
+    _free: list[tuple[int, int]] = msgspec.field(default_factory=list)
+
+    def allocate(self, size: int) -> int:
+        """Offset of *size* bytes, 8-byte aligned."""
+        size = (size + 7) & ~7
+        for index, (offset, available) in enumerate(self._free):
+            if available >= size:
+                if available == size:
+                    del self._free[index]
+                else:
+                    self._free[index] = (offset + size, available - size)
+                return offset
+        offset = self.size
+        self.size += size
+        return offset
+
+    def release(self, offset: int, size: int) -> None:
+        """Free memory from :meth:`allocate`."""
+        size = (size + 7) & ~7
+        merged: list[tuple[int, int]] = []
+        for start, length in sorted([*self._free, (offset, size)]):
+            if merged and merged[-1][0] + merged[-1][1] == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((start, length))
+        self._free = merged
+
 
 CACHE_LINE = 64
 

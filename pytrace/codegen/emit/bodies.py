@@ -1,12 +1,4 @@
-"""Bodies at the entry of a system call that may run when the call returns, because a string cannot be read before.
-
-A program of a tracepoint cannot wait for a page. When a string of the call's arguments cannot be read and nothing in
-the body has had an effect yet, the hit is kept and the whole body runs at the call's return: everything in it happens
-once and in order (:mod:`pytrace.codegen.emit.deferred_events`). That means the same where the body depends only on
-what is the same then: arguments of the call, names and numbers of the task, the time of the hit, which is kept, and
-constants. Everything that another thread or the call itself may have changed keeps a body at its place, and so does
-what other probes might look for in the middle of the call.
-"""
+"""How bodies become functions: shared variables, long bodies that are split, and bodies that run later."""
 
 from __future__ import annotations
 
@@ -14,14 +6,292 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.core.builtins import Builtin
 from pytrace.core.probes.kinds import BEGIN, END, SELF, TRACEPOINT
 from pytrace.core.probes.targets import ENTER, EXIT, TracepointTarget
-from pytrace.core.types import Pointer
+from pytrace.core.types import VOID, Pointer
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children, walk
-from pytrace.frontend.syntax.typed_program import CallRegister, CheckedProgram, ContextField, ProbeArgument, ProbeUnit
+from pytrace.frontend.syntax.typed_program import (
+    CallRegister,
+    CheckedProgram,
+    ContextField,
+    FunctionInfo,
+    ProbeArgument,
+    ProbeUnit,
+    VariableInfo,
+)
+
+
+def shared_variables(checked: CheckedProgram, body: nodes.Block, plan: Plan) -> frozenset[VariableInfo]:
+    """Variables that the loops and parts below *body* share with the code around them."""
+    regions = _Regions(checked, plan)
+    regions.visit(body, 0)
+    return frozenset(regions.shared)
+
+
+class _Regions:
+    """The function that each part of a body belongs to, as a number."""
+
+    def __init__(self, checked: CheckedProgram, plan: Plan) -> None:
+        self.checked = checked
+        self.plan = plan
+        self.shared: set[VariableInfo] = set()
+        self._first: dict[VariableInfo, int] = {}
+        self._last = 0
+
+    def visit(self, node: nodes.Node, region: int) -> None:
+        """Record the variables of a node that belongs to *region*."""
+        if isinstance(node, nodes.Variable):
+            info = self.checked.variables.get(node)
+            if info is not None and self._first.setdefault(info, region) != region:
+                self.shared.add(info)
+        elif isinstance(node, nodes.While | nodes.For):
+            self._loop(node, region)
+        elif isinstance(node, nodes.Unroll) and node in self.plan.loops:
+            self.visit(node.body, self._apart())
+        elif isinstance(node, nodes.Block):
+            self._block(node, region)
+        elif isinstance(node, nodes.If) and node in self.plan.chains:
+            self._chain(self.plan.chains[node], region)
+        else:
+            if self.plan.long or self.plan.loops:
+                self._pointed_to(node)
+            for child in children(node):
+                self.visit(child, region)
+
+    def _apart(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _loop(self, node: nodes.While | nodes.For, region: int) -> None:
+        inner = self._apart()
+        if isinstance(node, nodes.For):
+            self.visit(node.source, region)
+            self.visit(node.variable, inner)
+        else:
+            self.visit(node.condition, inner)
+        self.visit(node.body, inner)
+
+    def _block(self, node: nodes.Block, region: int) -> None:
+        for segment in self.plan.segments(node):
+            inner = self._apart() if segment.apart else region
+            for statement in segment.statements:
+                self.visit(statement, inner)
+        if node.value is not None:
+            self.visit(node.value, region)
+
+    def _chain(self, chain: Chain, region: int) -> None:
+        for group in chain.groups:
+            inner = self._apart()
+            for arm in group:
+                self.visit(arm.condition, inner)
+                self.visit(arm.then, inner)
+        if chain.other is not None:
+            self.visit(chain.other, region)
+
+    def _pointed_to(self, node: nodes.Node) -> None:
+        """Variables whose address is taken, which must outlive the part that takes it."""
+        if not (isinstance(node, nodes.Unary) and node.operator == "&") and not isinstance(node, nodes.Cast):
+            return
+        if not isinstance(self.checked.types.get(node), Pointer):
+            return
+        place: nodes.Node = node.operand
+        while isinstance(place, nodes.FieldAccess | nodes.Index):
+            place = place.base
+        info = self.checked.variables.get(place) if isinstance(place, nodes.Variable) else None
+        if info is not None and (isinstance(node, nodes.Unary) or not info.type.scalar):
+            self.shared.add(info)
+
+
+def all_variables(checked: CheckedProgram, body: nodes.Block, _plan: Plan) -> frozenset[VariableInfo]:
+    """All variables of *body*."""
+    variables = (checked.variables.get(node) for node in walk(body) if isinstance(node, nodes.Variable))
+    return frozenset(info for info in variables if info is not None)
+
+
+def called_functions(checked: CheckedProgram, body: nodes.Block) -> list[FunctionInfo]:
+    """User functions that *body* calls, directly or not; each after those that it calls itself."""
+    functions: list[FunctionInfo] = []
+
+    def visit(node: nodes.Node) -> None:
+        for child in children(node):
+            visit(child)
+        if isinstance(node, nodes.Call):
+            target = checked.calls.get(node)
+            if isinstance(target, FunctionInfo) and target not in functions:
+                visit(target.body)
+                functions.append(target)
+
+    visit(body)
+    return functions
+
+
+WHOLE = 3000
+"""Nodes of a body that stays one function."""
+
+PART = 1000
+"""Nodes of a part, unless there would be too many of them."""
+
+UNROLLED = 2000
+"""Total nodes of all iterations of an ``unroll`` before it becomes a loop."""
+
+MOST_PARTS = 96
+"""Maximum parts of a program, some of which may be half as long: the kernel allows 256 functions."""
+
+DEEPEST = 3
+"""Maximum nesting of unrolls that become loops: the kernel allows a call depth of eight functions."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Consecutive statements: in a function of their own (*apart*), or inline."""
+
+    statements: tuple[nodes.Stmt, ...]
+    apart: bool
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """One branch of a chain of ``else if``."""
+
+    condition: nodes.Expr
+    then: nodes.Block
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """A long ``if … else if …``: its branches in groups, each a function, and the final ``else``."""
+
+    groups: tuple[tuple[Arm, ...], ...]
+    other: nodes.Block | None
+
+
+class Plan(msgspec.Struct, eq=False):
+    """How the bodies of a program are split."""
+
+    blocks: dict[nodes.Block, tuple[Segment, ...]] = msgspec.field(default_factory=dict)
+    chains: dict[nodes.If, Chain] = msgspec.field(default_factory=dict)
+    loops: set[nodes.Unroll] = msgspec.field(default_factory=set)
+
+    @property
+    def long(self) -> bool:
+        """Whether anything is split."""
+        return bool(self.blocks)
+
+    def segments(self, block: nodes.Block) -> Iterable[Segment]:
+        """The statements of a block, as segments."""
+        split = self.blocks.get(block)
+        return (Segment(block.statements, False),) if split is None else split
+
+
+class _Size(msgspec.Struct, frozen=True):
+    """The size of a node: *nodes* with unrolled iterations, depth of nested *loops*, and whether it leaves a loop."""
+
+    nodes: int
+    loops: int = 0
+    jumps: bool = False
+
+
+def split_plan(checked: CheckedProgram, bodies: Iterable[nodes.Block]) -> Plan:
+    """How the *bodies* of a program and of the functions that it calls are split."""
+    planner = _Planner(checked)
+    all_bodies = list(bodies)
+    count = sum(planner.size(body).nodes for body in all_bodies)
+    if count > WHOLE:
+        planner.part = max(PART, count // MOST_PARTS)
+        for body in all_bodies:
+            planner.cut(body)
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, checked: CheckedProgram) -> None:
+        self.checked = checked
+        self.plan = Plan()
+        self.part = PART
+        self.sizes: dict[nodes.Node, _Size] = {}
+
+    # ---------------------------------------------------------------------------------------- sizes
+
+    def size(self, node: nodes.Node) -> _Size:
+        """The size of a node, cached for those that may be split."""
+        below = [self.size(child) for child in children(node)]
+        count = 1 + sum(item.nodes for item in below)
+        loops = max((item.loops for item in below), default=0)
+        jumps = isinstance(node, nodes.Break | nodes.Continue) or any(item.jumps for item in below)
+        if isinstance(node, nodes.For | nodes.While):
+            jumps = False
+        elif isinstance(node, nodes.Unroll):
+            jumps = False
+            rounds = int(self.checked.constants.get(node.count, 1))
+            if rounds * count <= UNROLLED or loops >= DEEPEST:
+                count *= rounds
+            else:
+                self.plan.loops.add(node)
+                loops += 1
+        size = _Size(count, loops, jumps)
+        if isinstance(node, nodes.Stmt | nodes.Block | nodes.If):
+            self.sizes[node] = size
+        return size
+
+    # ---------------------------------------------------------------------------------------- splitting
+
+    def cut(self, node: nodes.Node) -> None:
+        """Split the blocks and chains of a node that are too long."""
+        if node in self.sizes and self.sizes[node].nodes <= self.part:
+            return
+        if isinstance(node, nodes.Block):
+            self.plan.blocks[node] = tuple(self._segments(node))
+            if node.value is not None:
+                self.cut(node.value)
+        elif isinstance(node, nodes.If) and self.checked.types.get(node, VOID) == VOID and not self.sizes[node].jumps:
+            self._chain(node)
+        else:
+            for child in children(node):
+                self.cut(child)
+
+    def _segments(self, block: nodes.Block) -> Iterator[Segment]:
+        pending: list[nodes.Stmt] = []
+        length = 0
+        for statement in block.statements:
+            size = self.sizes[statement]
+            alone = size.nodes > self.part or size.jumps
+            if pending and (alone or length + size.nodes > self.part):
+                yield Segment(tuple(pending), 2 * length > self.part)
+                pending, length = [], 0
+            if alone:
+                self.cut(statement)
+                yield Segment((statement,), False)
+            else:
+                pending.append(statement)
+                length += size.nodes
+        if pending:
+            yield Segment(tuple(pending), 2 * length > self.part)
+
+    def _chain(self, node: nodes.If) -> None:
+        groups: list[list[Arm]] = [[]]
+        length = 0
+        branch: nodes.Block | nodes.If | None = node
+        while isinstance(branch, nodes.If):
+            constant = self.checked.constants.get(branch.condition)
+            if constant is not None:
+                branch = branch.then if constant else branch.other
+                continue
+            size = self.sizes[branch.then].nodes + self._condition_nodes(branch)
+            if groups[-1] and length + size > self.part:
+                groups.append([])
+                length = 0
+            groups[-1].append(Arm(branch.condition, branch.then))
+            length += size
+            self.cut(branch.then)
+            branch = branch.other
+        if branch is not None:
+            self.cut(branch)
+        if len(groups) > 1:
+            self.plan.chains[node] = Chain(tuple(tuple(group) for group in groups), branch)
+
+    def _condition_nodes(self, node: nodes.If) -> int:
+        other = self.sizes[node.other].nodes if node.other is not None else 0
+        return self.sizes[node].nodes - self.sizes[node.then].nodes - other
+
 
 MOST_NODES = 1000
 """Nodes of a body that is emitted twice: for the entry and for the return."""

@@ -1,12 +1,22 @@
-"""Collects the kernel layouts and facts that the code of an ahead-of-time file relies on, other than member offsets."""
+"""Load-time values of ahead-of-time files, and the struct layouts that a file relies on.
+
+The values are in a read-only data section of their own, which the runtime fills in before loading
+(``pytrace.runtime.aot.prepare``); the verifier then treats them as constants, so a branch that a parameter disables has
+no cost, and offsets of struct members, which are load-time values as well, are those of the running kernel.
+
+Layouts that cannot be adjusted in this way are recorded (*relies*) and checked when the file is loaded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
-from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.emit.program import Part
+from pytrace.codegen.emit.storage import Ahead
+from pytrace.codegen.ir.values import Memory, Number, Operand, Scalar, signed_constant
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Row
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -17,7 +27,7 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.core.types import Enum, Pointer, Struct, parts
+from pytrace.core.types import Enum, Pointer, Struct, Type, parts
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
     CheckedProgram,
@@ -25,8 +35,10 @@ from pytrace.frontend.syntax.typed_program import (
     CountedText,
     DataLoc,
     Existence,
+    FieldPath,
     GoroutineNumber,
     LayoutReliance,
+    LoadTime,
     ProbeArgument,
     ProbeUnit,
     RegisterLocation,
@@ -35,6 +47,10 @@ from pytrace.frontend.syntax.typed_program import (
     TypeDescription,
     UserSymbol,
 )
+
+if TYPE_CHECKING:
+    pass
+
 
 _ARGUMENTS = frozenset({"args", "retval"})
 
@@ -261,13 +277,84 @@ def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | Typed
     return isinstance(place, KernelFunctionTarget) and place.address is None
 
 
-_RULES: Mapping[type[nodes.Node], Callable[[CheckedProgram, nodes.Node, Ahead], None]] = by_class(
-    on(nodes.Identifier, _name),
-    on(nodes.Index, _index),
-    on(nodes.Binary, _binary),
-    on(nodes.Call, _call),
-    on(nodes.Unary, _unary),
-    on(nodes.Offsetof, _type_question),
-    on(nodes.Sizeof, _type_question),
-    on(nodes.TypeInfo, _type_question),
-)
+_RULES: Mapping[type[nodes.Node], Callable[..., None]] = {
+    nodes.Identifier: _name,
+    nodes.Index: _index,
+    nodes.Binary: _binary,
+    nodes.Call: _call,
+    nodes.Unary: _unary,
+    nodes.Offsetof: _type_question,
+    nodes.Sizeof: _type_question,
+    nodes.TypeInfo: _type_question,
+}
+
+
+class LoadTimeValues(Part):
+    """Load-time values and offsets of members of the kernel's structs."""
+
+    def integer(self, what: str, parts: Row, initial: int) -> Number:
+        """A 64-bit load-time value; the constant *initial* when the script is not compiled ahead of time."""
+        ahead = self.script.ahead
+        if ahead is None:
+            return signed_constant(initial)
+        return self.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
+
+    def operand(self, value: LoadTime, type_: Type) -> Operand:
+        """The load-time value of an expression."""
+        if type_.scalar:
+            return Scalar(self.integer(value.what, value.parts, value.now), type_)
+        ahead = self.script.ahead
+        assert ahead is not None, "open values are only in ahead-of-time files"
+        return Memory(ahead.place(value.what, value.parts, bytes(type_.size)), type_)
+
+    # ---------------------------------------------------------------------------------------------- struct members
+
+    def member_offset(self, node: nodes.FieldAccess, path: FieldPath, *, movable: bool) -> Number:
+        """Offset of a member of a struct.
+
+        *movable* makes it a load-time value; otherwise it is a constant that the code relies on.
+        """
+        ahead = self.script.ahead
+        owner = self._owner(node) if ahead is not None else None
+        if ahead is None or owner is None:
+            return path.offset
+        struct, names = owner
+        if not struct.name:
+            ahead.rely("build", f"a member {node.name!r} of an unnamed struct")
+            return path.offset
+        if not ahead.is_kernel(struct):
+            return path.offset
+        location = (struct.kind, struct.name, ".".join(names))
+        bits = (path.bit_offset, path.bit_size)
+        if not movable or path.bit_size:
+            ahead.rely("member", *location, path.offset, *bits, path.type)
+            return path.offset
+        return self.integer("member", (*location, str(path.type)), path.offset)
+
+    def _owner(self, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]] | None:
+        """The named struct from which a chain of member names leads to *node*."""
+        names = [node.name]
+        base = node.base
+        while True:
+            type_ = self.checked.types.get(base)
+            struct = type_.target if isinstance(type_, Pointer) else type_
+            if not isinstance(struct, Struct):
+                return None
+            field_path = self.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
+            if struct.name or field_path is None or field_path.how not in ("pointer", "memory"):
+                return struct, tuple(reversed(names))
+            assert isinstance(base, nodes.FieldAccess)
+            names.append(base.name)
+            base = base.base
+
+    def struct_offset(self, struct: Struct, name: str) -> Number:
+        """Offset of a member that a builtin reads.
+
+        Raises:
+            TraceError: the type information, which may be that of a file, lacks it.
+        """
+        member = struct.find(name)
+        if member is None:
+            hint = "PYTRACE_BTF and PYTRACE_VMLINUX name files with the type information of this kernel"
+            raise TraceError(f"the kernel's type information has no member {name} of {struct}", hints=(hint,))
+        return self.integer("member", (struct.kind, struct.name, name, str(member.type)), member.offset)
