@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -444,17 +445,28 @@ def test_a_hierarchy_that_is_mounted_twice_has_one_path(tmp_path: Path, cgroup: 
 
 WITHOUT_ITS_FIRST = r"""
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-__attribute__((noinline)) void work(void) {
-    usleep(5000);
-    syscall(SYS_getsid, 0);
+#include <stdio.h>
+#include <stdlib.h>
+#include "probes.h"
+PROBE_SEMAPHORE(sample_guarded_semaphore);
+__attribute__((noinline)) int work(int n) {
     __asm__ volatile("");
+    return n + 1;
 }
 static void *run(void *unused) {
-    for (int i = 0; i < 6000; i++)
-        work();
-    _exit(0);
+    char line[16];
+    while (fgets(line, sizeof line, stdin)) {
+        int sum = 0;
+        for (int i = 0; i < atoi(line); i++) {
+            sum += work(i);
+            PROBE1("sample", "one", i);
+            if (sample_guarded_semaphore)
+                PROBE1_SEMAPHORE("sample", "guarded", sample_guarded_semaphore, i);
+        }
+        printf("%d\n", sum);
+        fflush(stdout);
+    }
+    exit(0);
 }
 int main(void) {
     pthread_t thread;
@@ -464,19 +476,43 @@ int main(void) {
 """
 
 
-def test_a_process_whose_first_thread_has_ended(server: Server, tmp_path: Path) -> None:
-    """Its frames have names; a user probe with -p, which the kernel would attach to nothing, is refused."""
-    program = compiled(tmp_path, "headless", WITHOUT_ITS_FIRST, "-O1", "-fno-omit-frame-pointer", "-pthread")
-    with subprocess.Popen([program]) as process:
-        try:
-            until(lambda: live_thread(process.pid) not in (0, process.pid))
-            words = ("-q", "-p", str(process.pid), "-e")
-            named = server.run((*words, "t:syscalls:sys_enter_getsid { print(ustack(folded)); exit(); }"), timeout=60)
-            assert "start_thread;run;syscall" in named.stdout.replace("work;", "")
-            refused = server.run((*words, f"uprobe:{program}:work {{ exit(); }}"), timeout=60)
-            assert refused.status == 1
-            assert f"the first thread of process {process.pid} has ended" in refused.stderr
-            script = f"uprobe:{program}:work /pid == {process.pid}/ {{ print(ustack(folded)); exit(); }}"
-            assert "run;work" in server.run(("-q", "-e", script), timeout=60).stdout
-        finally:
-            process.kill()
+def test_a_process_whose_first_thread_has_ended(tmp_path: Path) -> None:
+    """The kernel binds no user probe to it: programs compare the process. Another one runs the same code."""
+    program = compiled(tmp_path, "headless", WITHOUT_ITS_FIRST, "-g", "-O1", "-fno-omit-frame-pointer", "-pthread",
+                       f"-I{ROOT}/tests/programs")  # fmt: skip
+    script = f"""
+    uprobe:{program}:work {{ @entries[pid] = count(); @stacks[ustack(folded, 1), func] = count(); }}
+    uretprobe:{program}:work {{ @returns[pid] = sum(retval); }}
+    uprobe::wor* {{ @own[pid] = count(); }}
+    usdt::sample:one {{ @usdt[pid] = sum(arg0); }}
+    usdt:{program}:sample:guarded {{ @guarded[pid] = count(); }}
+    """
+    command = [program]
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(2)
+        ]
+        pid = both[0].pid
+        until(lambda: all(live_thread(process.pid) not in (0, process.pid) for process in both))
+        tracer = stack.enter_context(
+            subprocess.Popen([sys.executable, "-m", "pytrace", "-f", "json", "-p", str(pid), "-e", script],
+                             stdout=subprocess.PIPE, text=True)
+        )  # fmt: skip
+        assert tracer.stdout is not None
+        assert json.loads(tracer.stdout.readline())["type"] == "attached_probes"
+        for process in both:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("100\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "5050\n"
+        tracer.send_signal(signal.SIGINT)
+        maps = {name: data for line in tracer.stdout for name, data in json.loads(line)["data"].items()}
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.close()
+    assert maps.pop("@stacks") == {"work,work": 100}
+    mine = str(pid)
+    assert maps == {"@entries": {mine: 100}, "@returns": {mine: 5050}, "@own": {mine: 100}, "@usdt": {mine: 4950},
+                    "@guarded": {mine: 100}}  # fmt: skip

@@ -119,6 +119,8 @@ def build_programs(
         kind = group.matches[0].kind
         # Samples of CPUs are those of any process, also in scripts that decide themselves about other events.
         sampling = any(_samples_cpus(item) for item in group.matches)
+        # The kernel binds user probes to a process by its first thread. Where that has ended, they are those of all.
+        user = any(item.kind.user and item.kind.pid_filter is PidFilter.ATTACH for item in group.matches)
         targets = tuple(Target(item.probe, cookie, item.place) for cookie, item in enumerate(group.matches))
         units.append(
             ProbeUnit(
@@ -132,7 +134,7 @@ def build_programs(
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the block needs filtering in the program, all its targets are filtered there.
-                pid_filter=(sampling or (automatic and injected)) and by_pid,
+                pid_filter=(sampling or user or (automatic and injected)) and by_pid,
                 of_child=sampling and _by_child(scope.options),
                 filtered=automatic and filtered and scope.options.filtered,
                 foreign=automatic and scope.options.foreign and _attributes(group.matches, uses),

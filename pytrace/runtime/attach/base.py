@@ -25,9 +25,11 @@ class AttachOptions(msgspec.Struct, frozen=True):
     """How to attach.
 
     *pids* are the processes of ``-p``, or that of ``-c``, for the kinds of probes whose filter is the kernel's
-    (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *child* is the
-    process of ``-c``. *awaits*: programs look for the process of ``--exec-wait`` and its children themselves.
-    *missing_probes* is the config key.
+    (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *unbound*: user
+    probes are attached for all processes once, as programs compare those of ``-p`` themselves, too, and the kernel
+    binds none to one whose first thread has ended (``uprobe_multi_link_filter`` of kernel/trace/bpf_trace.c,
+    ``__uprobe_perf_filter``). *child* is the process of ``-c``. *awaits*: programs look for the process of
+    ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
     *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
     answers whether the kernel has a feature. *progress* is called before the first target and after each one.
     """
@@ -35,6 +37,7 @@ class AttachOptions(msgspec.Struct, frozen=True):
     pids: tuple[int, ...] = ()
     awaits: bool = False
     follow: bool = False
+    unbound: bool = False
     child: int | None = None
     missing_probes: str = "error"
     disabled: frozenset[str] = frozenset()
@@ -53,8 +56,8 @@ class AttachOptions(msgspec.Struct, frozen=True):
 
     @property
     def uprobe_pid(self) -> int | None:
-        """The process that user probes are bound to; none when programs look for followed processes themselves."""
-        return None if self.follow else self.pid
+        """The process that user probes are bound to; none when programs look for processes themselves."""
+        return None if self.follow or self.unbound else self.pid
 
     @property
     def event_pids(self) -> tuple[int, ...]:
@@ -67,7 +70,8 @@ class AttachOptions(msgspec.Struct, frozen=True):
 
     def each(self, kind: ProbeKind) -> list[AttachOptions]:
         """These options for each process that programs of *kind* are attached for; perf events are for all at once."""
-        apart = kind.pid_filter is PidFilter.ATTACH and kind.user and not self.follow and len(self.pids) > 1
+        apart = kind.pid_filter is PidFilter.ATTACH and kind.user and len(self.pids) > 1
+        apart = apart and not self.follow and not self.unbound
         return [replace(self, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Hashable
 from contextlib import suppress
 
 from pytrace.core.diagnostics import TraceError
@@ -19,18 +21,34 @@ from pytrace.runtime.python.layouts import UnsupportedError
 
 
 def attach(job: Job, opened: Opened) -> list[Outcome]:
-    """Attach a program to the interpreter of one process: that of ``-p``, or of ``-c``."""
+    """Attach a program to the interpreter of the process of ``-p`` or ``-c``, or of several where it is unbound."""
     return [attempt(_attach, job, target, opened) for target in job.spec.targets]
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     options = job.options
-    pid = options.pid or options.child
-    if pid is None:
+    pids = options.pids or ((options.child,) if options.child is not None else ())
+    if not pids:
         raise CannotAttachError("it needs a process", hints=["-p PID or -c COMMAND"])
-    path, loop = _interpreter(pid)
+    # A file is probed once: of several processes in one (each has its own job else) all programs run.
+    for path, loop in {_identity(path): (path, loop) for path, loop in map(_interpreter, pids)}.values():
+        _attach_file(job, target, path, loop, opened)
+    return Attached(job.spec, target)
+
+
+def _identity(path: str) -> Hashable:
+    """The same for all paths of one file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
+def _attach_file(job: Job, target: Target, path: str, loop: EvalLoop, opened: Opened) -> None:
+    options = job.options
     # With --follow programs look for followed processes themselves.
-    bound = None if options.follow else pid
+    bound = None if options.follow or options.unbound else options.pid or options.child
     offsets = loop.ends if job.returns else loop.entries
     with kernel_path(path) as file:
         if job.multi:
@@ -41,7 +59,6 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
         else:
             for offset in offsets:
                 attach_event(job, uprobe.open_event(file, offset, 0, returns=False, pid=bound), target.cookie, opened)
-    return Attached(job.spec, target)
 
 
 def _interpreter(pid: int) -> tuple[str, EvalLoop]:

@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Sequence
 
-from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
@@ -24,7 +23,6 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import procfs
 
 _REASONS = {
     errno.ENOENT: "there is no such file",
@@ -56,21 +54,6 @@ def _file(target: Target) -> str:
     return target.of(FileTarget).path.partition("!/")[0]
 
 
-def _process(job: Job) -> int | None:
-    """The process that a user probe is bound to.
-
-    Raises:
-        TraceError: its first thread has ended. The kernel finds the memory of a process by that one, and would attach
-            the probe to nothing (``uprobe_multi_link_filter`` of kernel/trace/bpf_trace.c, ``__uprobe_perf_filter``).
-    """
-    pid = job.options.uprobe_pid
-    if pid is not None and procfs.live_thread(pid) not in (0, pid):
-        hints = (f"trace it without -p: {job.spec.kind}:… /pid == {pid}/ {{ … }}",)
-        text = f"the first thread of process {pid} has ended: user probes with -p do not see its other threads"
-        raise TraceError(text, hints=hints)
-    return pid
-
-
 def _semaphore(target: Target) -> int:
     """Where the counter of a static probe lies in the file; 0 without one."""
     return target.place.semaphore_offset if isinstance(target.place, StaticProbeTarget) else 0
@@ -86,7 +69,7 @@ def _linker(job: Job, path: str) -> Linker:
                 [target.of(FileTarget).offset for target in targets],
                 cookies=[target.cookie for target in targets],
                 semaphores=counters if any(counters) else (),
-                pid=_process(job) or 0,
+                pid=job.options.uprobe_pid or 0,
                 returns=job.returns,
                 session=job.multi == "uprobe_session",
             )
@@ -141,13 +124,13 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     try:
         if options.has("perf_uprobe"):
             with kernel_path(path) as file:
-                event = open_event(file, offset, counted, returns=job.returns, pid=_process(job))
+                event = open_event(file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid)
         elif options.has("uprobe"):
             from pytrace.runtime.attach import legacy
 
             with kernel_path(path) as file:
                 event = legacy.open_uprobe(
-                    file, offset, counted, returns=job.returns, pid=_process(job), opened=opened
+                    file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid, opened=opened
                 )
         else:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")

@@ -53,6 +53,8 @@ class Libraries:
         if "*" in target:
             return _distinct(self._glob(target, prefix))
         if "/" in target:
+            if pid is not None and target == f"/proc/{pid}/exe":
+                target = f"/proc/{procfs.entry(pid)}/exe"
             path = _reached(prefix, target) if target.startswith("/") else target
             return [path] if os.path.isfile(path) else []
         return _distinct([*self._program(target, prefix), *self._library(target, pid, prefix)])

@@ -154,8 +154,17 @@ def root_prefix(pid: int) -> str:
         if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
             return "" if os.readlink(f"/proc/{pid}/root") == "/" else f"/proc/{pid}/root"
     except OSError:
-        return ""
+        other = entry(pid)
+        return root_prefix(other) if other != pid else ""
     return f"/proc/{pid}/root"
+
+
+def entry(pid: int) -> int:
+    """The number of the entry of ``/proc`` that has a process's files, root and mapped files.
+
+    Where the first thread has ended, and others go on, that is one of these: each has an entry, too.
+    """
+    return live_thread(pid) or pid
 
 
 def resolved(path: str) -> tuple[str, str]:
@@ -199,7 +208,7 @@ def _link(path: str) -> str:
 def executable(pid: int) -> str:
     """Path of the program that a process runs, as it is reached from here; empty when it is not known."""
     try:
-        return root_prefix(pid) + os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+        return root_prefix(pid) + os.readlink(f"/proc/{entry(pid)}/exe").removesuffix(" (deleted)")
     except OSError:
         return ""
 

@@ -328,7 +328,8 @@ def _of_file(pid: int, item: Mapping, read: Callable[[ElfFile], Result]) -> Resu
         TraceError: the file is damaged.
     """
     # The file under the mapping is the right one even when another has its name by now.
-    for path in (f"/proc/{pid}/map_files/{item.start:x}-{item.end:x}", procfs.root_prefix(pid) + item.path):
+    mapped = f"/proc/{procfs.entry(pid)}/map_files/{item.start:x}-{item.end:x}"
+    for path in (mapped, procfs.root_prefix(pid) + item.path):
         with suppress(OSError), ElfFile.open(path) as file:
             return read(file)
     return None

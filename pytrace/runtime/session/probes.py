@@ -89,6 +89,7 @@ class Probes:
 
     def _attach_options(self, step: progress.Step) -> AttachOptions:
         from pytrace.runtime.attach.attachments import AttachOptions
+        from pytrace.runtime.host import procfs
 
         attached = count()
 
@@ -100,9 +101,11 @@ class Probes:
         options = self._options
         # Other filters, of names or cgroups for example, select the processes in place of -c.
         command = () if self._command is None or options.filters.shape.any else (self._command,)
+        pids = options.filters.pids
         return AttachOptions(
-            pids=options.filters.pids or command,
+            pids=pids or command,
             follow=options.follow,
+            unbound=any(procfs.live_thread(pid) not in (0, pid) for pid in pids),
             child=self._command,
             awaits=bool(options.filters.exec_wait),
             missing_probes=self._loaded.manifest.config.missing_probes,

@@ -380,7 +380,7 @@ def _identity(pid: int) -> tuple[int, int, str] | None:
     """Device and inode of the program of a process, and its start time; None when the process is gone."""
     try:
         # Its file system may not answer.
-        facts = file_facts(path=f"/proc/{pid}/exe")
+        facts = file_facts(path=f"/proc/{procfs.entry(pid)}/exe")
         with open(f"/proc/{pid}/stat", "rb") as file:
             started = file.read().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):

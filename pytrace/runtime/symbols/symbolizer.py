@@ -560,11 +560,12 @@ def _cache_mode(value: str) -> str:
 
 def _places(space: AddressSpace, mapping: Mapping) -> list[str]:
     """Where the file of a mapping may be reached: through the process, from here, or by the mapping itself."""
+    entry = f"/proc/{procfs.entry(space.pid)}"
     return [
         space.root + mapping.path,
         mapping.path,
-        f"/proc/{space.pid}/map_files/{mapping.start:x}-{mapping.end:x}",
-        f"/proc/{space.pid}/exe",
+        f"{entry}/map_files/{mapping.start:x}-{mapping.end:x}",
+        f"{entry}/exe",
     ]
 
 

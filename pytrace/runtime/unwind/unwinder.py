@@ -353,7 +353,7 @@ class Unwinder:
             image = vdso_image()
             return (yield from self._fill(image.elf, mapping.path)) if image is not None else _Loaded(None, 0, 0)
         # The file under the mapping is the right one even when another has its name by now.
-        for path in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
+        for path in (f"/proc/{procfs.entry(pid)}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
             with suppress(OSError):
                 return (yield from self._of_file(path, mapping.path))
         return None

@@ -44,7 +44,9 @@ def test_predicate_becomes_an_if() -> None:
 def test_pid_filter_of_injected_kinds() -> None:
     assert Expanded("tracepoint:sched:sched_switch { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
     assert not Expanded("interval:s:1 { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
-    assert not Expanded("uprobe:/bin/app:main { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
+    # The kernel binds it to no process whose first thread has ended, and then it is that of all.
+    assert Expanded("uprobe:/bin/app:main { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
+    assert not Expanded("uprobe:/bin/app:main { }").unit.pid_filter
 
 
 @pytest.mark.parametrize(
