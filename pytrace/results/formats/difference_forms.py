@@ -9,11 +9,14 @@ from pytrace.render import histogram, json, tseries
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.portable import encoded
 from pytrace.render.text import map_title
+from pytrace.results import external_sort
 from pytrace.results.difference import Change, Difference, ManyChanges, MapDifference, average, series_values
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.values import Counts, Pair, Value
 
 _BAR = 52
+_BLOCK = 4096
+"""Keys of a map that are formatted at once."""
 
 
 def text(difference: Difference) -> Iterator[bytes]:
@@ -31,7 +34,7 @@ def json_lines(difference: Difference) -> Iterator[bytes]:
     """A line for each map that differs, and one for losses."""
     printers = Printers()
     for _, part in sorted(difference.maps.items()):
-        yield _map_json(printers, part)
+        yield from _map_json(printers, part)
     if difference.losses:
         losses = [
             (encoded(kind), json.mapping([(encoded(name), json.number(count)) for name, count in subjects.items()]))
@@ -186,7 +189,7 @@ _TEXTS: dict[type[types.Type], Callable[[Printers, types.Type], _Shown]] = {
 # ---------------------------------------------------------------------------------------------- JSON
 
 
-def _map_json(printers: Printers, part: MapDifference) -> bytes:
+def _map_json(printers: Printers, part: MapDifference) -> Iterator[bytes]:
     form, delta = printers.portable_json(part.value), _delta_json(part.value)
 
     def shown(change: Change) -> bytes:
@@ -198,13 +201,19 @@ def _map_json(printers: Printers, part: MapDifference) -> bytes:
 
     if part.key is None:
         ((_, change),) = _ordered(printers, part)
-        data = shown(change)
-    else:
-        key = printers.jsons.key(part.key)
-        entries = [(key(name), shown(change)) for name, change in _ordered(printers, part)]
-        names = json.distinct([name for name, _ in entries])
-        data = json.mapping([(name, value) for name, (_, value) in zip(names, entries, strict=True)])
-    return json.line("difference", json.mapping([(encoded(part.name), data)]), part.mark)
+        yield json.line("difference", json.mapping([(encoded(part.name), shown(change))]), part.mark)
+        return
+    key = printers.jsons.key(part.key)
+    entries = ((key(name), shown(change)) for name, change in _ordered(printers, part))
+    blocks = external_sort.batches(entries, _BLOCK) if json.distinct_keys(part.key) else iter([list(entries)])
+    # As json.line and json.mapping write it.
+    before = b'{"type": "difference", "data": {%s: {' % json.quoted(encoded(part.name))
+    for block in blocks:
+        names = json.distinct([name for name, _ in block])
+        members = json.mapping([(name, value) for name, (_, value) in zip(names, block, strict=True)])
+        yield before + members[1:-1]
+        before = b", "
+    yield b"}}%s\n" % json.ending(part.mark)
 
 
 def _delta_json(type_: types.Type) -> _Shown:

@@ -79,11 +79,16 @@ def _write_parts(snapshot: SnapshotData, options: WriteOptions, name: str, opene
     parts = _only(snapshot, options, name)
     ranges = FlatTable.ranges(parts(False))
     notes = _notes(snapshot)
-    tables = (part.to_arrow(notes, ranges) for part in parts(True))
+    groups = map(FlatTable.joined, external_sort.batches(parts(True), _GROUP))
+    tables = (group.to_arrow(notes, ranges) for group in groups)
     first = next(tables)
     with opened(first.schema) as writer:
         for table in chain((first,), tables):
             writer.write_table(table)
+
+
+_GROUP = 128
+"""Parts of a table in a row group (a record batch): readers go from group to group, and small ones hold them up."""
 
 
 def _notes(snapshot: SnapshotData) -> dict[str, str]:

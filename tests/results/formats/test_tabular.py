@@ -219,8 +219,15 @@ def test_many_rows_are_written_in_parts_of_one_schema(form: str, monkeypatch: py
     monkeypatch.setattr(external_sort, "RUN", 8)
     monkeypatch.setattr(external_sort, "CHUNK", 3)
     assert len(list(tabular.map_parts(data))) > 5
+    monkeypatch.setattr(tabular, "_GROUP", 4)
     assert arrow(stored(snapshot(data)), form).equals(whole)
     assert arrow(snapshot(data), form).equals(whole)
+    if form == "parquet":
+        file = BytesIO()
+        tabular.write_parquet(stored(snapshot(data)), WriteOptions(), file)
+        groups = pyarrow.parquet.ParquetFile(file)
+        sizes = [groups.metadata.row_group(number).num_rows for number in range(groups.num_row_groups)]
+        assert sizes == [12, 12, 12, 12, 3], "some parts in each"
     assert tabular.map_table(data).to_arrow().equals(whole)
     assert whole.num_rows == 51
     assert arrow(snapshot(map_data("@m", types.INT64, types.Sum(), {})), form).num_rows == 0
