@@ -172,8 +172,12 @@ class Ending:
             return 0
         bound = any(known_kind(program.kind).pid_filter is PidFilter.ATTACH for program in run.loaded.manifest.programs)
         chosen = run.options.follow or run.options.filters.shape.any
-        if run.command.had_children and bound and not chosen and not run.embedded:
-            run.notices.tell("processes that the command started were not traced: --follow traces them, too\n")
+        if run.command.had_children and bound and not chosen:
+            text = "processes that the command started were not traced"
+            if run.embedded:
+                run.notices.warn(text, ("follow=True traces them, too",))
+            else:
+                run.notices.tell(f"{text}: --follow traces them, too\n")
         # Ctrl-C ends the command, too.
         failed = status != 0 and not run.embedded and not run.requests.ending
         if run.options.verbose or failed:
