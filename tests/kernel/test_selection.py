@@ -277,7 +277,7 @@ def test_a_program_that_a_thread_executes(server: Server, programs: Path, tmp_pa
 def test_all_binaries_are_also_the_program_of_the_command(server: Server, programs: Path) -> None:
     need("uprobe")
     script = "u:*:born { @[arg0] = count(); }"
-    result = server.run(("-q", "-e", script, "-c", f"{programs}/family 1 2"), timeout=60)
+    result = server.run(("-q", "--follow", "-e", script, "-c", f"{programs}/family 1 2"), timeout=60)
     assert lines(result) == ["@[0]: 1", "@[1]: 2"], result
 
 
