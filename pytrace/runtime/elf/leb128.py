@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+_LONGEST = 7 * 64
+"""Bits of a number. Assemblers pad numbers to some ten bytes."""
+
 
 def unsigned(code: bytes | memoryview, at: int) -> tuple[int, int]:
-    """ULEB128 and the position after it."""
+    """ULEB128 and the position after it.
+
+    Raises:
+        IndexError: it has no end, or one only after so many bytes that reading them would take minutes.
+    """
     byte = code[at]
     at += 1
     if byte < 0x80:
@@ -15,6 +22,8 @@ def unsigned(code: bytes | memoryview, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         shift += 7
+        if shift > _LONGEST:
+            raise IndexError("a number without end")
     return value, at
 
 

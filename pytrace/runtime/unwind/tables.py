@@ -53,7 +53,7 @@ class _Reader:
 
     def read(self) -> Iterator[None]:
         """Fill :attr:`rows` in steps: start addresses in the high half, rules in the low one, in no order."""
-        data, at, size, functions = self._data, 0, len(self._data), 0
+        data, at, size, functions, work = self._data, 0, len(self._data), 0, 0
         head = struct.Struct("<II")
         while at + 8 <= size:
             length, identity = head.unpack_from(data, at)
@@ -70,8 +70,12 @@ class _Reader:
                 return
             if identity:
                 self._function(start - identity, start + 4, end)
-                functions += 1
-                if not functions % _STEP:
+                functions, work = functions + 1, work + end - start
+                if len(self.rows) > MOST_ROWS:
+                    self.rows.clear()
+                    return
+                if functions >= _STEP or work >= _STEP_BYTES:
+                    functions = work = 0
                     yield
             at = end
 
@@ -82,6 +86,8 @@ class _Reader:
         if cie is None:
             return
         start, size, at = self._range(cie, at)
+        if end - at > _LONGEST_PROGRAM:
+            return
         if not size or not 0 <= start <= 0xFFFFFFFF - size:
             return
         if cie.augmented:
@@ -107,7 +113,8 @@ class _Reader:
                 known = list(dict(interpreter.rows).items())
             except IndexError:
                 known = []
-            self._known[key] = known
+            if len(code) <= _COMMON_PROGRAM and len(self._known) < _MOST_KNOWN:
+                self._known[key] = known
         return known
 
     def _range(self, cie: _Cie, at: int) -> tuple[int, int, int]:
@@ -196,8 +203,14 @@ KEEP = 256
 
 MOST_READ = 32 << 20
 """Bytes of ``.eh_frame`` from which a table is made; those of browsers have 20 MB."""
-_STEP = 256
-"""Functions between two steps, about a millisecond."""
+MOST_ROWS = 5 << 20
+"""Rows of one table; LLVM has 4 million. One of more is none: the kernel's map has no room for it."""
+_STEP, _STEP_BYTES = 256, 1 << 14
+"""Functions, and bytes of entries, between two steps, about a millisecond."""
+_LONGEST_PROGRAM = 1 << 15
+"""Bytes of instructions for one function: those of the largest have some thousand."""
+_COMMON_PROGRAM, _MOST_KNOWN = 64, 1 << 14
+"""Bytes and number of the instructions that are remembered, as many functions have the same."""
 
 
 def table(file: ElfFile) -> Generator[None, None, array[int]]:

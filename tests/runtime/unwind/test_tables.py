@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import subprocess
+import time
 from array import array
 from bisect import bisect_right
 from pathlib import Path
@@ -210,3 +212,31 @@ class TestKept:
                 found[path] = finished(tables.table(file))
         assert len(found[copy]) < len(found[whole])
         assert found[whole] == table_of(whole)
+
+
+def _functions(program: bytes, count: int) -> bytes:
+    """A section with one CIE, and functions that have the same program."""
+    entries = bytearray(struct.pack("<II", 16, 0) + b"\x01\0\x01\x78\x10\x0c\x07\x08\x90\x01" + bytes(2))
+    for number in range(count):
+        body = struct.pack("<IQQ", len(entries) + 4, number << 12, 1 << 12) + program
+        body += bytes(-len(body) % 4)
+        entries += struct.pack("<I", len(body)) + body
+    return bytes(entries)
+
+
+def test_what_a_table_takes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One function with a megabyte of instructions took 150 MB and four seconds without a pause; others go on."""
+    row = b"\x41\x0e\x10\x41\x0e\x20"
+    long = finished(tables.compile_table(_functions(row * 200_000, 1) + _functions(row, 1), 0))
+    assert len(long) < 10
+    steps = sum(1 for _ in tables.compile_table(_functions(row * 5000, 20), 0))
+    assert steps >= 20, "events are handled between two functions that take long"
+    monkeypatch.setattr(tables, "MOST_ROWS", 1000)
+    assert len(finished(tables.compile_table(_functions(row * 2000, 1), 0))) == 0
+
+
+def test_numbers_without_end_are_not_read() -> None:
+    """Each byte more takes longer."""
+    began = time.process_time()
+    assert len(finished(tables.compile_table(_functions(b"\x0e" + b"\xff" * 30_000 + b"\1", 100), 0))) < 200
+    assert time.process_time() - began < 5
