@@ -375,7 +375,12 @@ def contents_of(file: BinaryIO, path: str, start: int = 0, size: int | None = No
     if limited_process.inside():
         # Pages of the file are no memory that it takes.
         limited_process.allow(status.st_size)
-    mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+    # It may have become larger or smaller since it was opened.
+    length = status.st_size if limited_process.inside() else 0
+    try:
+        mapped = mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+    except ValueError:
+        raise TraceError(f"{path} was truncated while it was opened") from None
     return memoryview(mapped)[start:end]
 
 

@@ -476,8 +476,8 @@ def decoded_stubs(file: ElfFile, resolved: Callable[[int], str]) -> list[Symbol]
             landing = code.rfind(_LANDING, max(0, at - len(_LANDING) - 1), at)
             starts.append((landing if landing >= 0 else at, name))
             at = code.find(_JUMP, at + _JUMP_SIZE)
-        ends = [start for start, _ in starts[1:]] + [len(code)]
-        for (start, name), end in zip(starts, ends, strict=True):
+        for number, (start, name) in enumerate(starts):
+            end = starts[number + 1][0] if number + 1 < len(starts) else len(code)
             if name:
                 found.append(Symbol(f"{name}@plt", table.address + start, min(_STUB, end - start)))
     return found
