@@ -291,6 +291,28 @@ class LimitedProcess:
         self.generation += 1
 
 
+class LimitedTasks:
+    """Tasks of which each has a process of its own; the *limits* of time are those of all together."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._waited = 0.0
+
+    def run(self, task: Callable[[list[int]], bytes], descriptors: Sequence[int], seconds: float = 2.0) -> bytes:
+        """What *task* returns in the process, by the descriptors that it has there.
+
+        Raises:
+            LimitError: it takes more processor time or memory than it may, or fails.
+        """
+        limits = msgspec.structs.replace(self._limits, total=self._limits.total - self._waited)
+        process = LimitedProcess(lambda _request, passed: (task(passed), []), limits)
+        try:
+            return process.call(b"", descriptors, seconds)[0]
+        finally:
+            self._waited += process.waited
+            process.close()
+
+
 class _State:
     inside = False
 

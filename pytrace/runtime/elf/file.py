@@ -11,18 +11,29 @@ import struct
 import zlib
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pytrace.base import cgroups
+from pytrace.base import cgroups, limited_process, typed_json
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi.foreign_files import Contents, open_contents, open_regular, pieces
+from pytrace.runtime.abi.foreign_files import (
+    Contents,
+    contents_of,
+    open_contents,
+    open_regular,
+    own,
+    pieces,
+    reopened,
+    status_of,
+)
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
+    from collections.abc import Callable, Iterable
+    from typing import BinaryIO, Self
+
+Result = TypeVar("Result")
 
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
@@ -431,3 +442,43 @@ def is_elf(path: str) -> bool:
     except OSError:
         return False
     return head[:4] == b"\x7fELF" and len(head) == 18 and head[16] in (2, 3)
+
+
+# ---------------------------------------------------------------------------------------------- files of others
+
+
+MEMORY, PATIENCE, TOTAL = 256 << 20, 10.0, 30.0
+"""Bytes, seconds without progress, and all seconds that processes which read files of others may take."""
+_TASKS = limited_process.LimitedTasks(limited_process.Limits(memory=MEMORY, patience=PATIENCE, total=TOTAL))
+
+
+def read_file(path: str, read: Callable[[ElfFile], Result], type_: type[Result], seconds: float = 2.0) -> Result:
+    """What *read* returns of an ELF file, which must be of *type_*; a limited process reads one of others.
+
+    Raises:
+        TraceError: not an ELF file, damaged, or it takes too much.
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) as file:
+        status = status_of(file)
+
+        def result(opened: BinaryIO) -> Result:
+            with ElfFile(contents_of(opened, path), path) as elf:
+                return read(elf)
+
+        if own(status) or limited_process.inside():
+            return result(file)
+
+        def task(descriptors: list[int]) -> bytes:
+            try:
+                return b"+" + typed_json.encode(result(reopened(descriptors[0], status)))
+            except TraceError as error:
+                return b"-" + error.message.encode("utf-8", "surrogateescape")
+
+        try:
+            answer = _TASKS.run(task, [file.fileno()], seconds)
+            if answer[:1] == b"+":
+                return typed_json.decode(answer[1:], type_)
+        except (limited_process.LimitError, msgspec.ValidationError) as error:
+            raise TraceError(f"{path} is not read: {error}") from None
+    raise TraceError(answer[1:].decode("utf-8", "surrogateescape"))

@@ -7,7 +7,7 @@ import os
 import re
 import struct
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -15,22 +15,22 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
 from pytrace.runtime.abi import bpf_maps
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.elf.file import read_file
 from pytrace.runtime.host import procfs
 from pytrace.runtime.python import checking, interpreters
 from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
+from pytrace.runtime.python.interpreters import Interpreter
 from pytrace.runtime.python.layouts import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytrace.core.manifest import Manifest
+    from pytrace.runtime.elf.file import ElfFile, Result
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.python.functions import PythonFunctions
-    from pytrace.runtime.python.interpreters import Interpreter
 
-Result = TypeVar("Result")
 
 _MOST_TOUCHED = 16 << 20
 _PIECE = 1 << 20
@@ -204,7 +204,7 @@ class Walker:
             if _MUSL.fullmatch(os.path.basename(item.path)):
                 identity = (item.device, item.inode)
                 if identity not in self._libraries:
-                    self._libraries[identity] = _of_file(pid, item, interpreters.thread_values)
+                    self._libraries[identity] = _thread_values(pid, item)
                 return self._libraries[identity]
         return None
 
@@ -310,29 +310,45 @@ def _read(pid: int, item: Mapping, *, calls: bool = False) -> _Binary | None:
     def read(file: ElfFile) -> _Binary:
         code = [one for one in file.segments if one.executable]
         segments = tuple((one.offset, one.file_size, one.address) for one in code)
-        found = interpreters.interpreter(file)
+        try:
+            found = interpreters.interpreter(file)
+        except UnsupportedError as error:
+            return _Binary(problem=str(error))
         return _Binary(found, segments, _loop(file, found) if calls and found is not None else None)
 
     try:
-        return _of_file(pid, item, read)
-    except UnsupportedError as error:
-        return _Binary(problem=str(error))
+        return _of_file(pid, item, read, _Binary)
     except TraceError:
         return _Binary()
 
 
-def _of_file(pid: int, item: Mapping, read: Callable[[ElfFile], Result]) -> Result | None:
-    """What *read* returns for a mapped file; None when the process is gone, and its files with it.
+def _of_file(pid: int, item: Mapping, read: Callable[[ElfFile], Result], type_: type[Result]) -> Result | None:
+    """What *read* returns for a mapped file, of *type_*; None when the process is gone, and its files with it.
 
     Raises:
-        TraceError: the file is damaged.
+        TraceError: the file is damaged, or takes too much.
     """
     # The file under the mapping is the right one even when another has its name by now.
     mapped = f"/proc/{procfs.entry(pid)}/map_files/{item.start:x}-{item.end:x}"
     for path in (mapped, procfs.root_prefix(pid) + item.path):
-        with suppress(OSError), ElfFile.open(path) as file:
-            return read(file)
+        with suppress(OSError):
+            return read_file(path, read, type_)
     return None
+
+
+class _ThreadValues(msgspec.Struct):
+    """Of a musl: what :func:`interpreters.thread_values` finds."""
+
+    offset: int | None = None
+
+
+def _thread_values(pid: int, item: Mapping) -> int | None:
+    """The same of a mapped file; None of a damaged one."""
+    try:
+        found = _of_file(pid, item, lambda file: _ThreadValues(interpreters.thread_values(file)), _ThreadValues)
+    except TraceError:
+        return None
+    return None if found is None else found.offset
 
 
 def _loop(file: ElfFile, found: Interpreter) -> EvalLoop | None:

@@ -6,15 +6,17 @@ import lzma
 import os
 import struct
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.elf import file as elf_file
-from pytrace.runtime.elf.file import ElfFile, archive_member, attach_path, is_elf
+from pytrace.runtime.elf.file import ElfFile, Segment, archive_member, attach_path, is_elf, read_file
 from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.compile import compiled
 from tests.support.small_program import built
@@ -140,3 +142,44 @@ def test_texts_of_others_in_messages_are_short() -> None:
     assert elf_file.quoted("x" * 200) == "x" * 200
     shown = elf_file.quoted("a" * 100_000 + "z")
     assert (len(shown), shown[99:101], shown[-2:]) == (200, "a…", "az")
+
+
+# ---------------------------------------------------------------------------------------------- files of others
+
+
+class Facts(msgspec.Struct):
+    """What is asked of a file here, and of which process."""
+
+    build_id: str
+    segments: tuple[Segment, ...]
+    process: int
+
+
+def facts(file: ElfFile) -> Facts:
+    return Facts(file.build_id, file.segments, os.getpid())
+
+
+def test_a_limited_process_reads_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same answers and errors; what takes too long is the file's fault."""
+    path = tmp_path / "program"
+    path.write_bytes(Path(sys.executable).resolve().read_bytes())
+    here = read_file(str(path), facts, Facts)
+    assert here.process == os.getpid()
+    monkeypatch.setattr("pytrace.runtime.elf.file.own", lambda _: False)
+    there = read_file(str(path), facts, Facts)
+    assert (there.build_id, there.segments) == (here.build_id, here.segments)
+    assert there.process != os.getpid()
+    (tmp_path / "text").write_text("no program, but long enough")
+    with pytest.raises(TraceError, match="text is not an ELF file"):
+        read_file(str(tmp_path / "text"), facts, Facts)
+    with pytest.raises(FileNotFoundError):
+        read_file(str(tmp_path / "none"), facts, Facts)
+
+    def hangs(_file: ElfFile) -> Facts:
+        while True:
+            pass
+
+    with pytest.raises(TraceError, match="program is not read: it takes more processor time than a file may"):
+        read_file(str(path), hangs, Facts, seconds=0.1)
+    with pytest.raises(TraceError, match="program is not read: ZeroDivisionError"):
+        read_file(str(path), lambda _: Facts("", (), 1 // 0), Facts)
