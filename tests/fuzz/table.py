@@ -14,8 +14,8 @@ MODULES = {
         "options", "script_words", "tool_specs", "environment", "metrics_address", "python_arguments",
     ),
     "binaries": (
-        "elf", "debug_info", "package_index", "unwind_table", "numbers", "notes", "arguments", "mangled_names",
-        "archive", "btf", "btf_module",
+        "elf", "debug_info", "hostile_files", "package_index", "unwind_table", "numbers", "notes", "arguments",
+        "mangled_names", "archive", "btf", "btf_module",
     ),
     "kernel_texts": (
         "tracepoint_format", "available_events", "kallsyms", "functions", "modules", "maps", "status", "mounts",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from elftools.common.exceptions import DWARFError, ELFError
@@ -26,6 +27,7 @@ from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.unwind import tables
 from tests.fuzz.scratch import stored
 from tests.fuzz.target import NOTHING, Target
+from tests.support import hostile_files
 from tests.support.btf_builder import BtfBuilder, small_types
 from tests.support.waiting import finished
 
@@ -108,6 +110,16 @@ def debug_info(data: bytes) -> None:
             ask()
         except TraceError:
             continue
+
+
+def hostile(data: bytes) -> None:
+    """Hostile files beside an honest one, as a run asks about them; the first eight bytes are the seed, and the rest is
+    put into one of the files.
+
+    The files are read by other processes: another thread asks, which :mod:`tests.support.hostile_files` watches.
+    """
+    with hostile_files.low_limits(), ThreadPoolExecutor(1) as thread:
+        thread.submit(hostile_files.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
 
 
 def package_index(data: bytes) -> None:
@@ -232,6 +244,10 @@ def btf_seeds() -> Iterator[bytes]:
 TARGETS = {
     "elf": Target("ELF files, with pyelftools as second opinion", elf, length=8192),
     "debug_info": Target("DWARF: types, lines, frames, split units; notes", debug_info, length=16384),
+    "hostile_files": Target(
+        "hostile files beside an honest one, in a limited process", hostile, NOTHING, length=256,
+        seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 0, seed]) for seed in range(3)),
+    ),
     "package_index": Target("indexes of DWARF packages", package_index, PACKAGE_ERRORS, length=512),
     "unwind_table": Target(".eh_frame", unwind_table, NOTHING),
     "numbers": Target("LEB128 numbers", numbers, (IndexError,), length=32),
