@@ -123,16 +123,16 @@ def parameter_expressions(program: nodes.Program) -> Iterator[nodes.Expr]:
 
 def expand_parameters(program: nodes.Program) -> nodes.Program:
     """*program* with macros replaced that contain parameters, directly or through other macros."""
-    macros = _with_parameters(defined_macros(program))
+    macros = _parameter_macros(defined_macros(program))
     if not macros:
         return program
-    left_alone = _left_alone(program)
+    left_alone = _other_names(program)
     budget = [MOST_USES]
 
     def use(node: nodes.Node) -> nodes.Node:
         if not isinstance(node, nodes.Identifier) or node in left_alone:
             return node
-        return _replaced(node, macros, frozenset(), budget)
+        return _replacement(node, macros, frozenset(), budget)
 
     items = tuple(nodes.rebuild(item, use) for item in program.items)
     return replace(program, items=items)
@@ -150,9 +150,9 @@ def place_at(tree: N, span: Span) -> N:
     return result
 
 
-def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
+def _parameter_macros(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
     """The macros whose expansion contains parameters of the script."""
-    plain = {name: item for name, item in macros.items() if item.parameters is None and not _taken(name)}
+    plain = {name: item for name, item in macros.items() if item.parameters is None and not _is_name_of_language(name)}
     expanded = {name: item for name, item in plain.items() if re.search(_PARAMETER, item.body)}
     while True:
         more = {
@@ -165,12 +165,12 @@ def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
         expanded.update(more)
 
 
-def _taken(name: str) -> bool:
+def _is_name_of_language(name: str) -> bool:
     """Whether a name without parentheses is a builtin or macro of the language, which takes precedence over C."""
     return bare_builtin(name) or any(not item.parameters for item in imports.library_macros(name))
 
 
-def _left_alone(program: nodes.Program) -> set[nodes.Node]:
+def _other_names(program: nodes.Program) -> set[nodes.Node]:
     """Names that are not C macros: members, macros of the script, and their parameters."""
     own = {item.name for item in program.items if isinstance(item, nodes.Macro) and not item.parameters}
     names: set[nodes.Node] = set()
@@ -187,7 +187,7 @@ def _left_alone(program: nodes.Program) -> set[nodes.Node]:
     return names
 
 
-def _replaced(
+def _replacement(
     node: nodes.Identifier, macros: Mapping[str, CMacro], active: frozenset[str], budget: list[int]
 ) -> nodes.Expr:
     """The expression that a name stands for; a name inside its own expansion is not replaced, as in C.
@@ -202,7 +202,7 @@ def _replaced(
     inside = active | {node.name}
 
     def use(inner: nodes.Node) -> nodes.Node:
-        return _replaced(inner, macros, inside, budget) if isinstance(inner, nodes.Identifier) else inner
+        return _replacement(inner, macros, inside, budget) if isinstance(inner, nodes.Identifier) else inner
 
     result = nodes.rebuild(place_at(expression, node.span), use)
     assert isinstance(result, nodes.Expr)
@@ -253,10 +253,10 @@ class Definitions(msgspec.Struct):
             (self.headers and self.headers.library_type(kind, name))
             or of_btf
             or (self.headers and self.headers.any_type(kind, name))
-            or (self._of_binaries(kind, name) if kind != "typedef" else None)
+            or (self._binary_type(kind, name) if kind != "typedef" else None)
         )
 
-    def _of_binaries(self, kind: str, name: str) -> Type | None:
+    def _binary_type(self, kind: str, name: str) -> Type | None:
         types = (self.kernel.user_type(path, kind, name) for path in self.binaries)
         return next((item for item in types if item is not None), None)
 
@@ -425,7 +425,7 @@ def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, di
 
 def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
     plain = Definitions(kernel, written=defined_macros(program))
-    if not options.includes and _plain_macros(program, plain):
+    if not options.includes and _read_macros_only(program, plain):
         return plain
     translation = c_translation.translate(program, options, kernel, diagnostics)
     paths = dict.fromkeys(str(included.include) for included in translation.parsed.get_includes())
@@ -442,7 +442,7 @@ def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, d
     return definitions
 
 
-def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:
+def _read_macros_only(program: nodes.Program, definitions: Definitions) -> bool:
     """Read a C part that consists of object-like macros only, without libclang; False if it has other declarations."""
     macros = [c_macro(part) for part in program.c_parts]
     if any(item is None or item.parameters is not None or re.search(_ADJACENT, item.body) for item in macros):
@@ -535,7 +535,7 @@ class Reader:
     @staticmethod
     def name(cursor: Cursor) -> str:
         """Name of a declaration, empty for one without."""
-        return "" if _unnamed(cursor) else str(cursor.spelling)
+        return "" if _is_unnamed(cursor) else str(cursor.spelling)
 
     def inner(self, cursor: Cursor) -> Iterator[tuple[str, Cursor]]:
         """Definitions inside a struct or union."""
@@ -547,7 +547,7 @@ class Reader:
     # ---- declarations
 
     def _struct(self, cursor: Cursor) -> None:
-        if cursor.is_definition() and not _unnamed(cursor):
+        if cursor.is_definition() and not _is_unnamed(cursor):
             struct = self.record(cursor)
             if isinstance(struct, Struct):
                 self.definitions.structs[struct.kind, struct.name] = struct
@@ -567,11 +567,11 @@ class Reader:
                 self.definitions.enums[enum.name] = enum
             for name, value in enum.members:
                 if name.startswith(c_translation.VALUE):
-                    self._value(name.removeprefix(c_translation.VALUE), value)
+                    self._store_value(name.removeprefix(c_translation.VALUE), value)
                 else:
                     self.definitions.enumerators[name] = (enum, value)
 
-    def _value(self, name: str, value: int) -> None:
+    def _store_value(self, name: str, value: int) -> None:
         if name not in self.translation.refused:
             self.values[name] = value
 
@@ -646,7 +646,7 @@ class Reader:
         """The type of a struct or union declaration."""
         definition = cursor.get_definition()
         keyword = "union" if cursor.kind == self.kinds.UNION_DECL else "struct"
-        name = "" if _unnamed(cursor) else cursor.spelling
+        name = "" if _is_unnamed(cursor) else cursor.spelling
         if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
             known = self.kernel.struct(keyword, name)
             return known if known is not None else Struct(keyword, name, 0, (), origin=SCRIPT_ORIGIN, alignment=1)
@@ -685,7 +685,7 @@ class Reader:
     def enum(self, cursor: Cursor) -> Type:
         """The type of an enum declaration."""
         definition = cursor.get_definition() or cursor
-        name = "" if _unnamed(cursor) else cursor.spelling
+        name = "" if _is_unnamed(cursor) else cursor.spelling
         if name and (
             cursor.get_definition() is None
             or f"enum {name}" in self.translation.declared
@@ -722,7 +722,7 @@ def _text(tokens: Iterable[Token]) -> str:
     return text
 
 
-def _unnamed(cursor: Cursor) -> bool:
+def _is_unnamed(cursor: Cursor) -> bool:
     return not cursor.spelling or "(" in cursor.spelling or bool(cursor.is_anonymous())
 
 

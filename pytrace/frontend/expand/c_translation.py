@@ -189,13 +189,13 @@ def tables() -> Tables:
 
 def constant_value(name: str, kernel: KernelInfo) -> int | None:
     """The value of a constant for the traced machine and kernel; None for other names."""
-    bit = _bit(name, kernel)
+    bit = _bit_value(name, kernel)
     if bit is not None:
         return bit
     if name in _CHANGED:
         since, before, after = _CHANGED[name]
         return after if _version(kernel.release) >= since else before
-    special = _special(kernel)
+    special = _machine_values(kernel)
     if special is not None and name in special:
         return special[name]
     return tables().values.get(name) if special is not None else None
@@ -203,13 +203,13 @@ def constant_value(name: str, kernel: KernelInfo) -> int | None:
 
 def constant_names(kernel: KernelInfo) -> list[str]:
     """Names of all constants of the traced machine."""
-    special = _special(kernel)
+    special = _machine_values(kernel)
     if special is None:
         return []
     return [name for name in {**tables().values, **special, **_CHANGED} if special.get(name, 0) is not None]
 
 
-def _special(kernel: KernelInfo) -> Mapping[str, int | None] | None:
+def _machine_values(kernel: KernelInfo) -> Mapping[str, int | None] | None:
     """The values that differ on the traced machine; None for a machine whose constants are unknown."""
     return tables().machines.get(_SAME.get(kernel.arch, kernel.arch))
 
@@ -218,7 +218,7 @@ def _version(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(_NUMBER, release)[:2])
 
 
-def _bit(name: str, kernel: KernelInfo) -> int | None:
+def _bit_value(name: str, kernel: KernelInfo) -> int | None:
     for start, before, suffix in _BITS:
         if name.startswith(start):
             member = kernel.enumerator(f"{before}{name.removeprefix(start)}{suffix}")
@@ -406,23 +406,23 @@ def _with_headers(program: nodes.Program, options: CompileOptions, translation: 
     """Parse, with the kernel's headers if the text includes any; returns the errors."""
     named = [match["name"] for match in re.finditer(_INCLUDE, translation.text)]
     if not named:
-        return _rounds(options, translation)
+        return _parse_repeatedly(options, translation)
     headers = translation.kernel.headers()
     if any(re.match(KERNEL_HEADER, name) for name in named):
         translation.problems = headers.problems
-    if not any(_holds(headers, name) for name in named):
-        wrong = _rounds(options, translation)
-        asked = {*translation.partial, *translation.missing_headers, *_missing(wrong)}
-        if not any(_holds(headers, name) for name in asked):
+    if not any(_has_header(headers, name) for name in named):
+        wrong = _parse_repeatedly(options, translation)
+        asked = {*translation.partial, *translation.missing_headers, *_missing_headers(wrong)}
+        if not any(_has_header(headers, name) for name in asked):
             return wrong
         # A header of the script's own includes one of the kernel's.
         translation.missing_headers, translation.absent, translation.partial, translation.declared = [], [], {}, {}
     translation.headers = headers
-    translation.words = _words(program)
-    return _rounds(options, translation)
+    translation.words = _script_words(program)
+    return _parse_repeatedly(options, translation)
 
 
-def _holds(headers: KernelHeaders, name: str) -> bool:
+def _has_header(headers: KernelHeaders, name: str) -> bool:
     return any(os.path.isfile(f"{folder}/{name}") for folder in headers.folders)
 
 
@@ -441,34 +441,34 @@ def _warn_unknown_headers(translation: Translation, diagnostics: Diagnostics) ->
         diagnostics.warn(f"there is no header {name!r}", span, hints=hints)
 
 
-def _missing(wrong: list[Problem]) -> list[str]:
+def _missing_headers(wrong: list[Problem]) -> list[str]:
     matches = (re.search(_MISSING_HEADER, item.spelling) for item in wrong)
     return [match["name"] for match in matches if match is not None]
 
 
-def _words(program: nodes.Program) -> tuple[str, ...]:
+def _script_words(program: nodes.Program) -> tuple[str, ...]:
     """Every word of the script and its imports."""
     spans = (program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts))
     texts = dict.fromkeys(span.source.text for span in spans)
     return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
 
 
-def _rounds(options: CompileOptions, translation: Translation) -> list[Problem]:
+def _parse_repeatedly(options: CompileOptions, translation: Translation) -> list[Problem]:
     """Parse until nothing can be added; returns the remaining errors."""
     translation.arguments = _arguments(options, translation)
     wrong: list[Problem] = []
     for _ in range(ROUNDS):
         translation.refused.clear()
         unit = translation.unit = translation.parse(translation.questions())
-        wrong = [item for item in unit.diagnostics if item.severity >= ERROR and not _of_question(item, translation)]
+        wrong = [item for item in unit.diagnostics if item.severity >= ERROR and not _is_about_word(item, translation)]
         added = [_add(item, translation) for item in wrong]
-        if not any(added) and not _spoiled(translation):
+        if not any(added) and not _is_swallowed(translation):
             break
     _note_partial(translation)
     return wrong
 
 
-def _of_question(item: Problem, translation: Translation) -> bool:
+def _is_about_word(item: Problem, translation: Translation) -> bool:
     """Whether a diagnostic is about an evaluated word, which then has no value."""
     place = item.location
     if place.file is None or str(place.file) != MAIN or place.line <= translation.lines:
@@ -477,7 +477,7 @@ def _of_question(item: Problem, translation: Translation) -> bool:
     return True
 
 
-def _spoiled(translation: Translation) -> bool:
+def _is_swallowed(translation: Translation) -> bool:
     """Whether an unbalanced bracket in a macro swallowed the words after it; such a macro is not evaluated again."""
     end = translation.lines + 3 * len(translation.words)
     places = (item.location for item in translation.parsed.diagnostics if item.severity >= ERROR)

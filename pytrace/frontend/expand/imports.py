@@ -124,7 +124,7 @@ def scripts(program: nodes.Program) -> tuple[nodes.Program, list[str]]:
 
 def _merge(program: nodes.Program, state: _State) -> None:
     """Add the imports of *program*, then its own items."""
-    _inside_blocks(program, state)
+    _merge_block_imports(program, state)
     for item in program.items:
         if isinstance(item, nodes.Import):
             _import(item, state)
@@ -132,7 +132,7 @@ def _merge(program: nodes.Program, state: _State) -> None:
     state.items.extend(item for item in program.items if not isinstance(item, nodes.Import))
 
 
-def _inside_blocks(program: nodes.Program, state: _State) -> None:
+def _merge_block_imports(program: nodes.Program, state: _State) -> None:
     """Imports inside a block take effect as those at the root do, where the configuration allows them."""
     roots = {item for item in program.items if isinstance(item, nodes.Import)}
     imports = [
@@ -168,7 +168,7 @@ def _import(node: nodes.Import, state: _State) -> None:
     with suppress(FileNotFoundError):
         # That directory may have been removed.
         path = os.path.join(os.getcwd(), path)
-    path = _plain(path)
+    path = _plain_path(path)
     state.paths.append(path)
     if os.path.isdir(path):
         _directory(path, node, state)
@@ -177,7 +177,7 @@ def _import(node: nodes.Import, state: _State) -> None:
             return
         hints = did_you_mean(os.path.basename(path), _names(os.path.dirname(path)))
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
-    elif reason := _untrusted(path, node):
+    elif reason := _distrust(path, node):
         state.diagnostics.error(f"refusing to import {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
     elif not path.endswith(SUFFIXES):
         state.diagnostics.error(
@@ -187,7 +187,7 @@ def _import(node: nodes.Import, state: _State) -> None:
         _file(path, node, state)
 
 
-def _plain(path: str) -> str:
+def _plain_path(path: str) -> str:
     """*path* without ``..`` for messages, unless that is another file because of a symbolic link."""
     if not os.path.isabs(path):
         # The working directory was removed.
@@ -198,7 +198,7 @@ def _plain(path: str) -> str:
 
 def _directory(path: str, node: nodes.Import, state: _State) -> None:
     """Import all files of a directory with a known suffix, in name order; subdirectories are not searched."""
-    if reason := _untrusted(path, node):
+    if reason := _distrust(path, node):
         state.diagnostics.error(f"refusing to import from {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
         return
     for name in sorted(_names(path)):
@@ -206,7 +206,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
         state.paths.append(inner)
         if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
             continue
-        if reason := _untrusted(inner, node):
+        if reason := _distrust(inner, node):
             state.diagnostics.warn(f"{inner} is not imported: {reason[0]}", node.span, hints=[reason[1]])
             continue
         _file(inner, node, state)
@@ -299,7 +299,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _untrusted(path: str, node: nodes.Import) -> tuple[str, str] | None:
+def _distrust(path: str, node: nodes.Import) -> tuple[str, str] | None:
     """The reason why a file or directory is refused, and a hint; None if it may be imported.
 
     Root imports what belongs to root, to the owner of the importing script, or to the owner of pytrace itself: a name

@@ -193,9 +193,9 @@ class _Expander:
         """A bare name: a parameter, a macro without arguments, a C macro, or unchanged."""
         if scope is not None and node.name in scope.names:
             return nodes.copy(scope.names[node.name])
-        macro = self._choose(node.name, (), scope)
+        macro = self._choose_overload(node.name, (), scope)
         if macro is not None:
-            return self._use(macro, node.span if scope is None else scope.span(node.span), (), scope)
+            return self._expand_use(macro, node.span if scope is None else scope.span(node.span), (), scope)
         if not bare_builtin(node.name) and node.name not in self.c_names:
             expression = self.definitions.macro(node.name)
             if expression is not None:
@@ -228,11 +228,11 @@ class _Expander:
         operand = node.operand
         if not isinstance(operand, nodes.Identifier) or (scope is not None and operand.name in scope.names):
             return self.plain(node, scope)
-        return self.plain(node, scope, operand=self._bare(operand, scope))
+        return self.plain(node, scope, operand=self._bare_type(operand, scope))
 
-    def _bare(self, operand: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
+    def _bare_type(self, operand: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
         """A name used as a type: a C macro may stand for a type or value, a macro of the language does not."""
-        if self._choose(operand.name, (), scope) is None:
+        if self._choose_overload(operand.name, (), scope) is None:
             return self.node(operand, scope)
         return operand if scope is None else replace(operand, span=scope.span(operand.span))
 
@@ -285,13 +285,13 @@ class _Expander:
     @handles(nodes.Call)
     def call(self, node: nodes.Call, scope: _Expansion | None) -> nodes.Node:
         """A call of a macro; calls of anything else only have their arguments expanded."""
-        macro = self._choose(node.name, node.args, scope)
+        macro = self._choose_overload(node.name, node.args, scope)
         place = node.span if scope is None else scope.span(node.span)
         if macro is not None:
-            return self._use(macro, place, node.args, scope)
+            return self._expand_use(macro, place, node.args, scope)
         known = self._overloads(node.name, scope)
         if known and builtin(node.name) is None and node.name not in self.functions:
-            self._misfit(node.name, known, node.args, place)
+            self._report_misfit(node.name, known, node.args, place)
         if node.name == "member_exist" and len(node.args) == 2:
             return self._member_question(node, scope)
         return self.plain(node, scope)
@@ -309,26 +309,28 @@ class _Expander:
         for name in path[1:]:
             member = nodes.FieldAccess(span, member, name)
         first = node.args[0]
-        bare = isinstance(first, nodes.Identifier) and (scope is None or first.name not in scope.names)
-        asked = self._bare(first, scope) if bare and isinstance(first, nodes.Identifier) else self.node(first, scope)
+        if isinstance(first, nodes.Identifier) and (scope is None or first.name not in scope.names):
+            asked = self._bare_type(first, scope)
+        else:
+            asked = self.node(first, scope)
         return self.plain(node, scope, args=(asked, member))
 
     def _overloads(self, name: str, scope: _Expansion | None) -> list[nodes.Macro]:
         own = [] if scope is not None and scope.library else self.macros.get(name, [])
         return [*own, *imports.library_macros(name)]
 
-    def _choose(self, name: str, args: Arguments, scope: _Expansion | None) -> nodes.Macro | None:
+    def _choose_overload(self, name: str, args: Arguments, scope: _Expansion | None) -> nodes.Macro | None:
         """The overload for *args*: the one with the most specific parameters, macros of the script before those of the
         library.
         """
         best, most = None, -1
         for macro in self._overloads(name, scope):
-            score = _match(macro, args, scope)
+            score = _specificity(macro, args, scope)
             if score > most:
                 best, most = macro, score
         return best
 
-    def _misfit(self, name: str, known: list[nodes.Macro], args: Arguments, place: Span) -> None:
+    def _report_misfit(self, name: str, known: list[nodes.Macro], args: Arguments, place: Span) -> None:
         macro = known[0]
         same = next((item for item in known if len(item.parameters) == len(args)), None)
         if same is None:
@@ -349,7 +351,7 @@ class _Expander:
             self.diagnostics.error(message, place, hints=hints)
         return self.full
 
-    def _use(self, macro: nodes.Macro, place: Span, args: Arguments, scope: _Expansion | None) -> nodes.Node:
+    def _expand_use(self, macro: nodes.Macro, place: Span, args: Arguments, scope: _Expansion | None) -> nodes.Node:
         if scope is not None and macro in scope.chain():
             chain = [item.name for item in reversed(scope.chain())]
             names = " → ".join((*chain, macro.name))
@@ -374,7 +376,7 @@ class _Expander:
         return nodes.BlockExpr(body.span, body)
 
 
-def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int:
+def _specificity(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int:
     """Specificity of a match: the number of parameters that accept only their kind of argument; -1 for no match."""
     if len(args) != len(macro.parameters):
         return -1

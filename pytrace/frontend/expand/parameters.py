@@ -67,7 +67,7 @@ def read_declarations(program: nodes.Program, diagnostics: Diagnostics) -> Decla
     """The valid declarations of *program*; reports errors in the others."""
     items: list[Declaration] = []
     by_name: dict[str, Declaration] = {}
-    for node in _own_first(program):
+    for node in _declarations_in_order(program):
         try:
             declaration = Declaration(_option(node), node.span)
             _check_order(declaration, items)
@@ -94,7 +94,7 @@ def declared_names(item: nodes.RootItem) -> tuple[str, ...]:
         return ()
 
 
-def _own_first(program: nodes.Program) -> list[nodes.OptionDeclaration]:
+def _declarations_in_order(program: nodes.Program) -> list[nodes.OptionDeclaration]:
     declarations = [item for item in program.items if isinstance(item, nodes.OptionDeclaration)]
     return sorted(declarations, key=lambda item: item.span.source is not program.span.source)
 
@@ -118,7 +118,7 @@ def _option(node: nodes.OptionDeclaration) -> ScriptOption:
     if operand is not None and operand["open"] + operand["close"] in ("[]", "<>"):
         option = _operand(operand, default, help_text, choices)
     else:
-        option = _named(spec, text, default, help_text, choices)
+        option = _named_option(spec, text, default, help_text, choices)
     _check_option(option, node)
     return option
 
@@ -141,7 +141,7 @@ def _operand(
     )
 
 
-def _named(
+def _named_option(
     spec: nodes.Node, text: str, default: OptionValue | None, help_text: str, choices: tuple[str, ...]
 ) -> ScriptOption:
     match = re.fullmatch(_SPEC, text)
@@ -265,14 +265,14 @@ def declared_values(
         option = item.option
         value = default_value(option)
         if option.name in texts:
-            value = _converted(item, texts[option.name], diagnostics)
+            value = _convert(item, texts[option.name], diagnostics)
         elif option.required:
             diagnostics.error(f"the operand {option.name!r} must be given", item.span)
         values_.update(dict.fromkeys(option.names, value))
     return values_
 
 
-def _converted(item: Declaration, text: str | None, diagnostics: Diagnostics) -> OptionValue:
+def _convert(item: Declaration, text: str | None, diagnostics: Diagnostics) -> OptionValue:
     try:
         return convert(item.option, text)
     except WrongValueError as wrong:
@@ -343,7 +343,7 @@ def check_calls(
             continue
         first = known_parameters.setdefault(declared.name, declared)
         for what, same in (
-            ("default", _typed(first.default) == _typed(declared.default)),
+            ("default", _type_and_value(first.default) == _type_and_value(declared.default)),
             ("description", first.description == declared.description),
         ):
             if not same:
@@ -400,7 +400,7 @@ def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
 
 def named_parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
     """The parameter that a ``getopt`` call declares; None after an error."""
-    default = _constant(call.args[1]) if len(call.args) > 1 else False
+    default = _constant_value(call.args[1]) if len(call.args) > 1 else False
     problem: tuple[str, nodes.Node] | None = None
     if not 1 <= len(call.args) <= 3:
         problem = ("getopt() takes a name, a default and a description", call)
@@ -418,7 +418,7 @@ def named_parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedP
     return None
 
 
-def _constant(node: nodes.Node) -> Value | None:
+def _constant_value(node: nodes.Node) -> Value | None:
     if isinstance(node, nodes.Unary) and node.operator == "-" and isinstance(node.operand, nodes.IntLiteral):
         return -node.operand.value
     return node.value if isinstance(node, nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) else None
@@ -459,7 +459,7 @@ def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, di
     return declared.default
 
 
-def _typed(value: Value) -> tuple[type, Value]:
+def _type_and_value(value: Value) -> tuple[type, Value]:
     return (type(value), value)
 
 
@@ -548,9 +548,9 @@ class _Substitution:
 
     @handles(nodes.PositionalParam)
     def _positional(self, node: nodes.PositionalParam) -> nodes.Expr:
-        text = self._value(node)
+        text = self._positional_text(node)
         if text is None and self.ahead:
-            return self._open(node)
+            return self._open_parameter(node)
         if node in self.texts:
             return self._literal(node.span, _bytes(text or ""))
         if text is None:
@@ -564,7 +564,7 @@ class _Substitution:
         number = numbers.parse_integer(text)
         return nodes.StringLiteral(node.span, _bytes(text)) if number is None else nodes.IntLiteral(node.span, number)
 
-    def _open(self, node: nodes.PositionalParam) -> nodes.Expr:
+    def _open_parameter(self, node: nodes.PositionalParam) -> nodes.Expr:
         """A parameter that each run of the ahead-of-time file sets: a number, or text inside ``str``."""
         if node not in self.texts:
             return nodes.OpenParameter(node.span, str(node.number), "number", "0")
@@ -573,12 +573,12 @@ class _Substitution:
         return parameter
 
     @handles(nodes.ParamCount)
-    def _count(self, node: nodes.ParamCount) -> nodes.Expr:
+    def _parameter_count(self, node: nodes.ParamCount) -> nodes.Expr:
         if self.ahead:
             return nodes.OpenParameter(node.span, "#", "number", str(len(self.options.positional)))
         return nodes.IntLiteral(node.span, len(self.options.positional))
 
-    def _value(self, node: nodes.PositionalParam) -> str | None:
+    def _positional_text(self, node: nodes.PositionalParam) -> str | None:
         known = self.options.positional
         return known[node.number - 1] if node.number <= len(known) else None
 
@@ -619,7 +619,7 @@ class _Substitution:
             return node
         text = asked.value
         for name in sorted(self.values, key=len, reverse=True):
-            text = text.replace(_bytes(f"${name}"), _bytes(as_text(_plain(self.values[name]))))
+            text = text.replace(_bytes(f"${name}"), _bytes(as_text(_plain_value(self.values[name]))))
         return replace(node, args=(nodes.StringLiteral(asked.span, text),))
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
@@ -627,19 +627,19 @@ class _Substitution:
         if declared is None:
             return nodes.BoolLiteral(node.span, False)
         if declared.name in self.values:
-            return self._chosen(node.span, self.values[declared.name])
+            return self._literal_of(node.span, self.values[declared.name])
         known = self.declared.get(declared.name, declared)
         if declared.name not in self.named and self.ahead:
             default = as_text(known.default)
             return nodes.OpenParameter(node.span, declared.name, form(known.default), default)
         if declared.name not in self.named:
-            return self._chosen(node.span, known.default)
+            return self._literal_of(node.span, known.default)
         text = self.named[declared.name]
-        return self._chosen(node.span, given_value(declared, text, node, self.diagnostics))
+        return self._literal_of(node.span, given_value(declared, text, node, self.diagnostics))
 
-    def _chosen(self, span: Span, value: OptionValue | bytes) -> nodes.Expr:
+    def _literal_of(self, span: Span, value: OptionValue | bytes) -> nodes.Expr:
         """The literal of a named parameter or option."""
-        literal = _literal(span, _plain(value) if isinstance(value, str) else value)
+        literal = _literal(span, _plain_value(value) if isinstance(value, str) else value)
         self.chosen.add(literal)
         return literal
 
@@ -656,7 +656,7 @@ class _Substitution:
         """An attach point with the texts of options that it may contain."""
         if "$" not in node.text or not self.values:
             return node
-        texts = tuple((name, as_text(_plain(value))) for name, value in self.values.items())
+        texts = tuple((name, as_text(_plain_value(value))) for name, value in self.values.items())
         return replace(node, options=texts)
 
 
@@ -679,7 +679,7 @@ def _literal(span: Span, value: Value) -> nodes.Expr:
     return nodes.IntLiteral(span, value) if isinstance(value, int) else nodes.StringLiteral(span, value)
 
 
-def _plain(value: OptionValue) -> Value:
+def _plain_value(value: OptionValue) -> Value:
     return _bytes(value) if isinstance(value, str) else value
 
 

@@ -110,7 +110,7 @@ def build_programs(
     """The units of one block; *first* is the index of the first one in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
     filtered = any(item.kind.pid_filter is not PidFilter.NONE for item in matches)
-    follow = any(_checked_when_following(item.kind, scope) for item in matches)
+    follow = any(_needs_follow_check(item.kind, scope) for item in matches)
     automatic = not scope.decides
     by_pid = bool(scope.options.filters.pids) or scope.options.ahead
     body = body_of(probe)
@@ -137,7 +137,7 @@ def build_programs(
                 pid_filter=(sampling or user or (automatic and injected)) and by_pid,
                 of_child=sampling and _by_child(scope.options),
                 filtered=automatic and filtered and scope.options.filtered,
-                foreign=automatic and scope.options.foreign and _attributes(group.matches, uses),
+                foreign=automatic and scope.options.foreign and _records_current_task(group.matches, uses),
                 follow=scope.options.follow and (sampling or (automatic and follow)),
             )
         )
@@ -149,7 +149,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     groups: dict[Hashable, _Group] = {}
     # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
-    for index, match in enumerate(_distinct(matches)):
+    for index, match in enumerate(_deduplicated(matches)):
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
@@ -160,7 +160,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     yield from groups.values()
 
 
-def _distinct(matches: list[Match]) -> Iterator[Match]:
+def _deduplicated(matches: list[Match]) -> Iterator[Match]:
     """The targets, deduplicated unless one was written twice without a pattern."""
     seen: set[tuple[str, ProbeTarget]] = set()
     for match in matches:
@@ -188,7 +188,7 @@ _OF_TASKS = frozenset({"cgroup", "comm", "gid", "pid", "pystack", "tid", "uid", 
 _SYSTEM_CALLS = frozenset({"raw_syscalls", "syscalls"})
 
 
-def _attributes(matches: list[Match], uses: Uses) -> bool:
+def _records_current_task(matches: list[Match], uses: Uses) -> bool:
     """Whether what a program records is the current task's: not that of an interrupt, which meets any task."""
     first = matches[0]
     if first.kind.pid_filter is PidFilter.NONE:
@@ -210,7 +210,7 @@ def _by_child(options: CompileOptions) -> bool:
     return (options.child or options.ahead) and not options.follow and not options.filtered
 
 
-def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
+def _needs_follow_check(kind: ProbeKind, scope: Scope) -> bool:
     """Whether programs have to check for followed processes.
 
     Perf events of the ``-c`` process are inherited by all processes that it forks.  For ``-p`` it is not known which of
@@ -326,7 +326,7 @@ def expand(
         kernel,
         config,
         diagnostics,
-        decides=_decides(program),
+        decides=_applies_filters_itself(program),
         probe_filter=_filter(options, program, diagnostics),
     )
     blocks: list[Block] = []
@@ -335,7 +335,7 @@ def expand(
         if probe.off:
             continue
         matches = places(probe, scope)
-        kept = [item for item in matches if _runs(item.kind, options) and _wanted(item, scope)]
+        kept = [item for item in matches if _runs_in_mode(item.kind, options) and _may_attach(item, scope)]
         dropped = dropped or len(kept) < len(matches)
         kept = uprobes.leave_out_harmful(kept, scope)
         if kept:
@@ -362,7 +362,7 @@ def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Pr
     return raw_tracepoints.combine(build(too_large) if too_large else units)
 
 
-def _decides(program: nodes.Program) -> bool:
+def _applies_filters_itself(program: nodes.Program) -> bool:
     """Whether a script uses ``in_scope``, and so applies the process filters itself."""
     names = (nodes.Identifier, nodes.Call)
     return any(isinstance(node, names) and node.name == IN_SCOPE for node in nodes.walk(program))
@@ -431,7 +431,7 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
     points = [
         Point(row, parts[0], parts[1:], span)
         for row in PROBE_KINDS
-        if row.wildcards and row.user == user and _named(parts[0].text, row)
+        if row.wildcards and row.user == user and _matches_kind(parts[0].text, row)
     ]
     points = [point for point in points if PROVIDERS[point.kind.name].fit(point)]
     if not points:
@@ -439,11 +439,11 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
     return points
 
 
-def _named(pattern: str, row: ProbeKind) -> bool:
+def _matches_kind(pattern: str, row: ProbeKind) -> bool:
     return any(matches_pattern(pattern.lower(), name) for name in (row.name, *row.aliases))
 
 
-def _runs(kind: ProbeKind, options: CompileOptions) -> bool:
+def _runs_in_mode(kind: ProbeKind, options: CompileOptions) -> bool:
     mode = ONLY_IN_MODE.get(kind.name)
     return mode is None or options.mode in (mode[0], "list")
 
@@ -457,7 +457,7 @@ def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagno
         return None
 
 
-def _wanted(item: Match, scope: Scope) -> bool:
+def _may_attach(item: Match, scope: Scope) -> bool:
     filter_ = scope.probe_filter
     return filter_ is None or item.kind.name in (BEGIN, END) or filter_.search(item.probe) is not None
 
@@ -466,8 +466,8 @@ def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
     if scope.options.mode == "list":
         return
     # A function that returns in several places is one probe.
-    count = sum(len({item.probe for item in unit.targets if _leaves(item)}) for unit in units)
-    count += sum(not _leaves(item) for unit in units for item in unit.targets)
+    count = sum(len({item.probe for item in unit.targets if _is_exit(item)}) for unit in units)
+    count += sum(not _is_exit(item) for unit in units for item in unit.targets)
     limits: Sequence[tuple[str, int, int, str]] = (
         ("max_probes", count, scope.config.max_probes, "probes"),
         ("max_bpf_progs", len(units), scope.config.max_bpf_progs, "BPF programs"),
@@ -479,7 +479,7 @@ def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
             scope.diagnostics.error(f"the script needs {number} {what}; the limit is {most}", span, hints=hints)
 
 
-def _leaves(target: Target) -> bool:
+def _is_exit(target: Target) -> bool:
     """Whether this is one of the places at which a function returns."""
     return isinstance(target.place, UserTarget) and target.place.leaving is not None
 
@@ -497,7 +497,7 @@ def _check_some(
     hints = [
         f"{option} runs the {name} probes"
         for name, (_, option) in ONLY_IN_MODE.items()
-        if dropped and any(_is_of(item, name) for probe in program.probes for item in probe.attach_points)
+        if dropped and any(_is_of_provider(item, name) for probe in program.probes for item in probe.attach_points)
     ]
     if any(probe.off for probe in program.probes):
         hints.append("the options of the script switch its probes off")
@@ -505,7 +505,7 @@ def _check_some(
     diagnostics.error("there are no probes to attach", span, hints=hints)
 
 
-def _is_of(point: nodes.AttachPoint, name: str) -> bool:
+def _is_of_provider(point: nodes.AttachPoint, name: str) -> bool:
     kind = kind_of(point.text)
     return kind is not None and kind.name == name
 
@@ -563,11 +563,11 @@ def left_out(
             used = providers.uses_of([probe.predicate, probe.body])
             units.extend(build_programs(probe, index, len(units), matches, used, scope))
         else:
-            units.extend(_unplaced(probe, index))
+            units.extend(_unit_without_targets(probe, index))
     return units
 
 
-def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
+def _unit_without_targets(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
     """A unit of a block without targets, whose context is known only as far as the probe kind determines it."""
     for point in probe.attach_points:
         kind = kind_of(point.text)

@@ -216,7 +216,7 @@ def dotted(member: str) -> str:
 def user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
     """A parameter or result from DWARF."""
     if item.text:
-        return ProbeArgument(item.name, String(max_strlen), _counted(item))
+        return ProbeArgument(item.name, String(max_strlen), _counted_text(item))
     type_ = in_space(item.type, AddressSpace.USER)
     if item.parts:
         parts = tuple((part.offset, part.size, part.register) for part in item.parts)
@@ -224,7 +224,7 @@ def user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
     return ProbeArgument(item.name, type_, location(item))
 
 
-def _counted(item: UserParameter) -> CountedText:
+def _counted_text(item: UserParameter) -> CountedText:
     """Address and length of a string are in two registers, or one after the other in memory."""
     if item.parts:
         address, length = (RegisterLocation(part.register) for part in item.parts)
@@ -260,15 +260,15 @@ def location(parameter: UserParameter) -> RegisterLocation:
     """The location of a DWARF parameter: ``di``, ``sp+16`` for memory, or ``=5`` for a constant."""
     text = parameter.location
     if text.startswith("="):
-        return RegisterLocation("", int(text[1:]), False, *_width(parameter.type))
+        return RegisterLocation("", int(text[1:]), False, *_register_width(parameter.type))
     for sign in "+-":
         register, separator, offset = text.partition(sign)
         if separator:
-            return RegisterLocation(register, int(f"{sign}{offset}", 0), True, *_width(parameter.type))
-    return RegisterLocation(text, 0, False, *_width(parameter.type))
+            return RegisterLocation(register, int(f"{sign}{offset}", 0), True, *_register_width(parameter.type))
+    return RegisterLocation(text, 0, False, *_register_width(parameter.type))
 
 
-def _width(type_: Type) -> tuple[int, bool]:
+def _register_width(type_: Type) -> tuple[int, bool]:
     """Size and sign of a parameter in its register; a struct is read through its address."""
     return (type_.size if type_.scalar else 8, isinstance(type_, Int | Enum) and type_.signed)
 

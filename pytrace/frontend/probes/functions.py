@@ -110,7 +110,7 @@ class KernelProbe(Provider):
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if not self.fit(point) or not all(part.text for part in point.parts):
             return self.bad_shape(point, scope)
-        if scope.attaching and not self._possible(point, scope):
+        if scope.attaching and not self._check_possible(point, scope):
             return []
         target = point.parts[-1]
         if target.number and not target.quoted:
@@ -120,19 +120,19 @@ class KernelProbe(Provider):
             return []
         if target.wild:
             return self._pattern(point, module, target, scope)
-        return self._exact(point, module, target, scope)
+        return self._exact_match(point, module, target, scope)
 
-    def _possible(self, point: Point, scope: Scope) -> bool:
+    def _check_possible(self, point: Point, scope: Scope) -> bool:
         if scope.kernel.feature("kprobe"):
             return True
         scope.missing(
             f"{point.kind.name} is not possible: this kernel was built without kprobes (CONFIG_KPROBE_EVENTS)",
             point.span,
-            self._instead(point.parts[-1].text.partition("+")[0], scope),
+            self._replacement_hints(point.parts[-1].text.partition("+")[0], scope),
         )
         return False
 
-    def _instead(self, name: str, scope: Scope) -> list[str]:
+    def _replacement_hints(self, name: str, scope: Scope) -> list[str]:
         """Hints for a kernel without kprobes."""
         if scope.kernel.feature("fentry"):
             provider = FEXIT if not self.offsets else FENTRY
@@ -174,7 +174,7 @@ class KernelProbe(Provider):
             scope.unmatched(f"no function that can be traced matches {part.text}", point.span, hints)
         return [self._match(point, item, 0, module, wild=True) for item in functions]
 
-    def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+    def _exact_match(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         split = split_offset(part, scope, "" if self.offsets else point.kind.name)
         if split is None:
             return []
@@ -182,16 +182,16 @@ class KernelProbe(Provider):
         owner = module.text if module is not None else ""
         functions = scope.kernel.kernel_functions(name, owner)
         if not functions:
-            return self._untraceable(point, name, offset, module, scope)
+            return self._report_untraceable(point, name, offset, module, scope)
         owners = sorted({item.module or "vmlinux" for item in functions})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
             return scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
-        if not self._inside(part, name, offset, owner, scope):
+        if not self._check_offset(part, name, offset, owner, scope):
             return []
         return [self._match(point, functions[0], offset, module)]
 
-    def _inside(self, part: Part, name: str, offset: int, module: str, scope: Scope) -> bool:
+    def _check_offset(self, part: Part, name: str, offset: int, module: str, scope: Scope) -> bool:
         if not offset or scope.options.unsafe:
             return True
         size = scope.kernel.kernel_function_size(name, module)
@@ -200,7 +200,9 @@ class KernelProbe(Provider):
             return False
         return True
 
-    def _untraceable(self, point: Point, name: str, offset: int, module: Part | None, scope: Scope) -> list[Match]:
+    def _report_untraceable(
+        self, point: Point, name: str, offset: int, module: Part | None, scope: Scope
+    ) -> list[Match]:
         if scope.options.unsafe:
             if scope.kernel.untraceable_reason(name) == "missing":
                 message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
@@ -292,7 +294,7 @@ class Trampoline(Provider):
         bpf = len(parts) > 1 and parts[0].text == "bpf"
         if not 1 <= len(parts) <= (3 if bpf else 2) or not all(part.text for part in parts):
             return self.bad_shape(point, scope)
-        if scope.attaching and not self._possible(point, scope):
+        if scope.attaching and not self._check_possible(point, scope):
             return []
         if bpf:
             return self._programs(point, scope)
@@ -301,9 +303,9 @@ class Trampoline(Provider):
             return []
         if parts[-1].wild or (module is not None and module.wild):
             return self._pattern(point, module, parts[-1], scope)
-        return self._exact(point, module, parts[-1], scope)
+        return self._exact_match(point, module, parts[-1], scope)
 
-    def _possible(self, point: Point, scope: Scope) -> bool:
+    def _check_possible(self, point: Point, scope: Scope) -> bool:
         if not scope.kernel.has_btf:
             missing = "this kernel has no type information (CONFIG_DEBUG_INFO_BTF)"
         elif not scope.kernel.feature("fentry"):
@@ -324,7 +326,7 @@ class Trampoline(Provider):
         prototypes = [
             item
             for item in scope.kernel.function_prototypes(part.text, owner)
-            if (item.module, item.name) in known and _refused(item) is None
+            if (item.module, item.name) in known and _trampoline_problem(item) is None
         ]
         if not prototypes:
             hints = in_unloaded_module(part.text, scope) if module is None else []
@@ -332,18 +334,18 @@ class Trampoline(Provider):
             scope.unmatched(message, point.span, hints)
         return [self._match(point, item, wild=True) for item in prototypes]
 
-    def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
+    def _exact_match(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         name = part.text
         owner = module.text if module is not None else ""
         prototypes = scope.kernel.function_prototypes(name, owner)
         if not prototypes:
-            self._undescribed(point, name, module, scope)
+            self._report_undescribed(point, name, module, scope)
             return []
         owners = sorted({item.module for item in prototypes})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
             return scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
-        refused = _refused(prototypes[0])
+        refused = _trampoline_problem(prototypes[0])
         if refused is not None:
             return scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
         if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
@@ -356,7 +358,7 @@ class Trampoline(Provider):
             )
         return [self._match(point, prototypes[0])]
 
-    def _undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
+    def _report_undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
         """Report a function without BTF."""
         form = f"{point.kind.name}:{{}}"
         reason = scope.kernel.untraceable_reason(name)
@@ -412,7 +414,7 @@ class Trampoline(Provider):
         return contexts.slots(match.probe, match.subject, returns=match.kind.returns)
 
 
-def _refused(prototype: FunctionPrototype) -> str | None:
+def _trampoline_problem(prototype: FunctionPrototype) -> str | None:
     """The reason why the kernel rejects a trampoline on a function; None if it accepts one."""
     if prototype.variadic:
         return "it takes a variable number of arguments"

@@ -86,14 +86,15 @@ def choose_system_calls(
     calls = [match for block in blocks for match in block.matches if _raw(match)]
     if not calls or scope.options.ahead or not scope.attaching:
         return blocks
-    plain = _rare(calls, scope)
+    plain = _rare_targets(calls, scope)
     if any(match.place not in plain for match in calls):
-        abi = _usable(scope)
+        abi = _calling_convention(scope)
         if abi is None:
             plain.update(match.place for match in calls)
         else:
             functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
-            plain.update(match.place for block in blocks for match in _different(block, functions, abi, scope))
+            for block in blocks:
+                plain.update(match.place for match in _targets_that_differ(block, functions, abi, scope))
     plain.update(match.place for match in calls if _raw(match) in without)
     known = call_numbers.numbers(scope.kernel.arch)
 
@@ -116,7 +117,7 @@ def _raw(match: Match) -> str:
     return _event(match)[0]
 
 
-def _rare(calls: list[Match], scope: Scope) -> set[AnyTarget]:
+def _rare_targets(calls: list[Match], scope: Scope) -> set[AnyTarget]:
     """The targets for which plain tracepoints cost less."""
     if scope.config.syscall_tracepoints == "raw":
         return set()
@@ -128,7 +129,7 @@ def _rare(calls: list[Match], scope: Scope) -> set[AnyTarget]:
     return targets
 
 
-def _usable(scope: Scope) -> call_numbers.Abi | None:
+def _calling_convention(scope: Scope) -> call_numbers.Abi | None:
     """The calling convention of system calls; None if raw tracepoint programs cannot be used."""
     kernel, abi = scope.kernel, call_numbers.ABIS.get(scope.kernel.arch)
     if abi is None or scope.config.syscall_tracepoints == "plain":
@@ -144,7 +145,7 @@ def _usable(scope: Scope) -> call_numbers.Abi | None:
     return abi if task.find("thread_info") is not None and thread.find(abi.compat[0]) is not None else None
 
 
-def _different(
+def _targets_that_differ(
     block: Block, functions: Mapping[str, nodes.Function], abi: call_numbers.Abi, scope: Scope
 ) -> list[Match]:
     """The targets of a block at which its body would behave differently in a raw tracepoint program."""
@@ -152,10 +153,14 @@ def _different(
     if not calls or providers.type_specific(block.roots, functions):
         return calls
     known, uses = call_numbers.numbers(scope.kernel.arch), block.uses
-    return [match for match in calls if _event(match)[1] not in known or not _readable(match, uses, abi, scope)]
+    return [
+        match
+        for match in calls
+        if _event(match)[1] not in known or not _reads_registers_only(match, uses, abi, scope)
+    ]
 
 
-def _readable(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> bool:
+def _reads_registers_only(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> bool:
     """Whether all fields that the body reads are in the registers of the system call."""
     if not uses.args:
         return True
@@ -218,15 +223,15 @@ def choose_hot(blocks: list[Block], program: nodes.Program, scope: Scope) -> lis
         program: the script, for the functions that blocks call.
         scope: the inputs of expansion.
     """
-    places = dict.fromkeys(match.place for block in blocks for match in block.matches if _hot(match))
+    places = dict.fromkeys(match.place for block in blocks for match in block.matches if _is_hot(match))
     if not places or scope.options.ahead or not scope.attaching:
         return blocks
-    plain: dict[AnyTarget, str] = dict.fromkeys(places, _unusable(scope))
+    plain: dict[AnyTarget, str] = dict.fromkeys(places, _problem(scope))
     if not any(plain.values()):
         functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
         known: dict[AnyTarget, _Fields] = {}
         for block in blocks:
-            for match in filter(_hot, block.matches):
+            for match in filter(_is_hot, block.matches):
                 fields = known.setdefault(match.place, _Fields.of(match.place, scope))
                 plain[match.place] = plain[match.place] or _difference(block, fields, functions)
     if scope.options.verbose:
@@ -238,12 +243,12 @@ def choose_hot(blocks: list[Block], program: nodes.Program, scope: Scope) -> lis
     ]
 
 
-def _hot(match: Match) -> bool:
+def _is_hot(match: Match) -> bool:
     place = match.place
     return isinstance(place, TracepointTarget) and (place.category, place.event) in tracepoints.TABLE
 
 
-def _unusable(scope: Scope) -> str:
+def _problem(scope: Scope) -> str:
     """The reason why raw tracepoint programs cannot be used; empty if they can."""
     kernel = scope.kernel
     if scope.config.raw_tracepoints == "plain":

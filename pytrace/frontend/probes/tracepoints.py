@@ -111,9 +111,9 @@ class _Raw(msgspec.Struct, frozen=True):
             return self._computed(name, operands, item)
         if isinstance(item.type, String):
             return self._text(source, item)
-        return self._value(source, item)
+        return self._field_value(source, item)
 
-    def _value(self, source: str, item: TracepointField) -> ArgumentLocation | None:
+    def _field_value(self, source: str, item: TracepointField) -> ArgumentLocation | None:
         if isinstance(item.type, Pointer):
             index, type_ = self._argument(source)
             return Slot(index) if isinstance(type_, Pointer) and item.size == type_.size else None
@@ -126,14 +126,14 @@ class _Raw(msgspec.Struct, frozen=True):
 
     def _computed(self, name: str, operands: list[str], item: TracepointField) -> ArgumentLocation | None:
         formula = FORMULAS[name]
-        numbers = self._passthrough() if formula.ops else ()
+        numbers = self._passthrough_operations() if formula.ops else ()
         if shape(item.type) != formula.result or item.size != formula.result[0] or numbers is None:
             return None
         reads = [self._number(path, expected) for path, expected in zip(operands, formula.operands, strict=True)]
         known = tuple(read for read in reads if read is not None)
         return RawField(name, known, numbers) if len(known) == len(reads) else None
 
-    def _passthrough(self) -> tuple[int, ...] | None:
+    def _passthrough_operations(self) -> tuple[int, ...] | None:
         """Number of operation bits in a request's flags, and the passthrough operations."""
         bits = self.kernel.enumerator(OPERATION_BITS)
         enumerators = map(self.kernel.enumerator, PASSTHROUGH)
@@ -151,7 +151,7 @@ class _Raw(msgspec.Struct, frozen=True):
         read, type_ = end
         if isinstance(type_, Pointer) and shape(type_.target) == (1, True) and item.data_loc:
             return RawField(TEXT, (RawRead(read.slot, (*read.offsets, 0), 0, direct=read.direct),))
-        capacity = _characters(type_)
+        capacity = _text_capacity(type_)
         if not capacity or not (item.data_loc or item.size == capacity):
             return None
         return RawField(TEXT, (RawRead(read.slot, read.offsets, 0, direct=read.direct),))
@@ -216,7 +216,7 @@ def _is_struct(type_: Type, name: str) -> bool:
     return isinstance(type_, Struct) and (type_.kind, type_.name) == ("struct", name)
 
 
-def _characters(type_: Type) -> int:
+def _text_capacity(type_: Type) -> int:
     """Capacity of an array of characters; 0 for other types."""
     if isinstance(type_, String):
         return type_.capacity
@@ -363,11 +363,11 @@ class Tracepoint(Provider):
         elif len(parts) == 2 and all(part.text for part in parts):
             category, event = parts
         else:
-            return self._bad(point, scope)
+            return self._report_bad(point, scope)
         wild = category.wild or event.wild
         events = scope.kernel.tracepoints(category.text, event.text)
         if not events:
-            self._missing(point, category, event, scope)
+            self._report_missing(point, category, event, scope)
         matches: list[Match] = []
         for group, name in events:
             probe = f"{point.kind.name}:{group}:{name}"
@@ -375,7 +375,7 @@ class Tracepoint(Provider):
             if defined is None:
                 matches.append(Match(point.kind, probe, TracepointTarget(group, name), point.span, wild=wild))
                 continue
-            match = _defined(probe, defined, point.span)
+            match = _defined_probe(probe, defined, point.span)
             if match is not None:
                 matches.append(match)
             elif not wild:
@@ -383,7 +383,7 @@ class Tracepoint(Provider):
                 scope.missing(f"{message} '{defined.definition}'", point.span)
         return matches
 
-    def _bad(self, point: Point, scope: Scope) -> list[Match]:
+    def _report_bad(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) == 1 and point.parts[0].text:
             event = point.parts[0].text
             known = [f"tracepoint:{group}:{name}" for group, name in scope.kernel.tracepoints("*", event)]
@@ -392,7 +392,7 @@ class Tracepoint(Provider):
                 return scope.error(message, point.span, [f"write {' or '.join(known)}"])
         return self.bad_shape(point, scope)
 
-    def _missing(self, point: Point, category: Part, event: Part, scope: Scope) -> None:
+    def _report_missing(self, point: Point, category: Part, event: Part, scope: Scope) -> None:
         if category.wild or event.wild:
             scope.unmatched(f"no tracepoint matches {category.text}:{event.text}", point.span)
             return
@@ -439,7 +439,7 @@ class Tracepoint(Provider):
         return "" if matches[0].call is None else SYSTEM_CALLS
 
 
-def _defined(probe: str, event: DefinedEvent, span: Span) -> Match | None:
+def _defined_probe(probe: str, event: DefinedEvent, span: Span) -> Match | None:
     """A probe at the place of an event that somebody defined; None where that is no probe.
 
     The kernel gives programs at such an event the registers, not its record (``perf_event_set_bpf_prog``), so they are
@@ -491,7 +491,7 @@ class RawTracepoint(Provider):
             # The same event in several modules: the kernel proper is meant.
             events = [item for item in events if item[0] == "vmlinux"] or events[:1]
         if not events:
-            self._missing(point.span, module, event, scope)
+            self._report_missing(point.span, module, event, scope)
         return [
             Match(
                 point.kind,
@@ -503,7 +503,7 @@ class RawTracepoint(Provider):
             for owner, name in events
         ]
 
-    def _missing(self, span: Span, module: str, event: Part, scope: Scope) -> None:
+    def _report_missing(self, span: Span, module: str, event: Part, scope: Scope) -> None:
         where = "" if module == "*" else f" in module {module}"
         if event.wild or ("*" in module and module != "*"):
             scope.unmatched(f"no raw tracepoint matches {event.text}{where}", span)

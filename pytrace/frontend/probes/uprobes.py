@@ -127,7 +127,7 @@ class UserProbe(BinaryProvider):
         if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
             if "::" in (name := point.span.text.partition(":")[2].partition(":")[2].removeprefix("cpp:")):
                 # Colons of a C++ name separate parts, unless it is in quotes.
-                written = f"{point.kind.name}:{parts[0].text}:cpp:{_quoted(name)}"
+                written = f"{point.kind.name}:{parts[0].text}:cpp:{_quoted_name(name)}"
                 return scope.error(f"the C++ name {name} must be in quotes", point.span, [f"write {written}"])
             return self.bad_shape(point, scope)
         if len(parts) == 1 and scope.options.filters.pid is None:
@@ -140,23 +140,23 @@ class UserProbe(BinaryProvider):
         paths = resolve_binary(target, point.span, scope)
         many = target is not None and is_glob(target.text)
         for path in paths:
-            places = self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3)
-            matches.extend(places if self.offsets else _leaving(point, places, scope))
+            places = self._binary_matches(point, path, scope, quiet=many, cpp=len(parts) == 3)
+            matches.extend(places if self.offsets else _exit_targets(point, places, scope))
         if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
         return by_pattern(matches) if many else matches
 
-    def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
+    def _binary_matches(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
         part = point.parts[-1]
         try:
             if cpp:
-                return self._cpp(point, path, part, scope, quiet=quiet)
+                return self._cpp_matches(point, path, part, scope, quiet=quiet)
             if part.number and not part.quoted:
                 return self._address(point, path, part, scope)
             if part.wild:
                 return self._pattern(point, path, part, scope, quiet=quiet)
-            return self._exact(point, path, part, scope, quiet=quiet)
+            return self._exact_matches(point, path, part, scope, quiet=quiet)
         except TraceError as error:
             # Damaged, or (with --unsafe) not an ELF file.
             hints = [f"probe a file offset instead: {point.kind.name}:{path}:0xOFFSET, with --unsafe"]
@@ -167,16 +167,17 @@ class UserProbe(BinaryProvider):
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
         if scope.attaching:
-            symbols = self._implementing(point, path, symbols, scope)
-            symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.probe_filter)
+            symbols = self._implementations(point, path, symbols, scope)
+            symbols = _name_per_address(symbols, f"{point.kind.name}:{path}:", scope.probe_filter)
         if not symbols and not quiet:
             hints = _usdt_probes(path, part.text, scope)
             scope.unmatched(f"no function of {path} matches {part.text!r}", point.span, hints)
+        kind = point.kind.name
         return [
-            self._match(point, path, symbol, f"{point.kind.name}:{path}:{symbol.name}", wild=True) for symbol in symbols
+            self._symbol_match(point, path, symbol, f"{kind}:{path}:{symbol.name}", wild=True) for symbol in symbols
         ]
 
-    def _exact(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+    def _exact_matches(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         split = split_offset(part, scope, "" if self.offsets else point.kind.name)
         if split is None:
             return []
@@ -184,10 +185,10 @@ class UserProbe(BinaryProvider):
         symbols = scope.kernel.user_symbols(path, name)
         if not symbols:
             if not quiet:
-                self._no_symbol(point, path, name, scope)
+                self._report_no_symbol(point, path, name, scope)
             return []
         if symbols[0].indirect and scope.attaching:
-            return self._indirect(point, path, symbols[0], offset, scope)
+            return self._indirect_matches(point, path, symbols[0], offset, scope)
         symbol = symbols[0]
         if not symbol.size and not scope.options.unsafe:
             message = f"the size of {name!r} is not known: the symbol table does not have it"
@@ -196,12 +197,12 @@ class UserProbe(BinaryProvider):
         if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
             return scope.error(message, part.span, ["--unsafe attaches anyway"])
-        if offset and not self._at_instruction(path, symbol, offset, part, scope):
+        if offset and not self._check_instruction(path, symbol, offset, part, scope):
             return []
         suffix = f"+{offset}" if offset else ""
-        return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{suffix}", offset)]
+        return [self._symbol_match(point, path, symbol, f"{point.kind.name}:{path}:{name}{suffix}", offset)]
 
-    def _at_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
+    def _check_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
         """Whether an instruction starts at *offset* in a function: a breakpoint elsewhere would corrupt code."""
         if scope.options.unsafe:
             return True
@@ -222,37 +223,37 @@ class UserProbe(BinaryProvider):
         scope.error(problem, part.span, hints)
         return False
 
-    def _no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
+    def _report_no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
         known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
         hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
         overloads = scope.kernel.cpp_symbols(path, name)
         if overloads:
-            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{_quoted(name)}"]
+            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{_quoted_name(name)}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
             hints = ["the file has no symbols: probe an address instead, with --unsafe"]
             hints += scope.kernel.user_debug_problems(path)
-        hints = [*_usdt_probes(path, name, scope), *_of_libc(point, path, name, scope), *hints]
+        hints = [*_usdt_probes(path, name, scope), *_library_hints(point, path, name, scope), *hints]
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
-    def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
+    def _cpp_matches(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.cpp_symbols(path, part.text)
         if not symbols and not quiet:
-            known = {_quoted(name.partition("(")[0]) for _, name in scope.kernel.cpp_symbols(path, "*")}
+            known = {_quoted_name(name.partition("(")[0]) for _, name in scope.kernel.cpp_symbols(path, "*")}
             hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
             report = scope.unmatched if part.wild else scope.missing
             report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
         wild = part.wild or len(symbols) > 1
         if scope.attaching:
             symbols = [(item, name) for symbol, name in symbols
-                       for item in self._implementing(point, path, [symbol], scope)]  # fmt: skip
+                       for item in self._implementations(point, path, [symbol], scope)]  # fmt: skip
         return [
-            self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)
+            self._symbol_match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted_name(name)}", wild=wild)
             for symbol, name in symbols
         ]
 
-    def _indirect(self, point: Point, path: str, symbol: UserSymbol, offset: int, scope: Scope) -> list[Match]:
+    def _indirect_matches(self, point: Point, path: str, symbol: UserSymbol, offset: int, scope: Scope) -> list[Match]:
         """The functions that stand for an IFUNC symbol; the symbol itself is their resolver, which is never probed."""
-        found = self._functions_of(path, symbol, scope)
+        found = self._indirect_functions(path, symbol, scope)
         part = point.parts[-1]
         if not found.functions:
             message = f"{symbol.name} is chosen among several functions when programs start (IFUNC): {found.reason}"
@@ -262,12 +263,12 @@ class UserProbe(BinaryProvider):
             scope.diagnostics.warn(f"{symbol.name} also counts {names}: they are one function here", part.span)
         suffix = f"+{offset}" if offset else ""
         return [
-            self._match(point, path, item, f"{point.kind.name}:{path}:{symbol.name}{suffix}", offset)
+            self._symbol_match(point, path, item, f"{point.kind.name}:{path}:{symbol.name}{suffix}", offset)
             for item in found.functions
-            if not offset or self._at_instruction(path, item, offset, part, scope)
+            if not offset or self._check_instruction(path, item, offset, part, scope)
         ]
 
-    def _functions_of(self, path: str, symbol: UserSymbol, scope: Scope) -> IndirectFunction:
+    def _indirect_functions(self, path: str, symbol: UserSymbol, scope: Scope) -> IndirectFunction:
         if scope.options.ahead:
             return IndirectFunction(reason="that depends on the processor, so ahead-of-time files cannot name it")
         pids = scope.options.filters.pids
@@ -275,24 +276,24 @@ class UserProbe(BinaryProvider):
         functions = dict.fromkeys(item for each in found for item in each.functions)
         return replace(found[0], functions=tuple(functions))
 
-    def _implementing(
+    def _implementations(
         self, point: Point, path: str, symbols: list[UserSymbol], scope: Scope
     ) -> list[UserSymbol]:
         """The symbols of a pattern, with the functions that stand for IFUNC symbols in their place."""
         if not any(symbol.indirect for symbol in symbols):
             return symbols
         implementing: list[UserSymbol] = []
-        left: list[_Left] = []
+        left: list[_FunctionExit] = []
         # A debug file has names of the resolvers, too (strlen_ifunc).
         resolvers = {symbol.address for symbol in symbols if symbol.indirect}
         for symbol in symbols:
             if symbol.indirect:
-                found = self._functions_of(path, symbol, scope)
+                found = self._indirect_functions(path, symbol, scope)
                 implementing += found.functions
-                left += [] if found.functions else [_Left(symbol.name, found.reason)]
+                left += [] if found.functions else [_FunctionExit(symbol.name, found.reason)]
             elif symbol.address not in resolvers:
                 implementing.append(symbol)
-        _warn_of(left, "left out {0}, which programs choose when they start (IFUNC): {1}", point, scope)
+        _warn_about(left, "left out {0}, which programs choose when they start (IFUNC): {1}", point, scope)
         return implementing
 
     def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
@@ -303,7 +304,7 @@ class UserProbe(BinaryProvider):
             return []
         if scope.options.unsafe and not scope.kernel.executable(path):
             # The kernel accepts any file.
-            return [self._at_offset(point, path, address)]
+            return [self._address_match(point, path, address)]
         offset = scope.kernel.user_offset(path, address)
         if offset is None and scope.options.unsafe and 0 <= address < 2**63:
             offset = address
@@ -316,11 +317,11 @@ class UserProbe(BinaryProvider):
         if not covering and not scope.options.unsafe:
             message = f"no function of {path} that the symbol table knows has code at address {address:#x}"
             return scope.error(message, part.span, ["--unsafe attaches anyway, which may crash the program"])
-        if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
+        if covering and not self._check_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
-        return [self._at_offset(point, path, address, offset)]
+        return [self._address_match(point, path, address, offset)]
 
-    def _at_offset(self, point: Point, path: str, address: int, offset: int | None = None) -> Match:
+    def _address_match(self, point: Point, path: str, address: int, offset: int | None = None) -> Match:
         place = UserTarget(path, address if offset is None else offset)
         name = f"{point.kind.name}:{path}:{address}"
         return Match(point.kind, name, place, point.span, UserFunction(path, "", inside=True))
@@ -343,7 +344,7 @@ class UserProbe(BinaryProvider):
             symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
             if not symbols:
                 where = f"{parts[1].text}:{line}" + (f":{column}" if column is not None else "")
-                hints = scope.kernel.user_debug_problems(path) or _lines_near(path, parts[1].text, line, scope)
+                hints = scope.kernel.user_debug_problems(path) or _line_hints(path, parts[1].text, line, scope)
                 scope.missing(f"{path} has no code of {where}", point.span, hints)
             name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
             for symbol in symbols:
@@ -351,7 +352,7 @@ class UserProbe(BinaryProvider):
                 matches.append(Match(point.kind, name, UserTarget(path, symbol.offset), point.span, subject))
         return matches
 
-    def _match(
+    def _symbol_match(
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
         place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0)
@@ -388,7 +389,7 @@ class UserProbe(BinaryProvider):
         return contexts.user_entry(match.probe, parameters, scope.kernel, strings, missing)
 
 
-def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
+def _exit_targets(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
     """The targets of uretprobes: the instructions at which functions are left, where these are known.
 
     The kernel's uretprobe replaces the return address on the stack. An exception, a panic of Rust or ``pthread_cancel``
@@ -401,13 +402,13 @@ def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
         # So many are refused.
         return matches
     leaving: list[Match] = []
-    replacing: list[_Left] = []
-    unseen: list[_Left] = []
+    replacing: list[_FunctionExit] = []
+    unseen: list[_FunctionExit] = []
     for match in matches:
         function = match.subject
         assert isinstance(function, UserFunction), function
         if function.go:
-            leaving += [match] if scope.options.unsafe else _returns_of_go(match, function, point, scope)
+            leaving += [match] if scope.options.unsafe else _go_return_targets(match, function, point, scope)
             continue
         if scope.options.ahead:
             leaving.append(match)
@@ -418,11 +419,11 @@ def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
         if found.problem and not (found.exits and found.unwound):
             # Exceptions do not pass through the few of the C library's functions that are left (calloc, iconv …).
             if scope.options.verbose or function.path not in scope.kernel.binaries("libc", None):
-                replacing.append(_Left(function.symbol, found.problem))
+                replacing.append(_FunctionExit(function.symbol, found.problem))
             leaving.append(match)
             continue
         if found.problem:
-            unseen.append(_Left(function.symbol, found.problem))
+            unseen.append(_FunctionExit(function.symbol, found.problem))
         elif not found.exits and not match.wild:
             hint = f"it ends by a call that does not return: {UPROBE} probes its start"
             scope.missing(f"{function.symbol} does not return: it has no return instruction", point.span, [hint])
@@ -433,12 +434,12 @@ def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
             )
             for item in found.exits
         ]
-    _warn_of(replacing, _REPLACING, point, scope)
-    _warn_of(unseen, _UNSEEN, point, scope)
+    _warn_about(replacing, _REPLACING, point, scope)
+    _warn_about(unseen, _UNSEEN, point, scope)
     return leaving
 
 
-class _Left(msgspec.Struct, frozen=True):
+class _FunctionExit(msgspec.Struct, frozen=True):
     """A function that is not traced at all of its exits, and why."""
 
     name: str
@@ -460,7 +461,7 @@ _OF_STARTUP = frozenset({
 """Functions that the linker adds to every program (``crt1.o``): they run once, before and after all others."""
 
 
-def _warn_of(functions: list[_Left], message: str, point: Point, scope: Scope) -> None:
+def _warn_about(functions: list[_FunctionExit], message: str, point: Point, scope: Scope) -> None:
     """Warn of functions that have a problem, once for an attach point."""
     functions = [item for item in functions if item.name not in _OF_STARTUP]
     if not functions or scope.quiet:
@@ -475,7 +476,7 @@ def _warn_of(functions: list[_Left], message: str, point: Point, scope: Scope) -
             scope.diagnostics.note(f"{item.name}: {item.why}", point.span)
 
 
-def _returns_of_go(match: Match, function: UserFunction, point: Point, scope: Scope) -> list[Match]:
+def _go_return_targets(match: Match, function: UserFunction, point: Point, scope: Scope) -> list[Match]:
     """One target for each return instruction of a function of Go; functions of a pattern may have none."""
     place = match.of(UserTarget)
     code = scope.kernel.user_code(place.path, place.offset, function.size)
@@ -495,7 +496,7 @@ _RETURNS = frozenset({0xC2, 0xC3})
 """Opcodes of ``ret``."""
 
 
-def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[str] | None) -> list[UserSymbol]:
+def _name_per_address(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[str] | None) -> list[UserSymbol]:
     """One name for each address, so that a pattern hits a function with several names (``open``, ``__open``) once.
 
     Names that ``--probe-filter`` drops do not represent others; of the rest, names without leading underscores are
@@ -506,12 +507,12 @@ def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[s
         known = best.get(symbol.address)
         if probe_filter is not None and not probe_filter.search(prefix + symbol.name):
             continue
-        if known is None or _plainness(symbol.name) < _plainness(known.name):
+        if known is None or _name_order(symbol.name) < _name_order(known.name):
             best[symbol.address] = symbol
     return [symbol for symbol in symbols if best.get(symbol.address) is symbol]
 
 
-def _plainness(name: str) -> tuple[int, int, str]:
+def _name_order(name: str) -> tuple[int, int, str]:
     return len(name) - len(name.lstrip("_")), len(name), name
 
 
@@ -521,7 +522,7 @@ def _usdt_probes(path: str, name: str, scope: Scope) -> list[str]:
     return [f"USDT probes are usdt:{path}:{provider}:{name}" for provider in providers[:2]]
 
 
-def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
+def _library_hints(point: Point, path: str, name: str, scope: Scope) -> list[str]:
     """A hint for functions such as malloc, which programs call but do not define."""
     libraries = scope.kernel.binaries("libc", None)
     if path in libraries or not any(scope.kernel.user_symbols(library, name) for library in libraries):
@@ -529,7 +530,7 @@ def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
     return [f"the C library has it: {point.kind.name}:libc:{name}"]
 
 
-def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
+def _line_hints(path: str, file: str, line: int, scope: Scope) -> list[str]:
     """Hints for a source line without code."""
     around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
     numbers = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
@@ -539,7 +540,7 @@ def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
     return ["the binary needs debug information of that line (gcc -g), in it or in a separate file (--debuginfo)"]
 
 
-def _quoted(name: str) -> str:
+def _quoted_name(name: str) -> str:
     """A C++ name, quoted for an attach point."""
     return f'"{name}"' if any(character in name for character in ':@" ,(<*') else name
 
@@ -567,7 +568,7 @@ class PythonFunction(BinaryProvider):
         parts = point.parts
         if not self.fit(point) or not all(part.text for part in parts) or any(part.before == "@" for part in parts):
             return self.bad_shape(point, scope)
-        if scope.attaching and not self._selected(point, scope):
+        if scope.attaching and not self._check_selection(point, scope):
             return []
         for part in parts:
             if len(part.text) > LONGEST_PATTERN:
@@ -575,7 +576,7 @@ class PythonFunction(BinaryProvider):
         place = PythonTarget(python_files(parts[0].text), parts[1].text)
         return [Match(point.kind, point.name, place, point.span, wild=any(part.wild for part in parts))]
 
-    def _selected(self, point: Point, scope: Scope) -> bool:
+    def _check_selection(self, point: Point, scope: Scope) -> bool:
         """True when the traced processes are known, and this machine can probe them; reports an error otherwise."""
         options = scope.options
         if scope.kernel.arch != "x86_64":
@@ -671,13 +672,13 @@ class _File:
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
             if instructions.is_misread(code):
-                harmful.append(self._misread(index, match, code))
+                harmful.append(self._misread_harm(index, match, code))
             elif self._overwrites(match, code):
                 hint = "a function compiled with -mno-red-zone can be probed there"
                 harmful.append(_Harm(index, _OVERWRITES, (hint,)))
         return harmful
 
-    def _misread(self, index: int, match: Match, code: bytes) -> _Harm:
+    def _misread_harm(self, index: int, match: Match, code: bytes) -> _Harm:
         size = _length(code)
         shown = code[: size or 4].hex(" ")
         why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
@@ -685,9 +686,9 @@ class _File:
         while size and instructions.is_misread(code[after:]):
             size = _length(code[after:])
             after += size
-        return _Harm(index, why, self._next(match, after) if size else ())
+        return _Harm(index, why, self._next_hint(match, after) if size else ())
 
-    def _next(self, match: Match, distance: int) -> tuple[str, ...]:
+    def _next_hint(self, match: Match, distance: int) -> tuple[str, ...]:
         """A hint with the attach point *distance* bytes after *match*; none at the end of the function."""
         place = match.place
         if not isinstance(place, UserTarget) or match.kind.name not in (UPROBE, URETPROBE):
@@ -743,18 +744,18 @@ def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> N
         groups.setdefault(matches[harm.index].span, []).append(harm)
     for span, group in groups.items():
         together = [match for match in matches if match.span == span]
-        if len(group) == len(together) and not any(_by_pattern(match) for match in together):
+        if len(group) == len(together) and not any(_is_by_pattern(match) for match in together):
             for harm in group:
                 scope.missing(f"cannot probe {matches[harm.index].probe}: {harm.why}", span, harm.hints)
         else:
-            _warn(matches, group, len(together), span, scope)
+            _warn_left_out(matches, group, len(together), span, scope)
 
 
-def _by_pattern(match: Match) -> bool:
+def _is_by_pattern(match: Match) -> bool:
     return match.wild or (isinstance(match.place, FileTarget) and match.place.by_pattern)
 
 
-def _warn(matches: Sequence[Match], harms: Sequence[_Harm], count: int, span: Span, scope: Scope) -> None:
+def _warn_left_out(matches: Sequence[Match], harms: Sequence[_Harm], count: int, span: Span, scope: Scope) -> None:
     if scope.quiet or scope.config.missing_probes == "ignore":
         return
     probes = "probe" if count == 1 else "probes"
@@ -805,7 +806,7 @@ def uses_red_zone(code: bytes) -> bool:
             instruction = Decoder(code, offset)
             if _calls(code, instruction):
                 return False
-            below = below or _below_stack(code, instruction)
+            below = below or _is_below_stack(code, instruction)
             offset = instruction.end
     except (BadCodeError, IndexError):
         return True
@@ -818,7 +819,7 @@ def _calls(code: bytes, instruction: Decoder) -> bool:
     return instruction.opcode == _CALL
 
 
-def _below_stack(code: bytes, instruction: Decoder) -> bool:
+def _is_below_stack(code: bytes, instruction: Decoder) -> bool:
     """Whether the operand is memory at a negative offset from rsp or rbp (r12 and r13 are taken for them)."""
     offset = instruction.operand
     if offset < 0:

@@ -70,7 +70,7 @@ def argument_locations(
     if read is None:
         raise BadArgumentError(f"USDT arguments of {machine} are not supported")
     locations_ = []
-    for number, word in enumerate(_words(text)):
+    for number, word in enumerate(_split_arguments(text)):
         size, separator, operand = word.partition("@")
         if not separator:
             size, operand = "8", word
@@ -88,7 +88,7 @@ def argument_locations(
 _WORD = r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+"
 
 
-def _words(text: str) -> list[str]:
+def _split_arguments(text: str) -> list[str]:
     """The arguments; blanks inside brackets belong to an operand."""
     return re.findall(_WORD, text)
 
@@ -107,7 +107,7 @@ def _size(text: str, word: str) -> int:
 def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int) -> RegisterLocation:
     match = re.fullmatch(_X86_CONSTANT, operand)
     if match:
-        return RegisterLocation("", _value(match[1]), size=size, signed=signed)
+        return RegisterLocation("", _number_value(match[1]), size=size, signed=signed)
     match = re.fullmatch(_X86_REGISTER, operand)
     if match:
         return RegisterLocation(_x86_register(match[1], operand), size=size, signed=signed)
@@ -117,12 +117,12 @@ def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | No
     offset = _sum(match["offset"])
     base = _x86_register(match["base"], operand) if match["base"] else ""
     if match["symbol"]:
-        offset += _sum(match["addend"]) + _relative(match["symbol"], match["addend"], base, symbol, address)
+        offset += _sum(match["addend"]) + _symbol_distance(match["symbol"], match["addend"], base, symbol, address)
     index = _x86_register(match["index"], operand) if match["index"] else ""
     return RegisterLocation(base, offset, True, size, signed, index, int(match["scale"] or 1))
 
 
-def _relative(name: str, addend: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
+def _symbol_distance(name: str, addend: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
     """Distance of a symbol from the probe's address: both move together when the binary is loaded."""
     plain = name.removesuffix(addend).lstrip("+-")
     target = symbol(plain.partition("@")[0])
@@ -143,10 +143,10 @@ def _x86_register(name: str, operand: str) -> str:
 
 def _sum(text: str) -> int:
     """Value of ``8``, ``-24`` or ``4+16-8``."""
-    return sum(map(_value, re.findall(_NUMBER, text or "")))
+    return sum(map(_number_value, re.findall(_NUMBER, text or "")))
 
 
-def _value(number: str) -> int:
+def _number_value(number: str) -> int:
     """The value of a number as the assembler reads it: ``010`` is octal."""
     digits = number.lstrip("+-")
     octal = digits.startswith("0") and digits.isdecimal()
@@ -174,7 +174,7 @@ def _arm64(
     del symbol, address
     constant = operand.removeprefix("#")
     if re.fullmatch(_NUMBER, constant):
-        return RegisterLocation("", _value(constant), size=size, signed=signed)
+        return RegisterLocation("", _number_value(constant), size=size, signed=signed)
     if operand in ("xzr", "wzr"):
         return RegisterLocation("", 0, size=size, signed=signed)
     if re.fullmatch(_ARM_REGISTER, operand):
@@ -185,8 +185,8 @@ def _arm64(
     if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
     index = _arm_register(match["index"]) if match["index"] else ""
-    offset = _value(match["offset"] or "0")
-    shift = _value(match["shift"] or "0")
+    offset = _number_value(match["offset"] or "0")
+    shift = _number_value(match["shift"] or "0")
     if shift > _ARM_MOST_SHIFT:
         raise BadArgumentError(f"operand {operand!r} shifts by more than {_ARM_MOST_SHIFT} bits")
     return RegisterLocation(_arm_register(match["base"]), offset, True, size, signed, index, 1 << shift)
@@ -223,14 +223,14 @@ class Usdt(BinaryProvider):
         for path in paths:
             probes.extend(scope.kernel.usdt_probes(path, provider.text if provider is not None else "*", name.text))
         if paths and not probes:
-            self._missing(point, paths, provider, name, scope)
-        if provider is None and not name.wild and not self._unique(point, probes, scope):
+            self._report_missing(point, paths, provider, name, scope)
+        if provider is None and not name.wild and not self._check_unique(point, probes, scope):
             return []
         wild = name.wild or (provider is not None and provider.wild) or len(paths) > 1
         matches = [self._match(point, item, wild=wild) for item in probes]
         return by_pattern(matches) if target is not None and uprobes.is_glob(target.text) else matches
 
-    def _unique(self, point: Point, probes: list[UsdtProbe], scope: Scope) -> bool:
+    def _check_unique(self, point: Point, probes: list[UsdtProbe], scope: Scope) -> bool:
         providers = sorted({item.provider for item in probes})
         if len(providers) < 2:
             return True
@@ -239,7 +239,7 @@ class Usdt(BinaryProvider):
         scope.error(f"probe {name!r} is in several providers: {', '.join(providers)}", point.span, hints)
         return False
 
-    def _missing(self, point: Point, paths: list[str], provider: Part | None, name: Part, scope: Scope) -> None:
+    def _report_missing(self, point: Point, paths: list[str], provider: Part | None, name: Part, scope: Scope) -> None:
         known = [item for path in paths[:8] for item in scope.kernel.usdt_probes(path, "*", "*")]
         where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
         wanted = f"{provider.text}:{name.text}" if provider is not None else name.text
