@@ -296,7 +296,7 @@ class ItemPrinter:
         if index in self.starts:
             self._start_statement(token)
         else:
-            self._joined(token)
+            self._join_brace(token)
         closer = self.closers[index]
         role = self.roles.get(index, "")
         inline = role in ("operand", "value") and "\n" not in self.lines.source[token.span.start : closer.span.end]
@@ -309,7 +309,7 @@ class ItemPrinter:
         self.type_depth = None
         self.unary = self.cast_end = False
 
-    def _joined(self, token: Token) -> None:
+    def _join_brace(self, token: Token) -> None:
         """Move to a brace on the line of its header; comments in between are written before it."""
         last = self.last
         self.lines.comments_to(token.span.start, self.level + 1)
@@ -469,7 +469,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
     program, parsed_items, comments = parser.parse_with_tokens(source, diagnostics)
     if len(diagnostics.errors) > known:
         return source.text
-    ended = _ended(source, parsed_items)
+    ended = _with_semicolons(source, parsed_items)
     if ended is not None:
         # With these semicolons more missing ones can be found.
         return format_source(ended, Diagnostics())
@@ -480,9 +480,9 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
     return text
 
 
-def _ended(source: Source, parsed_items: list[ParsedItem]) -> Source | None:
+def _with_semicolons(source: Source, parsed_items: list[ParsedItem]) -> Source | None:
     """The script with missing semicolons between statements added; None when none is missing."""
-    structures = [parsed.structure for parsed in _all(parsed_items) if parsed.structure is not None]
+    structures = [parsed.structure for parsed in _all_items(parsed_items) if parsed.structure is not None]
     before = [structure.tokens[index - 1] for structure in structures for index in sorted(structure.unended)]
     if not before:
         return None
@@ -493,12 +493,12 @@ def _ended(source: Source, parsed_items: list[ParsedItem]) -> Source | None:
     return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
 
 
-def _all(parsed_items: list[ParsedItem]) -> Iterator[ParsedItem]:
+def _all_items(parsed_items: list[ParsedItem]) -> Iterator[ParsedItem]:
     """*parsed_items*, and those inside them."""
     for parsed in parsed_items:
         yield parsed
         for branch in parsed.branches:
-            yield from _all(branch.parsed_items)
+            yield from _all_items(branch.parsed_items)
 
 
 class _Formatter:

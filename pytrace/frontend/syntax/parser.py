@@ -100,7 +100,7 @@ class Item:
             return self._go_on(Token(meant, token.text, token.span), None)
         if before is not None and self._misses_semicolon(before, token, index) and self._first_time("semicolon", index):
             self.unended.add(index)
-            return self._go_on(Token("SEMI", "", _after(before)), token)
+            return self._go_on(Token("SEMI", "", _span_after(before)), token)
         if token.text:  # an inserted bracket has been reported
             self._report(token, index)
         opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
@@ -185,12 +185,12 @@ class Item:
         end = self.tokens[-1]
         if end.type == "RBRACE" and not end.text:
             return  # reported when it was inserted
-        place = _after(end)
+        place = _span_after(end)
         expected = self._expected()
         self.error(f"expected {expected or 'more'}", place, *_hints(self.tokens, len(self.tokens), expected))
 
 
-def _after(token: Token) -> Span:
+def _span_after(token: Token) -> Span:
     """The empty span after *token*."""
     return Span(token.span.source, token.span.end, token.span.end)
 
@@ -588,7 +588,7 @@ class _ProgramParser:
         self.lexer.seek(opener.span.end)
         while True:
             token = self.lexer.peek()
-            if self._cannot_go_on(token, opener):
+            if self._ends_early(token, opener):
                 self.lexer.seek(len(self.text))
                 break
             if token.text == "}":
@@ -602,7 +602,7 @@ class _ProgramParser:
         self.nested -= 1
         return token.span
 
-    def _cannot_go_on(self, token: Token, opener: Token) -> bool:
+    def _ends_early(self, token: Token, opener: Token) -> bool:
         """Whether a branch ends without its brace; reported once."""
         if len(self.diagnostics.errors) >= _MAX_ERRORS:
             return True
@@ -648,7 +648,7 @@ class _ProgramParser:
         points, token = self._attach_points(token)
         if points:
             self.body = self.body or points[0].span
-        elif not self._without_points(token):
+        elif not self._report_no_points(token):
             return
         if token.type != "BODY" and not self._find_body(token, points):
             return
@@ -669,7 +669,7 @@ class _ProgramParser:
             token = self.lexer.token()
         return tuple(points), token
 
-    def _without_points(self, token: Token) -> bool:
+    def _report_no_points(self, token: Token) -> bool:
         """Report that no probe starts at *token*. Returns whether a body follows, which can be skipped."""
         if token.text == "{":
             self.lexer.error("expected an attach point before '{'", token.span, "write, for example, begin { … }")
@@ -678,7 +678,7 @@ class _ProgramParser:
         self.lexer.seek(token.span.end)
         return False
 
-    def _stray(self, token: Token) -> None:
+    def _skip_stray(self, token: Token) -> None:
         """Report characters that cannot start a probe, and skip them."""
         quote = ("remove the shell's quotes: they are not part of the script",) if "'" in token.text else ()
         self.lexer.error(f"expected a probe, found {_quoted(token.text)}", token.span, *quote)
@@ -746,6 +746,6 @@ _ITEMS = {
     "IF_ITEM": _ProgramParser._conditional,
     "FAIL_ITEM": _ProgramParser._fail,
     "OPTION_ITEM": _ProgramParser._option,
-    "STRAY": _ProgramParser._stray,
+    "STRAY": _ProgramParser._skip_stray,
 }
 """Parser methods of items, by first token; all other tokens start probes."""

@@ -723,12 +723,12 @@ class Structure(Brackets):
         return not compares_condition(self.lexer.source.text, token.span.end)
 
     def _greater(self, frame: Frame, token: Token) -> None:
-        if frame.kind == "<" and self._closes(frame, token.span.end):
+        if frame.kind == "<" and self._closes_block(frame, token.span.end):
             self._pop(token)
         else:
             self._put(token)
 
-    def _closes(self, frame: Frame, after: int, *, levels: int = 1) -> bool:
+    def _closes_block(self, frame: Frame, after: int, *, levels: int = 1) -> bool:
         if frame.start or self._last not in OPERAND_ENDS:
             return True
         if frame.header:
@@ -754,7 +754,7 @@ class Structure(Brackets):
 
     def _shift_right(self, frame: Frame, token: Token) -> None:
         levels = 2 if len(self.stack) > 2 and self.stack[-2].kind == "<" else 1
-        if frame.kind != "<" or not self._closes(frame, token.span.end, levels=levels):
+        if frame.kind != "<" or not self._closes_block(frame, token.span.end, levels=levels):
             self._put(token)
             return
         middle = token.span.start + 1
