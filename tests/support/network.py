@@ -53,11 +53,17 @@ class End:
 @contextmanager
 def namespace() -> Iterator[str]:
     """A network namespace with a name of its own, whose loopback interface is up."""
+    with _named() as name:
+        with NetNS(name, flags=0) as inside:
+            inside.link("set", index=1, state="up")
+        yield name
+
+
+@contextmanager
+def _named() -> Iterator[str]:
     name = f"pytrace-{os.getpid()}-{next(_numbers)}"
     netns.create(name)
     try:
-        with NetNS(name, flags=0) as inside:
-            inside.link("set", index=1, state="up")
         yield name
     finally:
         netns.remove(name)
@@ -67,34 +73,33 @@ def namespace() -> Iterator[str]:
 def link() -> Iterator[tuple[End, End]]:
     """Two namespaces with a pair of virtual Ethernet interfaces between them, which know each other's address."""
     with ExitStack() as stack:
-        here, there = stack.enter_context(namespace()), stack.enter_context(namespace())
+        here, there = stack.enter_context(_named()), stack.enter_context(_named())
         left, right = f"pt{next(_numbers)}left", f"pt{next(_numbers)}right"
-        with NetNS(here, flags=0) as inside:
-            inside.link("add", ifname=left, kind="veth", peer={"ifname": right, "net_ns_fd": there})
-        ends = _start(here, left, 1), _start(there, right, 2)
-        _introduce(*ends)
-        _introduce(*reversed(ends))
+        # Each of these is a process that is forked from this one.
+        with NetNS(here, flags=0) as one, NetNS(there, flags=0) as other:
+            one.link("add", ifname=left, kind="veth", peer={"ifname": right, "net_ns_fd": there})
+            ends = _start(one, here, left, 1), _start(other, there, right, 2)
+            _introduce(one, ends[0], other, ends[1])
+            _introduce(other, ends[1], one, ends[0])
         yield ends
 
 
-def _start(name: str, interface: str, number: int) -> End:
+def _start(inside: NetNS, name: str, interface: str, number: int) -> End:
     """Addresses of ranges for documentation; the IPv6 one is usable at once, without looking for duplicates."""
     address, address6 = f"192.0.2.{number}", f"2001:db8::{number}"
-    with NetNS(name, flags=0) as inside:
-        (index,) = inside.link_lookup(ifname=interface)
-        inside.addr("add", index=index, address=address, prefixlen=24)
-        inside.addr("add", index=index, address=address6, prefixlen=64, flags=_NODAD)
-        inside.link("set", index=index, state="up")
+    inside.link("set", index=1, state="up")
+    (index,) = inside.link_lookup(ifname=interface)
+    inside.addr("add", index=index, address=address, prefixlen=24)
+    inside.addr("add", index=index, address=address6, prefixlen=64, flags=_NODAD)
+    inside.link("set", index=index, state="up")
     return End(name, interface, index, address, address6)
 
 
-def _introduce(end: End, other: End) -> None:
+def _introduce(inside: NetNS, end: End, there: NetNS, other: End) -> None:
     """Save *end* asking for the hardware address of the other: a packet then leaves in the context of its sender."""
-    with NetNS(other.namespace, flags=0) as inside:
-        hardware = inside.get_links(other.index)[0].get_attr("IFLA_ADDRESS")
-    with NetNS(end.namespace, flags=0) as inside:
-        for family, address in ((socket.AF_INET, other.address), (socket.AF_INET6, other.address6)):
-            inside.neigh("add", family=family, dst=address, lladdr=hardware, ifindex=end.index, state="permanent")
+    hardware = there.get_links(other.index)[0].get_attr("IFLA_ADDRESS")
+    for family, address in ((socket.AF_INET, other.address), (socket.AF_INET6, other.address6)):
+        inside.neigh("add", family=family, dst=address, lladdr=hardware, ifindex=end.index, state="permanent")
 
 
 def lose(end: End, share: float, *, arriving: bool = False) -> None:
