@@ -11,9 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_main import SLOW_TO_IMPORT
 from tests.support.machine import need
 from tests.support.patience import patience
+
+pytestmark = pytest.mark.own_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = 'begin { printf("%d %s\\n", 40 + 2, "x"); @n = 3; exit(); }'
@@ -102,8 +106,6 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
 
 TOOL = """/* tool: with options */
 import "library.bt";
-
-pytestmark = pytest.mark.own_process
 getopt("x|failed", false, "only failures");
 getopt("n|name=NAME", "", "names", ("a", "b"));
 getopt("[interval]", 0, "seconds");

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = (sys.executable, "-m", "pytrace")
+SERVER = "tests.support.server"
+MODULES = ("pytrace", SERVER)
 _READ_AT_START = ("PYTHONUTF8", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "LANG", "LC_ALL", "LC_CTYPE")
 _OF_THE_KERNEL = ("preexec_fn", "uid", "gid", "gids", "umask", "shell")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -45,11 +46,12 @@ class Popen(subprocess.Popen[Any]):
         if not _can(words, environment, given):
             usual(*values)
             return
-        sys.audit("pytrace.tests.run", environment)  # counted by tests.support.profile
+        if words[2] != SERVER:
+            sys.audit("pytrace.tests.run", environment)  # counted by tests.support.profile
         request = {
-            "argv": words[len(WORDS) :], "cwd": os.path.abspath(given["cwd"] or "."), "environment": environment,
-            "session": given["start_new_session"], "group": given.get("process_group", -1),
-            "passed": list(given["pass_fds"]),
+            "module": words[2], "argv": words[3:], "environment": environment,
+            "cwd": os.path.abspath(given["cwd"] or "."), "session": given["start_new_session"],
+            "group": given.get("process_group", -1), "passed": list(given["pass_fds"]),
         }  # fmt: skip
         streams = [0, 1, 2]
         for at, name in enumerate(("p2cread", "c2pwrite", "errwrite")):
@@ -88,11 +90,8 @@ def _can(words: list[str], environment: Mapping[str, str], given: Mapping[str, A
     special = any(
         given.get(name) not in (None, -1, False) for name in ("preexec_fn", "uid", "gid", "gids", "umask", "shell")
     )
-    return (
-        tuple(words[: len(WORDS)]) == WORDS
-        and os.path.abspath(package or ROOT) == str(ROOT)
-        and not (differs or special)
-    )
+    forks = words[:2] == [sys.executable, "-m"] and any(word in MODULES for word in words[2:3])
+    return forks and os.path.abspath(package or ROOT) == str(ROOT) and not (differs or special)
 
 
 class _Origin:
@@ -198,10 +197,14 @@ def _child(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.update(request["environment"])
         time.tzset()
         from pytrace.cli.entry import command
-        from tests.support.server import begin
+        from tests.support import server
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        begin(request["argv"], str(ROOT / "pytrace/__main__.py"))
+        if request["module"] == SERVER:
+            server.begin([], "server")
+            server.serve()
+            os._exit(0)
+        server.begin(request["argv"], str(ROOT / "pytrace/__main__.py"))
         command()
     except BaseException:  # noqa: BLE001 - reported, and the child must not run on
         import traceback

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytrace.runtime.host.fingerprints import TRACEFS
 from tests.support.patience import patience
+from tests.support.server import FORKS_RUNS
 from tests.support.waiting import until
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361, "loongarch64": 280}
@@ -129,10 +130,9 @@ class LateWatch:
 
 
 def _serves(process: int) -> bool:
-    """Whether a process is one that runs are forked from, which stays for later tests."""
+    """Whether a process is one that runs are forked from, which stays for later tests; runs have another name."""
     try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes()
-        return b"tests.support.server" in words or b"tests.support.forked\0" in words
+        return Path(f"/proc/{process}/comm").read_text().strip() == FORKS_RUNS
     except OSError:
         return False
 

@@ -27,6 +27,8 @@ from tests.support.patience import patience
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
 """What says that the probes are attached, with text and with JSON output."""
+FORKS_RUNS = "forks runs"
+"""Name of the processes that runs are forked from, as ``ps`` shows it."""
 GRACE = 20.0
 """Seconds after its time limit in which a run is killed and cleared away."""
 
@@ -186,7 +188,9 @@ class Server:
 
     def _start(self) -> subprocess.Popen[str]:
         if self.process is None:
-            self.process = subprocess.Popen(
+            from tests.support import forked
+
+            self.process = forked.Popen(
                 [sys.executable, "-m", "tests.support.server"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -226,8 +230,16 @@ PRELOADED = (
 """Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 
 
+_ready = False
+
+
 def make_ready() -> None:
     """Import all that a run may need, and get it going, so that what is forked from this process need not."""
+    global _ready
+    name_process(FORKS_RUNS)
+    if _ready:
+        return  # this process was forked from one that is
+    _ready = True
     import importlib
     import pkgutil
 
@@ -243,6 +255,11 @@ def make_ready() -> None:
     # Runs share these objects until they change them; the collector would change each.
     gc.collect()
     gc.freeze()
+
+
+def name_process(name: str) -> None:
+    """Set what ``ps`` shows."""
+    Path("/proc/self/comm").write_text(name)
 
 
 def serve() -> None:
@@ -443,6 +460,7 @@ def begin(argv: list[str], name: str = "pytrace") -> None:
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.argv = [name, *argv]
+    name_process("python")  # until the command gives it its own
 
 
 def _child(request: dict[str, Any]) -> None:
