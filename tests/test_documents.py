@@ -17,6 +17,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,18 +36,48 @@ from pytrace.runtime.host import tracefs
 from tests.support import front
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests/cases/README.md"]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/cases/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
-LINK = re.compile(r"\]\((?!https?:|#)([\w./-]+\.[\w]+|[\w./-]+/)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:)([\w./-]*)(?:#([^)]*))?\)")
 NAMED = re.compile(r"`((?:docs|scripts)/[\w./-]+?)`")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_named_files_are_there(path: Path) -> None:
     text = path.read_text()
-    missing = [name for name in LINK.findall(text) if not (path.parent / name).exists()]
-    missing += [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
+    missing = [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
+    for name, anchor in LINK.findall(text):
+        page = (path.parent / name).resolve() if name else path
+        if not page.exists() or (anchor and anchor not in anchors(page)):
+            missing.append(f"{name}#{anchor}")
     assert not missing
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page: those of its headings, as GitHub makes them, and its own."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = (re.sub(r"[^\w\- ]", "", title.lower()) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return frozenset((*(title.replace(" ", "-") for title in titles), *re.findall(r'<a id="([^"]+)">', text)))
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    """Messages, manual pages, comments and configuration name pages by their path in the checkout."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    page = re.compile(r"\bdocs/[\w./-]+\.md(?:#[\w-]+)?")
+    missing = set()
+    for name in files:
+        path = ROOT / name
+        if not path.is_file() or path.suffix in (".png", ".svg", ".json", ".jsonl"):
+            continue
+        for named in page.findall(path.read_text(errors="replace")):
+            target, _, anchor = named.partition("#")
+            if not (ROOT / target).is_file() or (anchor and anchor not in anchors(ROOT / target)):
+                missing.add(f"{name}: {named}")
+    assert not {item for item in missing if not item.endswith(("docs/file.md", "NAME.md"))}
 
 
 def test_the_readme_compares_with_the_current_bpftrace() -> None:
@@ -106,7 +137,7 @@ _MESSAGE = re.compile(r"(?:BUG|ERROR|WARNING|NOTE|HINT|web\d*(?:\[\S+\])?): ")
 """Messages of pytrace, of a fleet about a host."""
 _COMMANDS = {
     "pytrace", "scripts/run", "scripts/test", "./tool", "pipx", "python3", "setpriv", "systemd-run", "flamegraph.pl",
-    "go", "java", "jcmd", "curl", "ln", "request",
+    "go", "java", "jcmd", "curl", "ln", "request", "apt", "c++", "cc", "rustc", "/opt/pytrace/bin/pip",
 }  # fmt: skip
 """First words of commands in blocks without a prompt."""
 _SCRIPTS = ("script.bt", "opens.bt", "slow-opens.bt", "tool")
@@ -114,9 +145,8 @@ _SCRIPTS = ("script.bt", "opens.bt", "slow-opens.bt", "tool")
 EXCEPTIONS = {
     ("docs/develop/architecture.md", "text ─► Source"): "a picture",
     ("docs/reference/formats.md", "busy;__libc_start_call_main"): "lines of a file",
-    ("docs/operate/limits.md", "Maps take 363 MiB"): "a message",
     ("docs/operate/privileges.md", "Attached 1 probe"): "messages",
-    ("docs/operate/security.md", "cache directory"): "a message",
+    ("docs/operate/safety.md", "cache directory"): "a message",
     ("docs/reference/stacks.md", "leaf"): "stacks as they are printed",
     ("docs/reference/stacks.md", "ustack of /usr/bin/bash"): "messages",
 }
@@ -174,8 +204,10 @@ def sort_of(block: Block) -> str:
         return "output"
     if word in ("output", "error"):
         return "output"
-    if word in ("pytrace", "file"):
+    if word == "pytrace":
         return "script"
+    if word == "file":  # other programs are compiled by tests/test_tutorial.py
+        return {"bt": "script", "py": "python"}.get((block.info or "").rpartition(".")[2], "output")
     if word in ("sh", "python", "py", "ini", "toml", "json", "yaml"):
         return {"sh": "commands", "py": "python"}.get(word, word)
     if word:

@@ -236,7 +236,7 @@ def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
 def _agent_parser() -> CommandParser:
     return CommandParser(
         "agent", "Run one script for a controller: a request on standard input, messages on standard output.",
-        "Programs type this, people type pytrace fleet: docs/guides/many-hosts.md describes the messages.",
+        "Programs type this, people type pytrace fleet: docs/develop/agent-protocol.md describes the messages.",
     )  # fmt: skip
 
 

@@ -436,7 +436,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "The effective value of a configuration key; without one, a record of all keys (`config.max_strlen`).", _C,
             most=1, example='begin { print(config("max_strlen")); }'),
     Builtin("getopt", "meta", "getopt(const string name[, default[, const string description]])",
-            "A named parameter of the script, or an option that it declares at its root (see Options in language.md).",
+            "A named parameter of the script, or an option that it declares at its root (see Options in the language).",
             _C, least=1, most=3,
             example='begin { $limit = getopt("limit", 10, "how many lines"); print($limit); }'),
     Builtin("is_array", "meta", "is_array(expression)", "True for an array.", _C, least=1, most=1,

@@ -1,7 +1,7 @@
 """What a controller and ``pytrace agent`` say to each other: one JSON object a line, of a bounded length.
 
 Lines, because what carries them (ClusterShell, ``kubectl exec``, ssh) reads and buffers by lines; so snapshots are in
-base64. docs/guides/many-hosts.md describes the protocol.
+base64. docs/develop/agent-protocol.md describes the protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots as files: docs/operate/snapshots.md describes the form.
+"""Snapshots as files: docs/develop/snapshot-form.md describes the form.
 
 After a fixed header comes a document, compressed with Zstandard: blocks of columns, and :class:`_Contents`, which says
 what they are. All of it is encoded and decoded by msgspec, with types. The library for Zstandard is imported when a

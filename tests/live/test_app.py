@@ -197,7 +197,7 @@ def test_it_ends_when_the_run_closes_the_channel() -> None:
 
 def test_pictures_of_the_documents_are_svg_of_this_view(tmp_path: Path) -> None:
     live_pictures.main(tmp_path)
-    for name in live_pictures.PICTURES:
+    for name in (*live_pictures.PICTURES, live_pictures.MOVING):
         drawn, kept = (ElementTree.parse(folder / name).getroot() for folder in (tmp_path, PICTURES))
         texts = [["".join(item.itertext()) for item in root.iter(f"{SVG}text")] for root in (drawn, kept)]
         assert texts[0] == texts[1], f"scripts/screenshots draws {name} anew"

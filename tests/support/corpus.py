@@ -84,7 +84,7 @@ def _documents() -> Iterator[Item]:
             yield Item(f"docs/{example.page}:{example.line}", words, tuple(example.files.items()))
     for step in test_tutorial.steps():
         if "-e" in step.argv or step.argv[0] in step.files:
-            yield Item(f"docs/start/first-hour.md:{step.line}", step.argv, tuple(step.files.items()))
+            yield Item(f"docs/{step.page}:{step.line}", step.argv, tuple(step.files.items()))
 
 
 def _builtins() -> Iterator[Item]:

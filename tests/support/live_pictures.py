@@ -39,10 +39,10 @@ def states(count: int) -> list[State]:
 LOG = b"".join(b"12:00:%02d nginx reloaded worker %d\n" % (number, number) for number in range(1, 9))
 
 
-async def _picture(size: tuple[int, int], keys: Sequence[str]) -> str:
+async def _picture(size: tuple[int, int], keys: Sequence[str], seconds: int = 90) -> str:
     app = LiveApp(Start("syscalls.bt", unicode=True, colour=True), lambda _command: None)
     async with app.run_test(size=size) as pilot:
-        app.take([*states(90), Lines(LOG)])
+        app.take([*states(seconds), Lines(LOG)])
         app._share = 0.009
         await pilot.press(*keys)
         app.redraw()
@@ -53,8 +53,30 @@ async def _picture(size: tuple[int, int], keys: Sequence[str]) -> str:
 PICTURES = {"live.svg": ((110, 32), ("h",)), "live-80x24.svg": ((80, 24), ("right", "h", "z"))}
 
 
+MOVING = "live-moving.svg"
+_FRAMES = ((60, ()), (64, ()), (68, ()), (72, ("h",)), (76, ("h",)), (80, ("h",)))
+"""Seconds of the run, and keys that were pressed, of each frame of the moving picture."""
+_ANIMATION = (
+    "@keyframes frame { 0% { visibility: visible } %.2f%% { visibility: hidden } 100%% { visibility: hidden } }"
+    " .frame { animation: frame %ds steps(1) infinite }"
+)
+
+
+def _moving() -> str:
+    """Frames one after another, by CSS alone, as pictures in documents run no scripts."""
+    frames = [asyncio.run(_picture((100, 28), keys, seconds)) for seconds, keys in _FRAMES]
+    box = frames[0].partition('viewBox="')[2].partition('"')[0]
+    style = _ANIMATION.replace("0%", "0%%", 1) % (100 / len(frames), len(frames))
+    shown = "\n".join(
+        f'<g class="frame" style="animation-delay: {number - len(frames)}s">{frame}</g>'
+        for number, frame in enumerate(frames)
+    )
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}"><style>{style}</style>\n{shown}\n</svg>\n'
+
+
 def main(folder: Path) -> None:
     """Write the pictures."""
+    (folder / MOVING).write_text(_moving(), encoding="utf-8")
     for name, (size, keys) in PICTURES.items():
         (folder / name).write_text(asyncio.run(_picture(size, keys)), encoding="utf-8")
 
