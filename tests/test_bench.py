@@ -62,17 +62,12 @@ def test_tables_have_the_same_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "events.x", "an event: added", "ns", "20.0", "25.0", "", "0.30", "0.50", "", "2 ns", "3", "≤ 0.7", "yes",
     )  # fmt: skip
     assert len(cells) == len(report.HEADINGS)
-    document = tmp_path / "performance.md"
-    document.write_text("before\n<!-- bench -->\nold\n<!-- end of bench -->\nafter\n")
-    monkeypatch.setattr(report, "DOCUMENT", document)
-    report.document("bench", report.markdown(lines, "a machine", ["x.y failed: why"]))
-    text = document.read_text()
-    assert text.startswith("before\n<!-- bench -->\na machine\n")
-    assert "| events.x | an event: added | ns | 20.0 | 25.0 |  | 0.30 |" in text
-    assert "- x.y failed: why\n<!-- end of bench -->\nafter\n" in text
-    assert "old" not in text
-    with pytest.raises(ValueError, match="no section"):
-        report.document("nowhere", "")
+    monkeypatch.setattr(report, "FOLDER", tmp_path)
+    report.document("bench", report.columns(lines, "a machine", ["x.y failed: why"]))
+    rows = [row.split("\t") for row in (tmp_path / "bench.tsv").read_text().splitlines()]
+    assert {len(row) for row in rows} == {len(report.HEADINGS)}
+    assert rows[1][:7] == ["events.x", "an event: added", "ns", "20.0", "25.0", "", "0.30"]
+    assert [row[0] for row in rows[2:]] == ["a machine", "x.y failed: why"]
 
 
 def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--peer", metavar="COMMAND", help="another bpftrace than that of scripts/peer")
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
-    options.add_argument("--document", metavar="SECTION", help="write the table to this section of the page")
+    options.add_argument("--document", metavar="NAME", help="write the table to docs/develop/performance/NAME.tsv")
     options.add_argument(
         "--from", dest="files", nargs="+", type=Path, metavar="FILE", help="do not measure: report what -o wrote"
     )
@@ -122,7 +122,7 @@ def told(options: argparse.Namespace, lines: list[Line], text: str, failures: li
         for plot in scale.KEPT.values():
             plot.write(options.plots)
     if options.document:
-        report.document(options.document, report.markdown(lines, text, failures))
+        report.document(options.document, report.columns(lines, text, failures))
     return 1 if failures else 0
 
 

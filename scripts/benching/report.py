@@ -1,4 +1,4 @@
-"""The table: on the terminal, in ``docs/develop/performance.md``, as JSON."""
+"""The table: on the terminal, as a file of ``docs/develop/performance``, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from benching.rows import Line, Measure
 from benching.runs import PYTRACE, ROOT, Tracer
 
-DOCUMENT = ROOT / "docs" / "develop" / "performance.md"
+FOLDER = ROOT / "docs" / "develop" / "performance"
 HEADINGS = (
     "row", "measured", "unit", "pytrace", "peer", "floor", "ratio, min", "median", "to floor", "noise", "runs", "goal",
     "reached",
@@ -92,23 +92,11 @@ def table(lines: Sequence[Line]) -> str:
     )
 
 
-def markdown(lines: Sequence[Line], machine: str, notes: Sequence[str]) -> str:
-    """The section of the document."""
-    rows = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows_of(lines)]
-    known = [f"- `{line.row}`: {line.note}" for line in _first_of_each(lines) if line.note]
-    return "\n".join(
-        [
-            machine,
-            "",
-            f"| {' | '.join(HEADINGS)} |",
-            f"|{'---|' * _TEXT}{'---:|' * (len(HEADINGS) - _TEXT)}",
-            *(f"| {row} |" for row in rows),
-            "",
-            *known,
-            *(f"- {note}" for note in notes),
-            "",
-        ]
-    )
+def columns(lines: Sequence[Line], machine: str, notes: Sequence[str]) -> str:
+    """The table with tabs between its cells; below it, in rows of one cell, what it was measured on and what failed."""
+    known = [f"{line.row}: {line.note}" for line in _first_of_each(lines) if line.note]
+    below = [(text.replace("\n", " "), *[""] * (len(HEADINGS) - 1)) for text in (machine, *known, *notes)]
+    return "".join("\t".join(row) + "\n" for row in (HEADINGS, *rows_of(lines), *below))
 
 
 def _first_of_each(lines: Sequence[Line]) -> list[Line]:
@@ -135,19 +123,9 @@ def _cpuinfo() -> list[str]:
         return []
 
 
-def document(section: str, text: str) -> None:
-    """Put *text* between the marks of a section of the document.
-
-    Raises:
-        ValueError: the document has no such marks.
-    """
-    begin, end = f"<!-- {section} -->\n", f"<!-- end of {section} -->"
-    whole = DOCUMENT.read_text()
-    before, found, rest = whole.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{DOCUMENT.name} has no section between {begin.strip()} and {end}")
-    DOCUMENT.write_text(f"{before}{begin}{text}{end}{after}")
+def document(name: str, text: str) -> None:
+    """Write a table of the documents."""
+    (FOLDER / f"{name}.tsv").write_text(text)
 
 
 _COMPUTED = ("ratio", "to_floor", "noise", "reached")
