@@ -15,13 +15,13 @@ from pytrace.codegen.emit.bodies import (
     strings_of_keys,
 )
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Lowering, Program, Script
+from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.emit.storage import SESSION, Layout, Scratch
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, Operand
-from pytrace.codegen.lower import calls, expressions, map_access, statements
-from pytrace.codegen.lower.builtins.families import emission
+from pytrace.codegen.lower import map_access
+from pytrace.codegen.lower.statements import ScriptEmitter, copy_function
 from pytrace.codegen.services import (
     call_returns,
     function_exits,
@@ -54,8 +54,6 @@ from pytrace.frontend.syntax.typed_program import (
 _FIRST_OBJECT = 8
 """Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""
 
-LOWERING = Lowering(expressions.evaluate, statements.block, emission)
-
 
 def generate(
     checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool = False
@@ -70,7 +68,6 @@ def generate(
     # With -k, each read of a missing element is reported.
     elements = map_uses.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
     script = Script(
-        LOWERING,
         checked,
         kernel,
         options,
@@ -113,7 +110,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     if _may_be_late(script, program):
         program.late = late_body(script.checked, unit)
     for function in functions:
-        calls.generate(program, function)
+        copy_function(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
         program.scratch = Scratch(program.scratch.size)
     _entry(program)
@@ -166,11 +163,11 @@ def _late(earlier: Program) -> None:
     program.postponed = True
     name = f"{earlier.late_function}_body"
     b = script.module.function(name, ("*map", "*key", "*value"), unit.span)
-    e = Emitter(program, b, unit.span, 0, None, leave=_leave)
+    e = ScriptEmitter(program, b, unit.span, 0, None, leave=_leave)
     e.completing = True
     with b.at_prologue():
         e.kept = e.deferred.kept_context()
-    body = statements.after_predicates(e, unit.body)
+    body = e.after_predicates(unit.body)
     _zero_shared(e)
     value = e.run_block(body)
     if not e.b.closed:
@@ -190,7 +187,7 @@ def _entry(program: Program) -> None:
     else:
         alone = system_call_dispatch.alone(program.script, unit)
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
-    e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
+    e = ScriptEmitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     process_filters.check(e, unit)
     function_exits.only_returns(e)
     watchdog.check(e)
@@ -204,7 +201,7 @@ def _entry(program: Program) -> None:
         e.deferred.read_ahead(
             [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
         )
-    body = statements.after_predicates(e, unit.body)
+    body = e.after_predicates(unit.body)
     gates.limit(e)
     _zero_shared(e)
     if program.loop_budget is not None:

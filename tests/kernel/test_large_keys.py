@@ -1,4 +1,4 @@
-"""Maps with keys of stacks and long strings, which the kernel finds by digests (pytrace.codegen.lower.key_digests)."""
+"""Maps with keys of stacks and long strings, which the kernel finds by digests (pytrace.codegen.lower.map_access)."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class Emitter:
 
     @property
     def weight(self) -> Ptr:
-        """Eight bytes with the weight of this hit (``codegen.emit.weights``), which the entry function has."""
+        """Eight bytes with the weight of this hit (``codegen.lower.map_access``), which the entry function has."""
         if self._weight is None:
             if self._entry:
                 self._weight = self.b.alloca(8)
@@ -478,12 +478,14 @@ class Emitter:
     # ------------------------------------------------------------------ expressions
 
     def value(self, node: nodes.Expr) -> Operand:
-        """Evaluate an expression."""
-        return self.script.lowering.evaluate(self, node)
+        """Evaluate an expression (:class:`pytrace.codegen.lower.statements.ScriptEmitter` does)."""
+        raise InternalError(f"no code for {type(node).__name__} outside of the script's functions")
 
     def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
-        """Emit a block. Returns its value if *type_* is not void."""
-        return self.script.lowering.block(self, node, type_)
+        """Emit a block (:class:`pytrace.codegen.lower.statements.ScriptEmitter` does). Returns its value if
+        *type_* is not void.
+        """
+        raise InternalError(f"no {type(node).__name__} of type {type_} outside of the script's functions")
 
     def number(self, node: nodes.Expr) -> Number:
         """Evaluate a scalar expression to an ``i64``."""

@@ -419,6 +419,11 @@ def gated(unit: ProbeUnit) -> bool:
     return not unit.kind.special and unit.kind.name not in (INTERVAL, ITER)
 
 
+def weights_symbol(name: str) -> str:
+    """Name of the map with the weights of a map's values."""
+    return f"weights_{name.removeprefix('@')}"
+
+
 def sampling_plan(checked: CheckedProgram) -> SamplingPlan:
     """Find the programs that may be sampled."""
     uses = tuple(_uses(checked, unit) for unit in checked.units)

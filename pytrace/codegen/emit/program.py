@@ -6,7 +6,7 @@ They share the per-CPU scratch area; variables that several of them use live the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,8 +16,7 @@ from pytrace.codegen.emit.map_uses import SamplingPlan, Words
 from pytrace.codegen.emit.storage import USER_AREA, Ahead, Layout, Scratch, unit_area
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.values import Operand, Ptr, global_pointer
-from pytrace.core.builtins import Builtin
+from pytrace.codegen.ir.values import Ptr, global_pointer
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Type
@@ -28,21 +27,9 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
 
 
-class Lowering(msgspec.Struct, frozen=True):
-    """Functions that lower expressions and blocks, for modules that cannot import ``codegen.lower``."""
-
-    evaluate: Callable[[Emitter, nodes.Expr], Operand]
-    """Evaluates an expression."""
-    block: Callable[[Emitter, nodes.Block, Type], Operand | None]
-    """Emits a block; returns its value unless the type is void."""
-    emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
-    """Returns the function that emits a builtin."""
-
-
 class Script(msgspec.Struct, eq=False):
     """State that all programs of a script share during generation."""
 
-    lowering: Lowering
     checked: CheckedProgram
     kernel: KernelInfo
     options: CompileOptions
@@ -79,7 +66,7 @@ class Script(msgspec.Struct, eq=False):
     images: bool = False
     """Whether stacks or symbols have the images of processes."""
     chunks_stacks: bool = False
-    """Whether a program stores stacks in chunks (``codegen.lower.stack_chunks``)."""
+    """Whether a program stores stacks in chunks (``codegen.lower.builtins.stack_family``)."""
     walks_python: bool = False
     """Whether a program walks stacks of CPython."""
     python_choices: dict[object, int] = msgspec.field(default_factory=dict)
@@ -158,7 +145,7 @@ class Program(msgspec.Struct, eq=False):
     results: dict[FunctionInfo, int] = msgspec.field(default_factory=dict)
     """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
-    """Provenance of variables (:mod:`pytrace.codegen.lower.members`), computed on first use."""
+    """Provenance of variables (:mod:`pytrace.codegen.lower.operators`), computed on first use."""
     failure_function: str = ""
     """The function that counts and reports failed helper calls, if it has been emitted."""
     repeated: Mapping[nodes.Expr, nodes.MapIndex] = msgspec.field(default_factory=dict)
@@ -170,7 +157,7 @@ class Program(msgspec.Struct, eq=False):
     sampled: bool = False
     """Whether hits may be left out."""
     storing: frozenset[str] = frozenset()
-    """Maps for whose values it stores weights (``codegen.emit.weights``)."""
+    """Maps for whose values it stores weights (``codegen.lower.map_access``)."""
     reading: frozenset[str] = frozenset()
     """Maps whose values give it their weight."""
     lookup_functions: dict[str, str] = msgspec.field(default_factory=dict)

@@ -12,7 +12,7 @@ where the rate is high. The session has written the numbers (:class:`pytrace.cor
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import map_uses, weights
+from pytrace.codegen.emit import map_uses
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.map_uses import gated
 from pytrace.codegen.emit.program import Program, Script
@@ -45,7 +45,7 @@ def declare(script: Script) -> None:
         size = info.key.size if info.key is not None else 0
         # Elements that the session removes leave their weights behind.
         attributes = {"type": MapType.LRU_HASH, "key_size": max(size, 1), "value_size": 8}
-        script.module.map(weights.symbol(name), {**attributes, "max_entries": info.max_entries})
+        script.module.map(map_uses.weights_symbol(name), {**attributes, "max_entries": info.max_entries})
 
 
 def prepare(program: Program) -> None:

@@ -1,4 +1,4 @@
-"""Chunks of deep stacks: :mod:`pytrace.codegen.lower.stack_chunks` writes them, decoders read them.
+"""Chunks of deep stacks: :mod:`pytrace.codegen.lower.builtins.stack_family` writes them, decoders read them.
 
 Frames are counted from the root: the outermost :data:`FRAMES` frames are the first chunk, those that they call the
 second, and so on; the last one has the innermost frames, of which there may be fewer. So stacks with the same callers

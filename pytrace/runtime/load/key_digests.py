@@ -1,7 +1,7 @@
 """Maps whose BPF map has digests of keys: joined with the map of their whole keys, and random words for the digests.
 
 Programs insert the key of a digest before the digest itself, and never remove one, so each digest that is found has its
-key.  See :mod:`pytrace.codegen.lower.key_digests` for what a digest is.
+key.  See :mod:`pytrace.codegen.lower.map_access` for what a digest is.
 """
 
 from __future__ import annotations

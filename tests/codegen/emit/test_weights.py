@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.codegen.emit.weights import symbol
+from pytrace.codegen.emit.map_uses import weights_symbol
 from pytrace.core.manifest import WEIGHT
 from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled, machine
@@ -93,7 +93,7 @@ def test_a_pair_counts_with_the_weight_of_its_first_hit() -> None:
         found.run(second)
     # The second entry was left out, so its return found nothing.
     assert (found.slot("@"), found.slot("@s")) == (32, 160)
-    assert not found.maps[found.names[symbol("@t")]].entries
+    assert not found.maps[found.names[weights_symbol("@t")]].entries
 
 
 def test_values_that_were_stored_before_count_once() -> None:
@@ -110,4 +110,4 @@ def test_values_that_were_stored_before_count_once() -> None:
 def test_without_the_option_nothing_is_emitted() -> None:
     script = compiled(PAIR, RecordedKernel())
     assert script.manifest.sampling is None
-    assert symbol("@t").encode() not in script.elf
+    assert weights_symbol("@t").encode() not in script.elf

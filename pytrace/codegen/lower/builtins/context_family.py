@@ -2,100 +2,88 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit.emitter import Emitter
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
 from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
-from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.services import function_exits, memory_images
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
+from pytrace.core.types import BOOL, UINT64, String, Struct, USym
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ArgumentIndex
 
 Node = nodes.Call | nodes.Identifier
 
 
-def _arg_n(e: Emitter, node: Node) -> Operand:
-    index = e.checked.fact(node, ArgumentIndex).index
-    return Scalar(e.probe.positional(index), e.type(node))
+class ContextBuiltins(Builtins):
+    """Reads the probe's context."""
 
+    def _arg_n(self, node: Node) -> Operand:
+        index = self.checked.fact(node, ArgumentIndex).index
+        return Scalar(self.e.probe.positional(index), self.e.type(node))
 
-def _args(e: Emitter, node: Node) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, Struct):
-        raise InternalError("args is a struct")
-    return e.probe.all_arguments(type_)
+    def _args(self, node: Node) -> Operand:
+        type_ = self.e.type(node)
+        if not isinstance(type_, Struct):
+            raise InternalError("args is a struct")
+        return self.e.probe.all_arguments(type_)
 
+    def _ctx(self, node: Node) -> Operand:
+        return Scalar(self.b.address(self.e.raw_context), self.e.type(node), pointer=self.e.context)
 
-def _ctx(e: Emitter, node: Node) -> Operand:
-    return Scalar(e.b.address(e.raw_context), e.type(node), pointer=e.context)
+    def _retval(self, _node: Node) -> Operand:
+        context = self.program.unit.context
+        if context.result is not None:
+            return self.e.probe.argument(context.result)
+        if context.slots:
+            return Scalar(self.e.launder(self.e.probe.slot(context.slots)), UINT64)
+        return Scalar(self.e.probe.register(self.e.probe.registers().result), UINT64)
 
+    def _func(self, node: Node) -> Operand:
+        type_ = self.e.type(node)
+        if isinstance(type_, String):
+            return python_objects.function_name(self.e, type_)
+        address = self.e.probe.function_address()
+        if isinstance(type_, USym):
+            return self.user_symbol(self.b.sub(address, function_exits.distance(self.e)), type_)
+        return Scalar(address, UINT64) if type_.scalar else self.word(address, type_)
 
-def _retval(e: Emitter, _node: Node) -> Operand:
-    context = e.program.unit.context
-    if context.result is not None:
-        return e.probe.argument(context.result)
-    if context.slots:
-        return Scalar(e.launder(e.probe.slot(context.slots)), UINT64)
-    return Scalar(e.probe.register(e.probe.registers().result), UINT64)
+    def user_symbol(self, address: Number, type_: USym) -> Operand:
+        """Address and process."""
+        process = memory_images.process(self.e)
 
+        def write(pointer: Ptr, _align: int) -> None:
+            self.b.store(address, pointer)
+            self.b.store(process, self.b.offset(pointer, 8), 32)
+            self.b.store(0, self.b.offset(pointer, 12), 32)
 
-def _func(e: Emitter, node: Node) -> Operand:
-    type_ = e.type(node)
-    if isinstance(type_, String):
-        return python_objects.function_name(e, type_)
-    address = e.probe.function_address()
-    if isinstance(type_, USym):
-        return user_symbol(e, e.b.sub(address, function_exits.distance(e)), type_)
-    return Scalar(address, UINT64) if type_.scalar else word(e, address, type_)
+        return Made(type_, write)
 
+    def _probe(self, node: Node) -> Operand:
+        """Name of the attach point that fired, from the program's table of names."""
+        type_ = self.e.type(node)
+        names = [target.probe.encode("utf-8", "surrogateescape") for target in self.program.unit.targets]
+        table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
+        index = self.b.at_most(self.b.opaque(self.e.events.target_index()), len(names) - 1)
+        place = self.b.offset(self.module.constant(table), self.b.mul(index, type_.size))
+        return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
 
-def word(e: Emitter, value: Number, type_: Type) -> Operand:
-    """A 64-bit value."""
+    def _usermode(self, _node: Node) -> Operand:
+        """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
+        unit = self.program.unit
+        if unit.kind.context.value in ("registers", "perf_event"):
+            level = self.b.op("and", self.e.probe.register("cs"), 3)
+            return Scalar(self.b.number(self.b.icmp("eq", level, 3)), BOOL)
+        return Scalar(1 if unit.kind.special else 0, BOOL)
 
-    def write(pointer: Ptr, _align: int) -> None:
-        e.b.store(value, pointer)
-
-    return Made(type_, write)
-
-
-def user_symbol(e: Emitter, address: Number, type_: USym) -> Operand:
-    """Address and process."""
-    process = memory_images.process(e)
-
-    def write(pointer: Ptr, _align: int) -> None:
-        e.b.store(address, pointer)
-        e.b.store(process, e.b.offset(pointer, 8), 32)
-        e.b.store(0, e.b.offset(pointer, 12), 32)
-
-    return Made(type_, write)
-
-
-def _probe(e: Emitter, node: Node) -> Operand:
-    """Name of the attach point that fired, from the program's table of names."""
-    type_ = e.type(node)
-    names = [target.probe.encode("utf-8", "surrogateescape") for target in e.program.unit.targets]
-    table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
-    index = e.b.at_most(e.b.opaque(e.events.target_index()), len(names) - 1)
-    place = e.b.offset(e.module.constant(table), e.b.mul(index, type_.size))
-    return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
-
-
-def _usermode(e: Emitter, _node: Node) -> Operand:
-    """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
-    unit = e.program.unit
-    if unit.kind.context.value in ("registers", "perf_event"):
-        level = e.b.op("and", e.probe.register("cs"), 3)
-        return Scalar(e.b.number(e.b.icmp("eq", level, 3)), BOOL)
-    return Scalar(1 if unit.kind.special else 0, BOOL)
-
-
-EMIT: dict[str, Emission] = {
-    "argN": _arg_n,
-    "args": _args,
-    "ctx": _ctx,
-    "func": _func,
-    "probe": _probe,
-    "retval": _retval,
-    "usermode": _usermode,
-}
+    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
+        "argN": _arg_n,
+        "args": _args,
+        "ctx": _ctx,
+        "func": _func,
+        "probe": _probe,
+        "retval": _retval,
+        "usermode": _usermode,
+    }

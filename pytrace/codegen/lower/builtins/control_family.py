@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
-from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, VOID, AddressSpace, Pointer, Type
 from pytrace.frontend.syntax import nodes
@@ -17,15 +18,11 @@ WRITE_MOST = 4096
 """Maximum bytes of one write_user()."""
 
 
-def _override(e: Emitter, node: nodes.Call) -> Operand:
-    e.b.helper(helpers.OVERRIDE_RETURN, e.raw_context, argument(e, node))
-    return Nothing(VOID)
-
-
-def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
-    def emit(e: Emitter, node: nodes.Call) -> Operand:
+def _signal(helper: helpers.Helper[[Number], I64]) -> Callable[..., Operand]:
+    def emit(family: ControlBuiltins, node: nodes.Call) -> Operand:
+        e = family.e
         constant = e.checked.fact(node, SignalNumber).number
-        number = constant if constant is not None else argument(e, node)
+        number = constant if constant is not None else family.argument(node)
         error = e.b.helper(helper, number)
         e.events.check_helper(node, helper.symbol, error)
         return Nothing(VOID)
@@ -33,39 +30,44 @@ def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
     return emit
 
 
-def _write_user(e: Emitter, node: nodes.Call) -> Operand:
-    """The source is copied to the program's memory first, as the helper requires."""
-    target = argument(e, node, 0)
-    source = node.args[1]
-    if not isinstance(source, nodes.Expr):
-        raise InternalError("write_user takes a pointer")
-    type_ = e.type(source)
-    with e.temporaries():
-        if type_.scalar:
-            length = e.b.at_most(argument(e, node, 2), WRITE_MOST)
-            copy = _copied(e, node, type_, length)
-        else:
-            length = e.b.at_most(argument(e, node, 2), type_.size)
-            copy = e.scratch(type_.size)
-            e.memory.write(e.value(source), copy, type_)
-        error = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
-    e.events.check_helper(node, "bpf_probe_write_user", error)
-    return Scalar(e.b.number(e.b.icmp("eq", error, 0)), BOOL)
+class ControlBuiltins(Builtins):
+    """Changes the behaviour of the system."""
 
+    def _override(self, node: nodes.Call) -> Operand:
+        self.b.helper(helpers.OVERRIDE_RETURN, self.e.raw_context, self.argument(node))
+        return Nothing(VOID)
 
-def _copied(e: Emitter, node: nodes.Call, type_: Type, length: Number) -> Ptr:
-    """A copy of the target of the second argument, in scratch memory."""
-    space = e.foreign.pointed_space(type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
-    read = memory.read_helper(space)
-    address = argument(e, node, 1)
-    copy = e.scratch(WRITE_MOST)
-    e.events.check_helper(node, read.symbol, e.b.helper(read, copy, length, address))
-    return copy
+    def _write_user(self, node: nodes.Call) -> Operand:
+        """The source is copied to the program's memory first, as the helper requires."""
+        target = self.argument(node, 0)
+        source = node.args[1]
+        if not isinstance(source, nodes.Expr):
+            raise InternalError("write_user takes a pointer")
+        type_ = self.e.type(source)
+        with self.e.temporaries():
+            if type_.scalar:
+                length = self.b.at_most(self.argument(node, 2), WRITE_MOST)
+                copy = self._copied(node, type_, length)
+            else:
+                length = self.b.at_most(self.argument(node, 2), type_.size)
+                copy = self.e.scratch(type_.size)
+                self.e.memory.write(self.e.value(source), copy, type_)
+            error = self.b.helper(helpers.PROBE_WRITE_USER, self.b.pointer(target), copy, length)
+        self.e.events.check_helper(node, "bpf_probe_write_user", error)
+        return Scalar(self.b.number(self.b.icmp("eq", error, 0)), BOOL)
 
+    def _copied(self, node: nodes.Call, type_: Type, length: Number) -> Ptr:
+        """A copy of the target of the second argument, in scratch memory."""
+        space = self.e.foreign.pointed_space(type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
+        read = memory.read_helper(space)
+        address = self.argument(node, 1)
+        copy = self.e.scratch(WRITE_MOST)
+        self.e.events.check_helper(node, read.symbol, self.b.helper(read, copy, length, address))
+        return copy
 
-EMIT: dict[str, Emission] = {
-    "override": _override,
-    "signal": _signal(helpers.SEND_SIGNAL),
-    "signal_thread": _signal(helpers.SEND_SIGNAL_THREAD),
-    "write_user": _write_user,
-}
+    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
+        "override": _override,
+        "signal": _signal(helpers.SEND_SIGNAL),
+        "signal_thread": _signal(helpers.SEND_SIGNAL_THREAD),
+        "write_user": _write_user,
+    }

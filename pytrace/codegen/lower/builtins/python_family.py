@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit.emitter import Emitter
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
 from pytrace.codegen.ir.values import Operand, Scalar
-from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import DOUBLE, INT64, String
 from pytrace.frontend.syntax import nodes
 
 
-def _pystr(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, String):
-        raise InternalError("pystr returns a string")
-    return python_objects.text(e, argument(e, node), type_)
+class PythonBuiltins(Builtins):
+    """Objects of Python."""
 
+    def _pystr(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(node)
+        if not isinstance(type_, String):
+            raise InternalError("pystr returns a string")
+        return python_objects.text(self.e, self.argument(node), type_)
 
-def _pyint(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(python_objects.integer(e, argument(e, node)), INT64)
+    def _pyint(self, node: nodes.Call) -> Operand:
+        return Scalar(python_objects.integer(self.e, self.argument(node)), INT64)
 
+    def _pyfloat(self, node: nodes.Call) -> Operand:
+        return Scalar(python_objects.fraction(self.e, self.argument(node)), DOUBLE)
 
-def _pyfloat(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(python_objects.fraction(e, argument(e, node)), DOUBLE)
-
-
-EMIT: dict[str, Emission] = {"pystr": _pystr, "pyint": _pyint, "pyfloat": _pyfloat}
+    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {"pystr": _pystr, "pyint": _pyint, "pyfloat": _pyfloat}

@@ -1,17 +1,16 @@
-"""Strings, buffers and memory."""
+"""Strings and bytes: reading, comparing, searching; names by number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, machine
 from pytrace.codegen.ir.values import I64, TRUE, Made, Memory, Number, Operand, Ptr, Remote, Scalar
-from pytrace.codegen.lower import members
-from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.lower.builtins.string_search import search
-from pytrace.codegen.lower.builtins.symbol_family import argument
+from pytrace.codegen.lower.expressions import Builtins
+from pytrace.codegen.lower.operators import Members
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT8, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 from pytrace.frontend.syntax import nodes
@@ -28,295 +27,14 @@ def _expr(node: nodes.Call, index: int) -> nodes.Expr:
     return item
 
 
-def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
-    """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
-    type_ = operand.type
-    if isinstance(type_, Pointer):
-        return e.memory.number(operand), e.foreign.pointed_space(type_.space)
-    if type_.scalar:
-        return e.memory.number(operand), e.foreign.pointed_space(AddressSpace.NONE)
-    if isinstance(operand, Remote):
-        return operand.address, operand.space
-    # Opaque, because LLVM adds to an address of known alignment with |, which the verifier rejects.
-    return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
-
-
-# ---------------------------------------------------------------------------------------------- str and buf
-
-
-def _str(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, String):
-        raise InternalError("str returns a string")
-    fact = e.checked.find_fact(node, StringLength)
-    if fact is not None and fact.counted is not None:
-        limit = None if fact.whole else e.number(_expr(node, 1))
-        return _counted(e, node, type_, fact.counted, limit)
-    address, space = source_of(e, e.value(_expr(node, 0)))
-    if fact is not None and not fact.whole:
-        return e.strings.counted(node, type_, address, e.number(_expr(node, 1)), space)
-
-    def write(pointer: Ptr, align: int) -> None:
-        with e.at_node(node):
-            e.strings.read_string(pointer, type_.capacity, address, space, align)
-
-    def tail(pointer: Ptr, limit: int) -> I64:
-        with e.at_node(node):
-            return e.strings.string_tail(pointer, min(limit, type_.capacity), address, space)
-
-    def only(pointer: Ptr, cleared: int) -> None:
-        with e.at_node(node):
-            e.strings.read_string_only(pointer, type_.capacity, address, space, cleared)
-
-    return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
-
-
-def _counted(e: Emitter, node: nodes.Call, type_: String, place: CountedString, limit: Number | None) -> Operand:
-    """The text of an object that has its address and length."""
-    source = e.value(_expr(node, 0))
-    if isinstance(source.type, Pointer):
-        source = Remote(e.memory.number(source), source.type.target, e.foreign.pointed_space(source.type.space))
-    space = source.space if isinstance(source, Remote) else AddressSpace.USER
-    if not isinstance(source, Remote):
-        source = e.place(source)
-
-    def word(offset: int) -> Number:
-        if isinstance(source, Remote):
-            return e.foreign.read_scalar(e.b.add(source.address, offset), UINT64, space).value
-        return e.b.load(e.b.offset(source.pointer, offset))
-
-    address = word(place.address)
-    if place.in_front:
-        length: Number = e.foreign.read_scalar(e.b.sub(address, place.in_front), UINT64, space).value
-    else:
-        length = word(place.length)
-    if place.short is not None:
-        address, length = _short_or_long(e, source, place.short, address, length)
-    if limit is not None:
-        length = e.b.select(e.b.icmp("ult", limit, length), limit, length)
-    return e.strings.counted(node, type_, address, length, space)
-
-
-def _short_or_long(
-    e: Emitter, source: Operand, short: ShortText, address: Number, length: Number
-) -> tuple[Number, Number]:
-    """Address and length of a text that is in its object if it is short."""
-    if not isinstance(source, Remote):
-        raise InternalError("a copy of an object is refused")
-
-    def bits(place: int, shift: int, count: int) -> Number:
-        value = e.foreign.read_scalar(e.b.add(source.address, place), UINT8, source.space).value
-        return e.b.op("and", e.b.op("lshr", value, shift), (1 << count) - 1)
-
-    long = e.b.truth(bits(short.flag, short.flag_bit, 1))
-    size = bits(short.length, short.length_shift, short.length_bits)
-    inside = e.b.add(source.address, short.text)
-    return e.b.select(long, address, inside), e.b.select(long, length, size)
-
-
-def _buf(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(node)
-    if not isinstance(type_, Buffer):
-        raise InternalError("buf returns a buffer")
-    operand = e.value(_expr(node, 0))
-    if isinstance(operand.type, Buffer):
-        buffer = e.place(operand)
-        address: Number = e.b.opaque(e.b.address(e.b.offset(buffer.pointer, Buffer.header)))
-        space = AddressSpace.KERNEL
-    else:
-        address, space = source_of(e, operand)
-    constant = e.checked.find_fact(node, BufferLength)
-    if constant is not None:
-        length: Number = min(constant.length, type_.capacity)
-    else:
-        requested = e.number(_expr(node, 1))
-        length = e.b.at_most(requested, type_.capacity)
-        e.count_cut(e.b.icmp("ugt", requested, type_.capacity))
-    helper = memory.read_helper(e.foreign.resolve_space(space))
-
-    def copy(pointer: Ptr) -> None:
-        with e.at_node(node):
-            e.foreign.call_helper(helper, pointer, length, address, type_.capacity)
-
-    def write(pointer: Ptr, align: int) -> None:
-        e.memory.zero(pointer, type_.size, min(4, align))
-        e.b.store(length, pointer, 32)
-        copy(e.b.offset(pointer, Buffer.header))
-
-    def tail(pointer: Ptr, _limit: int) -> Number:
-        copy(pointer)
-        return length
-
-    return Made(type_, write, tail, reads=True)
-
-
-def _path(e: Emitter, node: nodes.Call) -> Operand:
-    """``bpf_d_path``, which requires a typed pointer and a program attached to an allowlisted function."""
-    type_ = e.type(node)
-
-    def write(pointer: Ptr, align: int) -> None:
-        with e.at_node(node):
-            done = e.b.block()
-            e.memory.zero(pointer, type_.size, align)
-            address = members.typed_address(e, _expr(node, 0), done)
-            error = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
-            e.events.check_helper(node, "bpf_d_path", error)
-            e.b.jump(done)
-            e.b.start(done)
-
-    return Made(type_, write)
-
-
-# ---------------------------------------------------------------------------------------------- string queries
-
-
-def _text(e: Emitter, node: nodes.Expr) -> Memory:
-    """A string argument in the program's memory, aligned."""
-    operand = e.value(node)
-    type_ = operand.type
-    if isinstance(type_, String):
-        return e.place(operand)
-    if isinstance(type_, Array):
-        return e.place(memory.as_string(operand, type_.size))
-    address, space = source_of(e, operand)
-    capacity = e.strings.longest_string()
-    pointer = e.scratch(capacity)
-    e.strings.read_string(pointer, capacity, address, space)
-    return Memory(pointer, String(capacity))
-
-
-def _strlen(e: Emitter, node: nodes.Call) -> Operand:
-    operand = e.value(_expr(node, 0))
-    type_ = operand.type
-    capacity = type_.size if isinstance(type_, String | Array) else e.strings.longest_string()
-    address, space = source_of(e, operand)
-    with e.temporaries():
-        room = e.scratch(capacity + events.SLACK)
-        return Scalar(e.strings.string_tail(room, capacity, address, space), UINT64)
-
-
-def _strcap(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(_expr(node, 0))
-    capacity = type_.size if isinstance(type_, String | Array) else e.strings.longest_string()
-    return Scalar(capacity, UINT64)
-
-
-def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
-    """0 if the first n characters are equal, else 1."""
-    length = e.checked.fact(node, ComparedLength).length
-    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
-    constants = [e.checked.constants.get(_expr(node, index)) for index in (0, 1)]
-    for text in constants:
-        if isinstance(text, bytes) and length > len(text):
-            # Nothing is compared after the NUL of a constant string.
-            length = len(text) + 1
-    size = min(length, left.type.size, right.type.size)
-    equal = e.comparison.bytes_equal(left, right, size)
-    return Scalar(e.b.number(e.b.differ(equal, TRUE)), e.type(node))
-
-
-def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
-    """The difference of the first bytes that differ."""
-    compared = e.checked.fact(node, ComparedLength)
-    size = compared.length
-    sides = [_raw(e, _expr(node, index), size) for index in (0, 1)]
-    count = size if compared.constant else e.b.at_most(e.number(_expr(node, 2)), size)
-    result = e.b.register()
-    e.b.store(0, result)
-
-    def step(index: I64, leave: Callable[[], None]) -> None:
-        one, other = (e.b.load(e.b.offset(side.pointer, index), 8) for side in sides)
-        with e.b.when(e.b.icmp("ne", one, other)):
-            e.b.store(e.b.sub(one, other), result)
-            leave()
-
-    if size <= FOLLOWED:
-        e.loops.counted(count, step, most=None if compared.constant else size)
-        return Scalar(e.b.load(result), INT64)
-    return _memcmp_long(e, node, sides, size, count)
-
-
-def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, count: Number) -> Operand:
-    """For sizes too large to verify byte by byte: both sides are copied to scratch memory, for a callback."""
-    places = [e.reserve(size + 8) for _ in sides]
-    for side, place in zip(sides, places, strict=True):
-        e.memory.copy(e.area(place), side.pointer, size, side.align)
-    difference = e.reserve(8)
-    e.b.store(0, e.area(difference))
-
-    def body(inner: Emitter, index: I64) -> None:
-        offset = inner.b.at_most(index, size - 1)
-        one, other = (inner.b.load(inner.b.offset(inner.area(place), offset), 8) for place in places)
-        with inner.b.when(inner.b.icmp("ne", one, other)):
-            inner.b.store(inner.b.sub(one, other), inner.area(difference))
-            inner.loops.leave()
-
-    e.loops.run(node.span, count, body)
-    return Scalar(e.b.load(e.area(difference)), INT64)
-
-
-def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
-    operand = e.value(node)
-    type_ = operand.type
-    if isinstance(type_, Buffer):
-        buffer = e.place(operand)
-        return Memory(e.b.offset(buffer.pointer, Buffer.header), type_, 4)
-    if type_.scalar and not isinstance(type_, Pointer):
-        return e.place(Scalar(e.memory.number(operand), UINT64))
-    if isinstance(operand, Memory | Made) and not isinstance(type_, Pointer):
-        return e.place(operand)
-    address, space = source_of(e, operand)
-    pointer = e.scratch(size)
-    e.foreign.read(pointer, size, address, space)
-    return Memory(pointer, String(max(1, size)))
-
-
-def _search(e: Emitter, node: nodes.Call) -> Number:
-    hay, needle = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
-    constant = e.checked.constants.get(_expr(node, 1))
-    return search(e, node, hay, needle, constant if isinstance(constant, bytes) else None)
-
-
-def _strstr(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(_search(e, node), INT64)
-
-
-def _strcontains(e: Emitter, node: nodes.Call) -> Operand:
-    return Scalar(e.b.number(e.b.icmp("sge", _search(e, node), 0)), BOOL)
-
-
-def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(node)
-    left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
-    first, second = left.type.size, right.type.size
-    pointer = e.scratch(type_.size + first + second + events.SLACK)
-    e.memory.zero(pointer, type_.size + first + second)
-    length = e.strings.string_tail(pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL)
-    end = e.b.offset(pointer, length)
-    more = e.strings.string_tail(end, second, e.b.address(right.pointer), AddressSpace.KERNEL)
-    if type_.size >= e.strings.longest_string():
-        e.count_cut(e.b.icmp("uge", e.b.add(length, more), type_.size))
-    return Memory(pointer, type_)
-
-
-# ---------------------------------------------------------------------------------------------- numbers and names
-
-
-def _bswap(e: Emitter, node: nodes.Call) -> Operand:
-    type_ = e.type(node)
-    value = e.number(_expr(node, 0))
-    if not isinstance(type_, Int) or type_.width == 1:
-        return Scalar(e.memory.fit(value, type_), type_)
-    return Scalar(e.b.swap_bytes(value, 8 * type_.width), type_)
-
-
-def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
+def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Callable[..., Operand]:
     """A name looked up by number in read-only data; an unknown number selects the table's last row."""
 
-    def emit(e: Emitter, node: nodes.Call) -> Operand:
+    def emit(family: StringBuiltins, node: nodes.Call) -> Operand:
+        e = family.e
         type_ = e.type(node)
         rows = table(e)
-        number = argument(e, node)
+        number = family.argument(node)
         if absolute:
             number = e.b.select(e.b.icmp("slt", number, 0), e.b.sub(0, number), number)
         data = b"".join(row[: type_.size - 1].ljust(type_.size, b"\0") for row in rows)
@@ -327,25 +45,402 @@ def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -
     return emit
 
 
-def _scaled(e: Emitter, node: nodes.Call) -> Operand:
-    factor = e.checked.constants[_expr(node, 1)]
-    return Scalar(e.floats.scaled(e.value(_expr(node, 0)), int(factor)), INT64)
+NEEDLE_FOLLOWED = 64
+"""Maximum needle size for an inline loop, each iteration of which the verifier follows several times."""
+
+NEEDLE_INLINE = 32
+"""Needles up to this size are compared without an inner loop."""
 
 
-EMIT: dict[str, Emission] = {
-    "scaled": _scaled,
-    "bswap": _bswap,
-    "buf": _buf,
-    "memcmp": _memcmp,
-    "path": _path,
-    "signal_name": _named(lambda _e: machine.signals()),
-    "str": _str,
-    "str_concat": _str_concat,
-    "strcap": _strcap,
-    "strcontains": _strcontains,
-    "strerror": _named(lambda _e: machine.errors(), absolute=True),
-    "strlen": _strlen,
-    "strncmp": _strncmp,
-    "strstr": _strstr,
-    "syscall_name": _named(lambda e: machine.syscalls(e.script.kernel.arch)),
-}
+class StringBuiltins(Builtins):
+    """Strings and bytes."""
+
+    def __init__(self, e: Emitter) -> None:
+        super().__init__(e)
+        self.members = Members(e)
+
+    def source_of(self, operand: Operand) -> tuple[Number, AddressSpace]:
+        """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
+        type_ = operand.type
+        if isinstance(type_, Pointer):
+            return self.e.memory.number(operand), self.e.foreign.pointed_space(type_.space)
+        if type_.scalar:
+            return self.e.memory.number(operand), self.e.foreign.pointed_space(AddressSpace.NONE)
+        if isinstance(operand, Remote):
+            return operand.address, operand.space
+        # Opaque, because LLVM adds to an address of known alignment with |, which the verifier rejects.
+        return self.b.opaque(self.b.address(self.e.place(operand).pointer)), AddressSpace.KERNEL
+
+    # ---------------------------------------------------------------------------------------------- str and buf
+
+    def _str(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(node)
+        if not isinstance(type_, String):
+            raise InternalError("str returns a string")
+        fact = self.checked.find_fact(node, StringLength)
+        if fact is not None and fact.counted is not None:
+            limit = None if fact.whole else self.e.number(_expr(node, 1))
+            return self._counted(node, type_, fact.counted, limit)
+        address, space = self.source_of(self.e.value(_expr(node, 0)))
+        if fact is not None and not fact.whole:
+            return self.e.strings.counted(node, type_, address, self.e.number(_expr(node, 1)), space)
+
+        def write(pointer: Ptr, align: int) -> None:
+            with self.e.at_node(node):
+                self.e.strings.read_string(pointer, type_.capacity, address, space, align)
+
+        def tail(pointer: Ptr, limit: int) -> I64:
+            with self.e.at_node(node):
+                return self.e.strings.string_tail(pointer, min(limit, type_.capacity), address, space)
+
+        def only(pointer: Ptr, cleared: int) -> None:
+            with self.e.at_node(node):
+                self.e.strings.read_string_only(pointer, type_.capacity, address, space, cleared)
+
+        return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
+
+    def _counted(self, node: nodes.Call, type_: String, place: CountedString, limit: Number | None) -> Operand:
+        """The text of an object that has its address and length."""
+        source = self.e.value(_expr(node, 0))
+        if isinstance(source.type, Pointer):
+            source = Remote(
+                self.e.memory.number(source), source.type.target, self.e.foreign.pointed_space(source.type.space)
+            )
+        space = source.space if isinstance(source, Remote) else AddressSpace.USER
+        if not isinstance(source, Remote):
+            source = self.e.place(source)
+
+        def word(offset: int) -> Number:
+            if isinstance(source, Remote):
+                return self.e.foreign.read_scalar(self.b.add(source.address, offset), UINT64, space).value
+            return self.b.load(self.b.offset(source.pointer, offset))
+
+        address = word(place.address)
+        if place.in_front:
+            length: Number = self.e.foreign.read_scalar(self.b.sub(address, place.in_front), UINT64, space).value
+        else:
+            length = word(place.length)
+        if place.short is not None:
+            address, length = self._short_or_long(source, place.short, address, length)
+        if limit is not None:
+            length = self.b.select(self.b.icmp("ult", limit, length), limit, length)
+        return self.e.strings.counted(node, type_, address, length, space)
+
+    def _short_or_long(
+        self, source: Operand, short: ShortText, address: Number, length: Number
+    ) -> tuple[Number, Number]:
+        """Address and length of a text that is in its object if it is short."""
+        if not isinstance(source, Remote):
+            raise InternalError("a copy of an object is refused")
+
+        def bits(place: int, shift: int, count: int) -> Number:
+            value = self.e.foreign.read_scalar(self.b.add(source.address, place), UINT8, source.space).value
+            return self.b.op("and", self.b.op("lshr", value, shift), (1 << count) - 1)
+
+        long = self.b.truth(bits(short.flag, short.flag_bit, 1))
+        size = bits(short.length, short.length_shift, short.length_bits)
+        inside = self.b.add(source.address, short.text)
+        return self.b.select(long, address, inside), self.b.select(long, length, size)
+
+    def _buf(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(node)
+        if not isinstance(type_, Buffer):
+            raise InternalError("buf returns a buffer")
+        operand = self.e.value(_expr(node, 0))
+        if isinstance(operand.type, Buffer):
+            buffer = self.e.place(operand)
+            address: Number = self.b.opaque(self.b.address(self.b.offset(buffer.pointer, Buffer.header)))
+            space = AddressSpace.KERNEL
+        else:
+            address, space = self.source_of(operand)
+        constant = self.checked.find_fact(node, BufferLength)
+        if constant is not None:
+            length: Number = min(constant.length, type_.capacity)
+        else:
+            requested = self.e.number(_expr(node, 1))
+            length = self.b.at_most(requested, type_.capacity)
+            self.e.count_cut(self.b.icmp("ugt", requested, type_.capacity))
+        helper = memory.read_helper(self.e.foreign.resolve_space(space))
+
+        def copy(pointer: Ptr) -> None:
+            with self.e.at_node(node):
+                self.e.foreign.call_helper(helper, pointer, length, address, type_.capacity)
+
+        def write(pointer: Ptr, align: int) -> None:
+            self.e.memory.zero(pointer, type_.size, min(4, align))
+            self.b.store(length, pointer, 32)
+            copy(self.b.offset(pointer, Buffer.header))
+
+        def tail(pointer: Ptr, _limit: int) -> Number:
+            copy(pointer)
+            return length
+
+        return Made(type_, write, tail, reads=True)
+
+    def _path(self, node: nodes.Call) -> Operand:
+        """``bpf_d_path``, which requires a typed pointer and a program attached to an allowlisted function."""
+        type_ = self.e.type(node)
+
+        def write(pointer: Ptr, align: int) -> None:
+            with self.e.at_node(node):
+                done = self.b.block()
+                self.e.memory.zero(pointer, type_.size, align)
+                address = self.members.typed_address(_expr(node, 0), done)
+                error = self.b.helper(helpers.D_PATH, address, pointer, type_.size)
+                self.e.events.check_helper(node, "bpf_d_path", error)
+                self.b.jump(done)
+                self.b.start(done)
+
+        return Made(type_, write)
+
+    # ---------------------------------------------------------------------------------------------- string queries
+
+    def _text(self, node: nodes.Expr) -> Memory:
+        """A string argument in the program's memory, aligned."""
+        operand = self.e.value(node)
+        type_ = operand.type
+        if isinstance(type_, String):
+            return self.e.place(operand)
+        if isinstance(type_, Array):
+            return self.e.place(memory.as_string(operand, type_.size))
+        address, space = self.source_of(operand)
+        capacity = self.e.strings.longest_string()
+        pointer = self.e.scratch(capacity)
+        self.e.strings.read_string(pointer, capacity, address, space)
+        return Memory(pointer, String(capacity))
+
+    def _strlen(self, node: nodes.Call) -> Operand:
+        operand = self.e.value(_expr(node, 0))
+        type_ = operand.type
+        capacity = type_.size if isinstance(type_, String | Array) else self.e.strings.longest_string()
+        address, space = self.source_of(operand)
+        with self.e.temporaries():
+            room = self.e.scratch(capacity + events.SLACK)
+            return Scalar(self.e.strings.string_tail(room, capacity, address, space), UINT64)
+
+    def _strcap(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(_expr(node, 0))
+        capacity = type_.size if isinstance(type_, String | Array) else self.e.strings.longest_string()
+        return Scalar(capacity, UINT64)
+
+    def _strncmp(self, node: nodes.Call) -> Operand:
+        """0 if the first n characters are equal, else 1."""
+        length = self.checked.fact(node, ComparedLength).length
+        left, right = self._text(_expr(node, 0)), self._text(_expr(node, 1))
+        constants = [self.checked.constants.get(_expr(node, index)) for index in (0, 1)]
+        for text in constants:
+            if isinstance(text, bytes) and length > len(text):
+                # Nothing is compared after the NUL of a constant string.
+                length = len(text) + 1
+        size = min(length, left.type.size, right.type.size)
+        equal = self.e.comparison.bytes_equal(left, right, size)
+        return Scalar(self.b.number(self.b.differ(equal, TRUE)), self.e.type(node))
+
+    def _memcmp(self, node: nodes.Call) -> Operand:
+        """The difference of the first bytes that differ."""
+        compared = self.checked.fact(node, ComparedLength)
+        size = compared.length
+        sides = [self._raw(_expr(node, index), size) for index in (0, 1)]
+        count = size if compared.constant else self.b.at_most(self.e.number(_expr(node, 2)), size)
+        result = self.b.register()
+        self.b.store(0, result)
+
+        def step(index: I64, leave: Callable[[], None]) -> None:
+            one, other = (self.b.load(self.b.offset(side.pointer, index), 8) for side in sides)
+            with self.b.when(self.b.icmp("ne", one, other)):
+                self.b.store(self.b.sub(one, other), result)
+                leave()
+
+        if size <= FOLLOWED:
+            self.e.loops.counted(count, step, most=None if compared.constant else size)
+            return Scalar(self.b.load(result), INT64)
+        return self._memcmp_long(node, sides, size, count)
+
+    def _memcmp_long(self, node: nodes.Call, sides: list[Memory], size: int, count: Number) -> Operand:
+        """For sizes too large to verify byte by byte: both sides are copied to scratch memory, for a callback."""
+        places = [self.e.reserve(size + 8) for _ in sides]
+        for side, place in zip(sides, places, strict=True):
+            self.e.memory.copy(self.e.area(place), side.pointer, size, side.align)
+        difference = self.e.reserve(8)
+        self.b.store(0, self.e.area(difference))
+
+        def body(inner: Emitter, index: I64) -> None:
+            offset = inner.b.at_most(index, size - 1)
+            one, other = (inner.b.load(inner.b.offset(inner.area(place), offset), 8) for place in places)
+            with inner.b.when(inner.b.icmp("ne", one, other)):
+                inner.b.store(inner.b.sub(one, other), inner.area(difference))
+                inner.loops.leave()
+
+        self.e.loops.run(node.span, count, body)
+        return Scalar(self.b.load(self.e.area(difference)), INT64)
+
+    def _raw(self, node: nodes.Expr, size: int) -> Memory:
+        operand = self.e.value(node)
+        type_ = operand.type
+        if isinstance(type_, Buffer):
+            buffer = self.e.place(operand)
+            return Memory(self.b.offset(buffer.pointer, Buffer.header), type_, 4)
+        if type_.scalar and not isinstance(type_, Pointer):
+            return self.e.place(Scalar(self.e.memory.number(operand), UINT64))
+        if isinstance(operand, Memory | Made) and not isinstance(type_, Pointer):
+            return self.e.place(operand)
+        address, space = self.source_of(operand)
+        pointer = self.e.scratch(size)
+        self.e.foreign.read(pointer, size, address, space)
+        return Memory(pointer, String(max(1, size)))
+
+    def _search(self, node: nodes.Call) -> Number:
+        hay, needle = self._text(_expr(node, 0)), self._text(_expr(node, 1))
+        constant = self.checked.constants.get(_expr(node, 1))
+        return self._search_text(node, hay, needle, constant if isinstance(constant, bytes) else None)
+
+    def _strstr(self, node: nodes.Call) -> Operand:
+        return Scalar(self._search(node), INT64)
+
+    def _strcontains(self, node: nodes.Call) -> Operand:
+        return Scalar(self.b.number(self.b.icmp("sge", self._search(node), 0)), BOOL)
+
+    def _str_concat(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(node)
+        left, right = self._text(_expr(node, 0)), self._text(_expr(node, 1))
+        first, second = left.type.size, right.type.size
+        pointer = self.e.scratch(type_.size + first + second + events.SLACK)
+        self.e.memory.zero(pointer, type_.size + first + second)
+        length = self.e.strings.string_tail(pointer, first, self.b.address(left.pointer), AddressSpace.KERNEL)
+        end = self.b.offset(pointer, length)
+        more = self.e.strings.string_tail(end, second, self.b.address(right.pointer), AddressSpace.KERNEL)
+        if type_.size >= self.e.strings.longest_string():
+            self.e.count_cut(self.b.icmp("uge", self.b.add(length, more), type_.size))
+        return Memory(pointer, type_)
+
+    # ---------------------------------------------------------------------------------------------- numbers and names
+
+    def _bswap(self, node: nodes.Call) -> Operand:
+        type_ = self.e.type(node)
+        value = self.e.number(_expr(node, 0))
+        if not isinstance(type_, Int) or type_.width == 1:
+            return Scalar(self.e.memory.fit(value, type_), type_)
+        return Scalar(self.b.swap_bytes(value, 8 * type_.width), type_)
+
+    def _scaled(self, node: nodes.Call) -> Operand:
+        factor = self.checked.constants[_expr(node, 1)]
+        return Scalar(self.e.floats.scaled(self.e.value(_expr(node, 0)), int(factor)), INT64)
+
+    def _search_text(self, node: nodes.Call, hay: Memory, needle: Memory, constant: bytes | None) -> Number:
+        """Position of the needle in the haystack, or -1; *constant* is the needle if it is constant.
+
+        Both strings are copied to scratch memory, for the loop's callback; the outer loop goes over positions,
+        the inner comparison stops at the first difference.
+        """
+        room, needle_size = hay.type.size, needle.type.size
+        hay_at, needle_at = self.e.reserve(room + needle_size + 8), self.e.reserve(needle_size + 8)
+        self.e.memory.zero(self.e.area(hay_at), ((room + needle_size + 8) + 7) & ~7)
+        self.e.memory.copy(self.e.area(hay_at), hay.pointer, room, hay.align)
+        self.e.memory.zero(self.e.area(needle_at), (needle_size + 8 + 7) & ~7)
+        self.e.memory.copy(self.e.area(needle_at), needle.pointer, needle_size, needle.align)
+        result = self.e.reserve(8)
+        self.b.store(-1, self.e.area(result))
+        if constant is not None:
+            # A haystack that fills its buffer has no NUL.
+            count = max(0, room + 1 - len(constant))
+        else:
+            count = room
+
+        def body(inner: Emitter, index: I64) -> None:
+            position = inner.b.at_most(index, room - 1)
+            start = inner.b.offset(inner.area(hay_at), position)
+
+            def hit() -> None:
+                StringBuiltins(inner)._hit(inner.area(result), position)
+
+            if needle_size <= NEEDLE_FOLLOWED:
+                StringBuiltins(inner)._match(start, inner.area(needle_at), constant, needle_size, hit)
+            else:
+                StringBuiltins(inner)._match_long(node, (hay_at, needle_at), position, (room, needle_size), hit)
+            StringBuiltins(inner)._end_of_text(start)
+
+        self.e.loops.run(node.span, count, body)
+        if constant != b"":
+            return self.b.load(self.e.area(result))
+        return 0
+
+    def _hit(self, place: Ptr, position: Number) -> None:
+        self.b.store(position, place)
+        self.e.loops.leave()
+
+    def _end_of_text(self, start: Ptr) -> None:
+        """End the search at the NUL of the haystack."""
+        with self.b.when(self.b.icmp("eq", self.b.load(start, 8), 0)):
+            self.e.loops.leave()
+
+    def _match(
+        self, start: Ptr, needle: Ptr, constant: bytes | None, needle_size: int, hit: Callable[[], None]
+    ) -> None:
+        """Emit *hit* for the case that the needle is at *start*."""
+        differ = self.b.block()
+        if constant is not None and len(constant) <= NEEDLE_INLINE:
+            for offset, byte in enumerate(constant):
+                character = self.b.load(self.b.offset(start, offset), 8)
+                self.b.jump_unless(self.b.icmp("eq", character, byte), differ)
+            hit()
+        else:
+            matched = self.b.block()
+
+            def step(index: I64, _leave: Callable[[], None]) -> None:
+                want = self.b.load(self.b.offset(needle, index), 8)
+                self.b.jump_if(self.b.icmp("eq", want, 0), matched)
+                self.b.jump_unless(self.b.icmp("eq", want, self.b.load(self.b.offset(start, index), 8)), differ)
+
+            self.e.loops.counted(needle_size, step)
+            self.b.jump(matched)
+            self.b.start(matched)
+            hit()
+        self.b.jump(differ)
+        self.b.start(differ)
+
+    def _match_long(
+        self,
+        node: nodes.Call,
+        texts: tuple[int, int],
+        position: Number,
+        sizes: tuple[int, int],
+        hit: Callable[[], None],
+    ) -> None:
+        """Like :func:`_match`, with a loop of its own over the needle."""
+        room, needle_size = sizes
+        begin, differs = self.e.reserve(8), self.e.reserve(8)
+        self.b.store(position, self.e.area(begin))
+        self.b.store(0, self.e.area(differs))
+
+        def body(inner: Emitter, index: I64) -> None:
+            step = inner.b.at_most(index, needle_size - 1)
+            place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
+            want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
+            with inner.b.when(inner.b.icmp("eq", want, 0)):
+                inner.loops.leave()
+            character = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
+            with inner.b.unless(inner.b.icmp("eq", want, character)):
+                inner.b.store(1, inner.area(differs))
+                inner.loops.leave()
+
+        self.e.loops.run(node.span, needle_size, body)
+        with self.b.when(self.b.icmp("eq", self.b.load(self.e.area(differs)), 0)):
+            hit()
+
+    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
+        "scaled": _scaled,
+        "bswap": _bswap,
+        "buf": _buf,
+        "memcmp": _memcmp,
+        "path": _path,
+        "signal_name": _named(lambda _e: machine.signals()),
+        "str": _str,
+        "str_concat": _str_concat,
+        "strcap": _strcap,
+        "strcontains": _strcontains,
+        "strerror": _named(lambda _e: machine.errors(), absolute=True),
+        "strlen": _strlen,
+        "strncmp": _strncmp,
+        "strstr": _strstr,
+        "syscall_name": _named(lambda e: machine.syscalls(e.script.kernel.arch)),
+    }
