@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import shutil
 import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,10 @@ from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.runtime.elf.test_debug_files import Site
+from tests.support import fuse_server
 from tests.support.compile import compiled, tool
 from tests.support.machine import need
+from tests.support.patience import patience
 from tests.support.server import Server
 
 
@@ -245,3 +250,39 @@ def assert_frames(output: str, texts: list[str], keys: tuple[str, ...] = ("@[hid
         places = [stack.find(text) for text in texts]
         assert -1 not in places, output
         assert places == sorted(places), output
+
+
+ENDLESS = """
+#include <unistd.h>
+__attribute__((noinline)) int turn(void) { return getppid() + 1; }
+__attribute__((noinline)) int turns(void) { return turn() + 1; }
+int main(void) { for (long n = 0;; n++) { turns(); usleep(5000); if (n < 3) write(1, "x", 1); } }
+"""
+
+
+@pytest.mark.skipif(not fuse_server.possible(), reason="/dev/fuse cannot be used here")
+def test_a_program_whose_file_system_answers_no_more(tmp_path: Path) -> None:
+    """Its server holds up nobody: the run ends in time, and a program elsewhere has its names."""
+    need("syscalls")
+    path = compiled(tmp_path, "elsewhere", ENDLESS, "-g", "-O1", "-fno-omit-frame-pointer")
+    (tmp_path / "fuse").mkdir()
+    script = "t:syscalls:sys_enter_getppid /PROCESSES/ { @[comm, ustack(4)] = count(); } interval:s:1 { exit(); }"
+    # Who waits for it cannot be ended before it is unmounted.
+    with ExitStack() as stack, fuse_server.mounted(tmp_path / "fuse", {"hostile": path.read_bytes()}) as served:
+        pids = []
+        for program in (tmp_path / "fuse" / "hostile", path):
+            process = stack.enter_context(subprocess.Popen([program], stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.read(2) == b"xx", "all of its loop is in memory"
+            pids.append(process.pid)
+        served.silent |= {fuse_server.LOOKUP, fuse_server.GETATTR, fuse_server.OPEN, fuse_server.READ}
+        both = script.replace("PROCESSES", " || ".join(f"pid == {pid}" for pid in pids))
+        # Not by the server of the tests: the process that waits for ever would have it wait, too.
+        command = [sys.executable, "-m", "pytrace", "-e", both]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+        assert result.returncode == 0, result.stderr
+        assert "@[elsewhere" in result.stdout
+        assert "@[hostile" in result.stdout
+        assert "turns+" in result.stdout
+        assert re.search(r"no symbols of \S+/fuse/hostile: it is not read: .*file system", result.stderr), result.stderr

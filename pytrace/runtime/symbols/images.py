@@ -102,6 +102,8 @@ class Images:
         self._fetched = lines and fetched
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], AnyBinary] = {}
+        self._refused: dict[tuple[int, int, int], str] = {}
+        """Why foreign binaries cannot be opened."""
         self._characters = 0
         self.lacking = ""
         """What servers may have of the last binary, in the limited process, which asks none."""
@@ -131,6 +133,8 @@ class Images:
     ) -> AnyBinary:
         stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
         binary = self._binaries.pop(stamp, None)
+        if stamp in self._refused:
+            raise TraceError(self._refused[stamp])
         if binary is None:
             try:
                 with foreign_files.open_regular(path) as file:
@@ -138,7 +142,7 @@ class Images:
                     if (reached.st_dev, reached.st_ino) != stamp[:2]:
                         raise TraceError(f"{path} was replaced while it was opened")
                     if foreign is not None and not (foreign_files.own(reached) and _is_ours(path, root, reached)):
-                        binary = foreign.open(file, path, root, self)
+                        binary = self._open_foreign(foreign, file, path, root)
                     else:
                         binary = Binary(ElfFile(foreign_files.contents_of(file, path), path), self._search, root)
             except OSError as error:
@@ -153,6 +157,15 @@ class Images:
             _ = binary.elf.segments  # damage is reported here; no address is looked up in a damaged file
         self._binaries[stamp] = binary
         return binary
+
+    def _open_foreign(self, foreign: ForeignBinaries, file: BinaryIO, path: str, root: str) -> ForeignBinary:
+        """One that is refused is not read again for each of its addresses. Errors: :meth:`ForeignBinaries.open`."""
+        try:
+            return foreign.open(file, path, root, self)
+        except TraceError as error:
+            status = foreign_files.status_of(file)
+            remember(self._refused, (status.st_dev, status.st_ino, status.st_mtime_ns), error.message, _PLACES)
+            raise
 
     def _open_debug(self, binary: Binary) -> None:
         """Open the debug information now; what is wrong with it is reported when it is asked."""

@@ -502,9 +502,13 @@ class Symbolizer:
         return () if binary is None else binary.elf.segments
 
     def _open_binary(self, space: AddressSpace, mapping: Mapping) -> AnyBinary | None:
+        why = "the file was removed or replaced since it was mapped"
         for path in _places(space, mapping):
             try:
                 status = foreign_files.look(path)
+            except TimeoutError as error:
+                why = f"it is not read: {error.strerror}"
+                continue
             except OSError:
                 continue
             # Overlay file systems report another device for the mapping than for the path, but the same inode.
@@ -518,7 +522,9 @@ class Symbolizer:
                 return None
         if is_memory_file(mapping):
             return None
-        self._unreadable[f"symbols of {mapping.path}"] = "the file was removed or replaced since it was mapped"
+        # The first reason says most: a file system that did not answer is not asked again.
+        if f"symbols of {mapping.path}" not in self._unreadable:
+            self._unreadable[f"symbols of {mapping.path}"] = why
         return None
 
     def notices(self) -> list[str]:

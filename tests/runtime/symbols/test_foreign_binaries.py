@@ -153,6 +153,7 @@ def test_one_owner_cannot_take_the_time_of_others(
     reader.binaries.spend(STRANGER, 5.0)
     with pytest.raises(TraceError, match=f"files of user {STRANGER}"):
         reader.of(bad)
+    assert reader.binaries.process.generation == 0, "it is not tried again"
     assert reader.name(good, main) == "main"
 
 
