@@ -137,7 +137,12 @@ class LimitedProcess:
         if self._owner != os.getpid():
             self._forget()
         if self._socket is None:
-            self._fork()
+            try:
+                self._fork()
+            except OSError as error:
+                # As with the pids.max of a service, or without descriptors.
+                pending.error = LimitError(f"no process can be started for it: {error.strerror}")
+                return pending
         assert self._socket is not None
         self._pending = pending
         head = _REQUEST.pack(len(request), max(_LEAST_SECONDS, seconds), len(descriptors))

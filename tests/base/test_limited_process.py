@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -113,6 +114,19 @@ def test_an_interrupt_ends_it(process: LimitedProcess) -> None:
         signal.signal(signal.SIGALRM, former)
     assert process.call(b"say a")[0].endswith(b" a")
     assert process._pid != pid
+
+
+def test_where_no_process_can_be_started(process: LimitedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of a service, for example; later there may be one."""
+
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", refused)
+        with pytest.raises(LimitError, match="no process can be started for it: Resource temporarily unavailable"):
+            process.call(b"say")
+    assert process.call(b"say a")[0].endswith(b" a")
 
 
 def test_an_answer_may_come_later(process: LimitedProcess) -> None:
