@@ -91,7 +91,7 @@ def _task() -> Struct:
     """Members of the current task that scripts and tools read."""
     members: tuple[tuple[str, Type, int], ...] = (
         ("__state", UINT32, 24), ("pid", INT32, 1000), ("tgid", INT32, 1004), ("comm", String(16), 1200),
-        ("start_time", UINT64, 1300),
+        ("mm", UINT64, 1104), ("start_time", UINT64, 1300),
     )  # fmt: skip
     return Struct("struct", "task_struct", 4096, tuple(Field(*item) for item in members), origin="vmlinux", alignment=8)
 
