@@ -16,6 +16,7 @@ import pytest
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.symbols.address_space import MappingRecorder
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.runtime.elf.test_debug_files import Site
 from tests.support import fuse_server
@@ -153,6 +154,37 @@ def test_processes_that_end_while_they_are_looked_at(server: Server, tmp_path: P
     assert "spin" in result.stdout
 
 
+IN_A_CONTAINER = """#include <unistd.h>
+__attribute__((noinline)) int waits(char *place) { return (int)read(0, place, 1); }
+int main(void) { char letter; write(1, "ready\\n", 6); return waits(&letter) < 0; }
+"""
+
+
+def test_names_of_a_container_that_lived_for_a_moment(tmp_path: Path) -> None:
+    """Its files are opened at the next look at what processes have mapped, ten times a second, and are gone with it."""
+    path, root = compiled(tmp_path, "inside", IN_A_CONTAINER, "-static", "-O1"), tmp_path / "root"
+    root.mkdir()
+    steps = f"mount -t tmpfs none {root} && mkdir {root}/bin && cp {path} {root}/bin && exec chroot {root} /bin/inside"
+    symbols = Symbolizer()
+    assert symbols.pause(1.0) == 1.0
+    symbols.start()
+    try:
+        assert symbols.pause(1.0) < 0.2
+        with subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            symbols.poll()
+            process.communicate(b"x")
+        assert not os.listdir(root)
+        (symbol,) = Binary.open(str(path)).functions("waits")
+        (frame,) = symbols.user(process.pid, symbol.address)
+        assert (frame.name, frame.module) == ("waits", "/bin/inside")
+    finally:
+        symbols.close()
+
+
 def test_descriptors_are_closed(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     symbols = Symbolizer()
@@ -160,6 +192,18 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
     assert len(symbols.descriptors) >= 1
     symbols.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_records_of_a_build_wait_for_a_tracer_that_gets_no_processor() -> None:
+    """Processes whose records were lost have numbers in place of names."""
+    recorder = MappingRecorder([])
+    try:
+        subprocess.run(["sh", "-c", "i=0; while [ $i -lt 600 ]; do /bin/true; i=$((i + 1)); done"], check=True)
+        recorder.drain()
+        assert recorder.lost == 0
+        assert sum(space.ended for space in recorder.spaces.values()) >= 600
+    finally:
+        recorder.close()
 
 
 def test_kernel_functions() -> None:

@@ -302,6 +302,7 @@ class AddressSpace:
         """``execve``: the mappings so far belong to the program before."""
         self._parse()
         before = copy.copy(self)
+        self.root = procfs.root_prefix(self.pid) or self.root
         before.previous = None
         before.end()
         self.previous = before
@@ -313,6 +314,8 @@ class AddressSpace:
     def program_after(self, when: int) -> AddressSpace:
         """The address space of the next program of the process, which begins at *when*: nothing is mapped yet."""
         after = copy.copy(self)
+        # A container is a process of the host until it has made its namespace, before its program begins.
+        after.root = procfs.root_prefix(self.pid) or self.root
         after.serial = next(_SERIALS)
         after.previous = after._jit_dump = after._searched = after._unread = None
         after.ended = False
@@ -403,7 +406,11 @@ _MISC_EXEC = 1 << 13
 _PROT_EXEC = 4
 _HEAD, _TAIL = 1024, 1032
 """Offsets of ``data_head`` and ``data_tail`` in ``struct perf_event_mmap_page``."""
-_PAGES = 64
+_LEAST_PAGES, _MOST_PAGES, _ALL_PAGES = 64, 512, 4096
+"""Pages of a ring, and of all together: 10,000 records a second (a build that starts 1,000 processes) fill 64 pages
+within a third of a second, and on a busy machine the tracer may have to wait longer for a processor."""
+_WAKE = 16 * mmap.PAGESIZE
+"""Bytes of records that wake the reader."""
 KEPT_ENDED = 1 << 13
 """How many ended processes are remembered, with their images: 2 kB for one that a shell has started."""
 _SWEPT = 1 << 10
@@ -423,8 +430,7 @@ _LOOK = 1.0
 class _SidebandAttr(perf.EventAttr, frozen=True):
     """``struct perf_event_attr`` of an event that counts nothing and reports mappings and tasks."""
 
-    watermark: int = _PAGES * mmap.PAGESIZE // 4
-    """Bytes of records that wake the reader."""
+    watermark: int = _WAKE
     sample: int = _SAMPLE_TIME
 
     def pack(self) -> bytes:
@@ -473,6 +479,7 @@ class MappingRecorder:
         Empty unless *prompt*.
         """
         self._fleeting: list[tuple[AddressSpace, Mapping]] = []
+        self._passing: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._forgotten = 0
@@ -505,7 +512,7 @@ class MappingRecorder:
             attr = replace(attr, watermark=1)
         descriptor = perf.open_event(attr, cpu=cpu)
         try:
-            self._rings[cpu] = (descriptor, mmap.mmap(descriptor, (1 + _PAGES) * mmap.PAGESIZE))
+            self._rings[cpu] = (descriptor, _mapped(descriptor))
         except OSError:
             os.close(descriptor)
             raise
@@ -605,6 +612,13 @@ class MappingRecorder:
         space.add(row, when)
         if (over or path.startswith(_MEMORY_FILE)) and len(self._fleeting) < _MOST_FLEETING:
             self._fleeting.append((space, row))
+        elif space.root and inode and len(self._passing) < _MOST_FLEETING:
+            self._passing.append((space, row))
+
+    def take_passing(self) -> list[tuple[AddressSpace, Mapping]]:
+        """Files that processes with another root have mapped since the last call: they are reached while these run."""
+        taken, self._passing = self._passing, []
+        return taken
 
     def take_fleeting(self) -> list[tuple[AddressSpace, Mapping]]:
         """Mappings since the last call of which only ``/proc`` can tell what they are: of files by ``memfd_create(2)``,
@@ -808,11 +822,25 @@ class MappingRecorder:
         self._most_running = 2 * (len(self.spaces) - len(self._ended)) + _SWEPT
 
 
+def _mapped(event: int) -> mmap.mmap:
+    """The ring of an event, as large as may be locked (``perf_event_mlock_kb``)."""
+    pages = _MOST_PAGES
+    while pages > _LEAST_PAGES and pages * (os.cpu_count() or 1) > _ALL_PAGES:
+        pages //= 2
+    while True:
+        try:
+            return mmap.mmap(event, (1 + pages) * mmap.PAGESIZE)
+        except OSError:
+            if pages <= _LEAST_PAGES:
+                raise
+            pages //= 2
+
+
 def _records(ring: mmap.mmap) -> Iterator[tuple[int, int, int, bytes]]:
     """``(time, type, misc, body)`` of the records in a ring, which are given back to the kernel."""
     (head,) = struct.unpack_from("=Q", ring, _HEAD)
     (tail,) = struct.unpack_from("=Q", ring, _TAIL)
-    base, size = mmap.PAGESIZE, _PAGES * mmap.PAGESIZE
+    base, size = mmap.PAGESIZE, len(ring) - mmap.PAGESIZE
     while tail < head:
         at = tail % size
         kind, misc, length = struct.unpack_from("=IHH", ring, base + at)

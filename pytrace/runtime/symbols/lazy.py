@@ -80,6 +80,10 @@ class LazySymbols:
         """Changes of mappings since the last call."""
         return [] if self._made is None else self._made.changes()
 
+    def pause(self, longest: float) -> float:
+        """Seconds until :meth:`poll` is due, at most *longest*."""
+        return longest if self._made is None else self._made.pause(longest)
+
     def poll(self) -> None:
         """Read the kernel's records of processes."""
         if self._made is not None:

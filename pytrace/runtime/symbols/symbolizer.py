@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.images import AnyBinary
 
+_PASSING = 0.1
+"""Maximum seconds between two looks at the files of processes with another root."""
 _SPACES = 4096
 _MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
@@ -110,6 +112,8 @@ class Symbolizer:
         self._lines = lines
         self._unreadable = Unreadable()
         self._compiled = CompiledCode(self._unreadable)
+        self._of_all = False
+        """Whether mappings of all processes are followed."""
         self._reading = LineReading(requests)
         self._foreign = ForeignBinaries(detail)
         self._images = Images(
@@ -209,6 +213,7 @@ class Symbolizer:
         """
         if self._recorder is None:
             self._recorder = MappingRecorder(pids, prompt=prompt, images=images)
+            self._of_all = pids is None
 
     def attached(self) -> None:
         """The programs of the script are attached."""
@@ -222,6 +227,10 @@ class Symbolizer:
         changes, self._recorder.changes = self._recorder.changes, []
         return changes
 
+    def pause(self, longest: float) -> float:
+        """Seconds until :meth:`poll` is due, at most *longest*: programs of containers may run for a moment only."""
+        return min(longest, _PASSING) if self._of_all else longest
+
     def poll(self) -> None:
         """Read the kernel's records of processes; called several times a second while a session runs."""
         if self._recorder is not None:
@@ -229,6 +238,9 @@ class Symbolizer:
             for space, mapping in self._recorder.take_fleeting():
                 # Once its processes have ended, nobody can tell what it was.
                 self._part(space, mapping)
+            for space, mapping in self._recorder.take_passing():
+                # A container may live for less than a second.
+                self._binary(space, mapping)
 
     def renew(self, cpu: int) -> list[int]:
         """Follow mappings on a CPU that came online. Returns the new descriptors."""

@@ -151,7 +151,7 @@ class Processes(Service):
 
     def pause(self, longest: float) -> float:
         """Do not wait while tables wait to be read."""
-        return 0.0 if self._unwinding.waiting else longest
+        return 0.0 if self._unwinding.waiting else self._symbols.pause(longest)
 
     def work(self, _handled: int) -> None:
         """Read some of the tables that programs asked for."""

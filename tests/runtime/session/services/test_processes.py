@@ -29,6 +29,9 @@ class Symbols:
         self._records = list(records)
         self._polled: list[Change] = []
 
+    def pause(self, longest: float) -> float:
+        return longest
+
     def poll(self) -> None:
         self._polled, self._records = self._records, []
 
