@@ -15,13 +15,12 @@ The type checker verifies that ``_call`` takes a ``Call``. A lookup is one in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Never, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 S = TypeVar("S")
 N = TypeVar("N")
 M = TypeVar("M")
-B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
@@ -79,24 +78,3 @@ def _names_of(kind: type[object]) -> list[tuple[object, str]]:
                 if names.setdefault(key, name) != name:
                     raise ValueError(f"{names[key]} and {name} of {kind.__name__} handle {key}")
     return list(names.items())
-
-
-def on(
-    kind: type[N], function: Callable[Concatenate[S, N, P], R]
-) -> tuple[type[object], Callable[Concatenate[S, Never, P], R]]:
-    """A row: *function* handles instances of *kind*, its second argument."""
-    return kind, function
-
-
-def by_class(
-    *rows: tuple[type[object], Callable[Concatenate[S, Never, P], R]],
-) -> Mapping[type[B], Callable[Concatenate[S, B, P], R]]:
-    """The table of *rows*.
-
-    Raises:
-        ValueError: a class has two rows.
-    """
-    table = dict(rows)
-    if len(table) != len(rows):
-        raise ValueError("two functions for one class")
-    return cast("Mapping[type[B], Callable[Concatenate[S, B, P], R]]", table)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from pytrace.base.dispatch import by_class, handlers, handles, handles_names, on
+from pytrace.base.dispatch import handlers, handles, handles_names
 
 
 class Shape:
@@ -68,18 +68,3 @@ def test_names_are_handled_like_classes() -> None:
             return "sum"
 
     assert {name: rule() for name, rule in handlers(Operators()).items()} == {"+": "sum", "-": "sum"}
-
-
-def square(scale: int, shape: Square, unit: str) -> str:
-    return f"{scale * shape.side}{unit}"
-
-
-def test_the_function_of_a_class_is_found() -> None:
-    table: Mapping[type[Shape], Callable[[int, Shape, str], str]] = by_class(on(Square, square))
-    assert table[Square](10, Square(), "m") == "30m"
-    assert table.get(Shape) is None
-
-
-def test_a_class_has_one_row() -> None:
-    with pytest.raises(ValueError, match="two functions for one class"):
-        by_class(on(Square, square), on(Square, square))
