@@ -22,19 +22,11 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, Operand
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.statements import ScriptEmitter, copy_function
-from pytrace.codegen.services import (
-    call_returns,
-    function_exits,
-    gates,
-    memory_images,
-    process_filters,
-    process_following,
-    system_call_dispatch,
-    unwind_tables,
-    watchdog,
-)
-from pytrace.codegen.services.python import calls as python_calls
-from pytrace.codegen.services.system_call_dispatch import PART
+from pytrace.codegen.walkers import memory_images, processes, system_calls, unwinding
+from pytrace.codegen.walkers.processes import Filters, FunctionExits, Gates, Watchdog
+from pytrace.codegen.walkers.python import calls
+from pytrace.codegen.walkers.python.calls import PythonCalls
+from pytrace.codegen.walkers.system_calls import PART
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
@@ -80,21 +72,21 @@ def generate(
         element_maps=elements,
         inserted=map_uses.inserted_maps(checked, elements) if elements else {},
     )
-    process_filters.declare(module, options.shape)
-    gates.declare(script)
-    function_exits.declare(script)
+    processes.declare_filters(module, options.shape)
+    processes.declare_gates(script)
+    processes.declare_exits(script)
     services: tuple[ProgramSpec, ...] = ()
-    if process_following.wanted(checked, script.options):
-        process_following.declare(module)
-        services = process_following.services(script)
+    if processes.following_wanted(checked, script.options):
+        processes.declare_following(module)
+        services = processes.following_services(script)
     for number, unit in enumerate(checked.units):
         _program(script, unit, number)
     for unit in checked.units:
         if unit.part_of and unit.multi == KPROBE_SESSION:
             _session(script, unit)
-    system_call_dispatch.programs(script)
-    services += call_returns.services(script)
-    services += function_exits.services(script)
+    system_calls.call_programs(script)
+    services += system_calls.return_services(script)
+    services += processes.exit_services(script)
     services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
@@ -106,7 +98,7 @@ def generate(
 
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
-    gates.prepare(program)
+    processes.prepare_gates(program)
     if _may_be_late(script, program):
         program.late = late_body(script.checked, unit)
     for function in functions:
@@ -185,24 +177,24 @@ def _entry(program: Program) -> None:
     if not unit.combined:
         b = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
     else:
-        alone = system_call_dispatch.alone(program.script, unit)
+        alone = system_calls.alone(program.script, unit)
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = ScriptEmitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
-    process_filters.check(e, unit)
-    function_exits.only_returns(e)
-    watchdog.check(e)
+    Filters(e).check(unit)
+    FunctionExits(e).only_returns()
+    Watchdog(e).check()
     if unit.kind.name in PYTHON_KINDS:
-        python_calls.begin(e)
+        PythonCalls(e).begin()
     if unit.kind.context is Context.ITERATOR:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
-    gates.sample(e)
+    Gates(e).sample()
     if program.late is not None and program.late.ahead:
         e.deferred.read_ahead(
             [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
         )
     body = e.after_predicates(unit.body)
-    gates.limit(e)
+    Gates(e).limit()
     _zero_shared(e)
     if program.loop_budget is not None:
         e.b.store(program.script.checked.config.max_loop_iterations, e.area(program.loop_budget))
@@ -300,15 +292,15 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         config=checked.config,
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
-        unwind=unwind_tables.maps(selected=script.unwinds, asks=script.asks),
-        python=python_calls.maps(script),
+        unwind=unwinding.unwind_maps(selected=script.unwinds, asks=script.asks),
+        python=calls.maps(script),
         images=memory_images.maps(script),
-        follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
+        follow_map=processes.FOLLOWED if processes.following_wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
         stack_layout=checked.stack_layout,
-        sampling=gates.spec(script),
+        sampling=processes.sampling_spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
         stack_depths=script.layout.depths(),

@@ -267,7 +267,7 @@ class SessionData(msgspec.Struct, frozen=True):
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
     (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
-    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). *own* is the tracer's process
+    (``jiffies``) after which programs return at once (``codegen.walkers.processes``). *own* is the tracer's process
     (``u32``), and after it another one of the tracer's.
 
     It reads *exit* (``u32``): 1 more than the status of an ``exit()`` for whose event there was no room. *stopped*

@@ -78,7 +78,7 @@ class HostNames(Protocol):
 
 
 RUNNING = -16
-"""-EBUSY: the stack of a task that is on a CPU while an iterator visits it (``codegen.services.visited_stacks``)."""
+"""-EBUSY: the stack of a task that is on a CPU while an iterator visits it (``codegen.walkers.user_stacks``)."""
 
 NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""

@@ -1,4 +1,4 @@
-"""User stacks that programs walk themselves are those of the kernel (pytrace.codegen.services.frame_pointers)."""
+"""User stacks that programs walk themselves are those of the kernel (pytrace.codegen.walkers.frame_pointers)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Script(msgspec.Struct, eq=False):
     walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
     stack_maps: dict[nodes.Node, str] | None = None
-    """Maps that stacks are keys or values of (``codegen.emit.stack_truncation``), by the call; None: not
+    """Maps that stacks are keys or values of (``codegen.walkers.frame_pointers``), by the call; None: not
     looked for yet."""
     counting: str = ""
     sleepable: set[str] = msgspec.field(default_factory=set)
@@ -53,11 +53,11 @@ class Script(msgspec.Struct, eq=False):
     """Maps of events that wait for their strings (``codegen.emit.events``)."""
     returning: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Of the places whose events wait for the return of a system call: their maps, and the functions that complete
-    them (``codegen.services.call_returns``)."""
+    them (``codegen.walkers.system_calls``)."""
     string_function: str = ""
     """The function that repeats the read of a string (``codegen.emit.memory``)."""
     original_function: str = ""
-    """The function that finds a return address which a uretprobe replaced (``codegen.services.user_unwinding``)."""
+    """The function that finds a return address which a uretprobe replaced (``codegen.walkers.user_stacks``)."""
     uses_session: bool = False
     unwinds: bool = False
     """Whether a program unwinds user stacks of selected processes by unwind tables."""
@@ -119,7 +119,7 @@ class Variable(msgspec.Struct, eq=False):
 
 
 class PythonCall(msgspec.Struct, frozen=True):
-    """Scratch offsets of the call that a probe of a Python function is at (``codegen.services.python.calls``).
+    """Scratch offsets of the call that a probe of a Python function is at (``codegen.walkers.python.calls``).
 
     They are those of the state of its thread, of what the service works with, and of the objects that the body reads.
     """

@@ -1,4 +1,4 @@
-"""Images of processes: their numbers, and the reports of new ones (``codegen.services.memory_images``)."""
+"""Images of processes: their numbers, and the reports of new ones (``codegen.walkers.memory_images``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs and the session exchange about CPython interpreters (``codegen.services.python.stacks`` walks stacks,
+"""What programs and the session exchange about CPython interpreters (``codegen.walkers.python_stacks`` walks stacks,
 ``runtime.python`` says where and reads names).
 
 A frame of a Python stack is a ``u64`` among the addresses of a user stack, with :data:`FRAME` set, which no user

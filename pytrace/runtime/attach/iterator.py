@@ -1,7 +1,7 @@
 """iter: a link from which files can be opened; reading such a file runs the program for each object.
 
 With ``--follow`` an iterator over tasks finds the existing descendants of a traced process. The programs that keep the
-kernel's set of followed processes (``pytrace.codegen.services.process_following``) run at forks, so they are attached
+kernel's set of followed processes (``pytrace.codegen.walkers.processes``) run at forks, so they are attached
 first. Then all processes are listed until there is no descendant that the set lacks: a process whose parent was not in
 the set yet when it was forked is in the next list.
 """

@@ -1,6 +1,6 @@
 """Rows of maps whose stacks are the same functions of one process, though the process unloaded code in between.
 
-A stack in a key has the image of its process (``codegen.services.memory_images``), so a process that executes programs
+A stack in a key has the image of its process (``codegen.walkers.memory_images``), so a process that executes programs
 or unloads libraries has several keys for one stack. Such rows are joined while a map is read: they are those of
 processes with images, whose stacks and symbols are at the same places of the same files.
 """

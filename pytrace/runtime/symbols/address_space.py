@@ -6,7 +6,7 @@ it; an event on each CPU carries these records and nothing else. Source: ``perf_
 
 An address belongs to a mapping of a time: a process executes another program, or unloads a library, and other code
 comes to the same addresses. So stacks and symbols have more than a process id where that has happened: the number of an
-:class:`Image` (``codegen.services.memory_images``), whose beginning programs report through the same events, in the
+:class:`Image` (``codegen.walkers.memory_images``), whose beginning programs report through the same events, in the
 order of the kernel's records. Mappings have a begin and an end in the clock of the records, ``CLOCK_MONOTONIC``.
 """
 
@@ -349,7 +349,7 @@ class AddressSpace:
 
 
 class Image(msgspec.Struct, eq=False):
-    """A program and the code that it has mapped, as stacks and symbols name it: see ``codegen.services.memory_images``.
+    """A program and the code that it has mapped, as stacks and symbols name it: see ``codegen.walkers.memory_images``.
 
     It lasts from *since* to *until*. *others* are the images of earlier processes of the same number; *unsure*: the
     tracer could not tell it from the next one.

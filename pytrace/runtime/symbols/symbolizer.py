@@ -264,7 +264,7 @@ class Symbolizer:
     def user(self, process: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
 
-        *process* is a process id, or the number of an image (``codegen.services.memory_images``). *caller* as for
+        *process* is a process id, or the number of an image (``codegen.walkers.memory_images``). *caller* as for
         :meth:`kernel`.
         """
         if self._python is not None and self._python.has(address):

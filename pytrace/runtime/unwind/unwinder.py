@@ -1,4 +1,4 @@
-"""The live side of unwinding by tables: fills the maps that ``pytrace.codegen.services.user_unwinding`` describes.
+"""The live side of unwinding by tables: fills the maps that ``pytrace.codegen.walkers.user_stacks`` describes.
 
 Tables of a binary are loaded once, whatever number of processes has it mapped. A process has a *slice* of the array
 of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step,

@@ -119,7 +119,7 @@ def _lost(frequency: int) -> Callable[[Row, Plan], list[Line]]:
 
 
 OF_ALL = "profile:hz:99 { @[ustack] = count(); }"
-"""A profile of all processes, whose stacks have images (``codegen.services.memory_images``)."""
+"""A profile of all processes, whose stacks have images (``codegen.walkers.memory_images``)."""
 
 
 def _call_under_profile(row: Row, plan: Plan) -> list[Line]:

@@ -8,7 +8,7 @@ import struct
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace.codegen.services.process_following import MAP
+from pytrace.codegen.walkers.processes import FOLLOWED
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
@@ -54,7 +54,7 @@ def test_the_first_process_with_the_name_is_followed(name: bytes, root: int) -> 
     filters = ProcessFilters(exec_wait=name.decode())
     options = CompileOptions(follow=True, filters=ProcessFilters(exec_wait="x"))
     found = machine("tracepoint:sched:sched_switch { @n++; }", EXECS, options)
-    found.maps[found.names[MAP]] = BpfMap(MapType.HASH, 4, 4, 16)
+    found.maps[found.names[FOLLOWED]] = BpfMap(MapType.HASH, 4, 4, 16)
     session = found.script.manifest.session
     assert session is not None
     memory = bytearray(16)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pytrace.codegen.services.frame_pointers import CODE_64, WINDOW
+from pytrace.codegen.walkers.frame_pointers import CODE_64, WINDOW
 from tests.codegen.running import compiled, helpers, machine, task_structs
 from tests.support.bpf_machine import FAULT, Machine
 from tests.support.recorded import Facts

@@ -12,10 +12,9 @@ from dataclasses import replace
 import pytest
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.services import user_unwinding
-from pytrace.codegen.services.python import records as python_records
-from pytrace.codegen.services.python import stacks as python_stacks
-from pytrace.codegen.services.unwind_tables import REQUESTS, SPACES
+from pytrace.codegen.walkers import python_stacks, user_stacks
+from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers.unwinding import REQUESTS, SPACES
 from pytrace.core.stacks.python_format import FRAME, Word
 from pytrace.core.types import UINT32, Field, Struct
 from tests.codegen.services.python.test_stacks import KERNEL as WALKING
@@ -49,9 +48,9 @@ CONFIG = "config = { python_frames = true } "
 )
 def test_which_stacks_have_python_frames(probe: str, stack: str, mixed: bool) -> None:
     script = compiled(f"{CONFIG}{probe} {{ @[{stack}] = count(); @l = len({stack}); }}", KERNEL)
-    assert script.manifest.python == (python_records.MAPS if mixed else None)
+    assert script.manifest.python == (threads.MAPS if mixed else None)
     names = symbols(script)
-    for name in (python_records.PROCESSES, SPACES, REQUESTS):
+    for name in (threads.PROCESSES, SPACES, REQUESTS):
         assert names.count(name) == mixed
 
 
@@ -70,7 +69,7 @@ def test_beside_the_others() -> None:
     text = "kprobe:vfs_read { @[ustack, pystack] = count(); @l = len(ustack(3)); } "
     text += "kprobe:vfs_write { @p[ustack] = count(); }"
     names = symbols(compiled(CONFIG + text, KERNEL))
-    assert names.count(python_records.CODE_FUNCTION) == names.count(SPACES) == 1
+    assert names.count(threads.CODE_FUNCTION) == names.count(SPACES) == 1
 
 
 OPEN, HANDLER, LOOP, VECTORCALL, MAIN = range(0x1000, 0x6000, 0x1000)
@@ -101,16 +100,16 @@ def _joined(
     def runs(e: Emitter, _node: object, out: int, _limit: int, state: int) -> None:
         write(e, out, words)
         write(e, state, [int(tail_calls and word is Word.TAIL_CALLS) for word in Word])
-        write(e, state + python_records.STATE_COUNT, [len(words)])
+        write(e, state + threads.STATE_COUNT, [len(words)])
 
-    def chosen(e: Emitter, *_: object, parts: user_unwinding.Parts) -> None:
+    def chosen(e: Emitter, *_: object, parts: user_stacks.Parts) -> None:
         # What an earlier stack has left is beyond.
         write(e, parts.pointers, [0x100 * (index + 1) for index in range(min(len(native), limit + 1) + 1)])
         write(e, parts.stack, [len(native), *native])
         write(e, parts.count, [len(native)])
 
     monkeypatch.setattr(python_stacks, "runs", runs)
-    monkeypatch.setattr(user_unwinding, "chosen", lambda *rest: chosen(*rest[:-1], parts=rest[-1]))
+    monkeypatch.setattr(user_stacks, "chosen", lambda *rest: chosen(*rest[:-1], parts=rest[-1]))
     script = compiled(f"{CONFIG}kprobe:vfs_read {{ @[ustack(perf{words_of_limit})] = count(); }}", KERNEL)
     found = Machine(script, task=bytes(128))
     found.run()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.codegen.services.process_following import ENTRIES, MAP
+from pytrace.codegen.walkers.processes import FOLLOWED, FOLLOWED_ENTRIES
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
@@ -39,7 +39,7 @@ KERNELS = pytest.mark.parametrize("kernel", [FORKS, TYPED], ids=["plain", "raw"]
 
 def following(kernel: RecordedKernel, root: int = 0) -> Machine:
     found = machine("tracepoint:sched:sched_switch { @n++; }", kernel, FOLLOW)
-    found.maps[found.names[MAP]] = BpfMap(MapType.HASH, 4, 4, ENTRIES)
+    found.maps[found.names[FOLLOWED]] = BpfMap(MapType.HASH, 4, 4, FOLLOWED_ENTRIES)
     session = found.script.manifest.session
     assert session is not None
     found.write(found.section(session.section) + session.root, struct.pack("<Q", root))
@@ -47,7 +47,7 @@ def following(kernel: RecordedKernel, root: int = 0) -> Machine:
 
 
 def followed(found: Machine) -> set[int]:
-    return {int.from_bytes(key, "little") for key, _ in found.maps[found.names[MAP]].entries}
+    return {int.from_bytes(key, "little") for key, _ in found.maps[found.names[FOLLOWED]].entries}
 
 
 def run(found: Machine, symbol: str, record: bytes, *tasks: int) -> None:
@@ -81,7 +81,7 @@ def test_children_of_followed_processes_are_followed(kernel: RecordedKernel) -> 
     fork(other, 50)
     assert followed(other) == set()
     # Now its own number is in the set.
-    other.maps[other.names[MAP]].entries[struct.pack("<I", PID), 0] = other.region(4)
+    other.maps[other.names[FOLLOWED]].entries[struct.pack("<I", PID), 0] = other.region(4)
     fork(other, 51)
     other.run()
     assert (followed(other), other.slot("@n")) == ({PID, 51}, 1)
@@ -98,7 +98,7 @@ def test_numbers_are_given_back(kernel: RecordedKernel) -> None:
 @KERNELS
 def test_a_number_that_is_used_again_by_others(kernel: RecordedKernel) -> None:
     found = following(kernel, 1)
-    found.maps[found.names[MAP]].entries[struct.pack("<I", 50), 0] = found.region(4)
+    found.maps[found.names[FOLLOWED]].entries[struct.pack("<I", 50), 0] = found.region(4)
     fork(found, 50)
     assert followed(found) == set()
 
@@ -106,7 +106,7 @@ def test_a_number_that_is_used_again_by_others(kernel: RecordedKernel) -> None:
 @KERNELS
 def test_a_full_set_is_counted(kernel: RecordedKernel) -> None:
     found = following(kernel, PID)
-    found.maps[found.names[MAP]].most = 0
+    found.maps[found.names[FOLLOWED]].most = 0
     fork(found, 50)
     assert found.counts()["unfollowed"] == 1
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from pytrace.codegen.services import unwind_tables
-from pytrace.codegen.services.unwind_tables import RANGES, ROWS, RULE_FUNCTION
+from pytrace.codegen.walkers import unwinding
+from pytrace.codegen.walkers.unwinding import RANGES, ROWS, RULE_FUNCTION
 from pytrace.core.manifest import MapType
 from pytrace.core.stacks.unwind_format import Rule
 from tests.codegen.running import machine
@@ -58,5 +58,5 @@ def test_a_process_without_ranges() -> None:
 
 def test_maps() -> None:
     manifest = tables().script.manifest
-    assert manifest.unwind == unwind_tables.maps(selected=True, asks=False)
+    assert manifest.unwind == unwinding.unwind_maps(selected=True, asks=False)
     assert machine("kprobe:vfs_read { @[ustack] = count(); }").script.manifest.unwind is None

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from pytrace.codegen.services.frame_pointers import CODE_64
-from pytrace.codegen.services.unwind_tables import ASKED, RANGES, REQUESTS, ROWS, SPACES
+from pytrace.codegen.walkers.frame_pointers import CODE_64
+from pytrace.codegen.walkers.unwinding import ASKED, RANGES, REQUESTS, ROWS, SPACES
 from pytrace.core.manifest import CompiledScript, MapType
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.core.types import UINT64, Field

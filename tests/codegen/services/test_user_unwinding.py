@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from pytrace import pipeline
-from pytrace.codegen.services import unwind_tables
+from pytrace.codegen.walkers import unwinding
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
@@ -41,16 +41,16 @@ def symbols(script: CompiledScript) -> list[str]:
 def test_maps_are_there_once() -> None:
     script = compiled(TEXT)
     names = symbols(script)
-    wanted = (unwind_tables.SPACES, unwind_tables.RANGES, unwind_tables.ROWS, unwind_tables.TOLD)
-    for name in (*wanted, unwind_tables.RULE_FUNCTION):
+    wanted = (unwinding.SPACES, unwinding.RANGES, unwinding.ROWS, unwinding.TOLD)
+    for name in (*wanted, unwinding.RULE_FUNCTION):
         assert names.count(name) == 1
-    assert script.manifest.unwind == unwind_tables.maps(selected=True, asks=False)
+    assert script.manifest.unwind == unwinding.unwind_maps(selected=True, asks=False)
 
 
 def test_nothing_of_it_without_it() -> None:
     script = compiled("kprobe:vfs_read { @[ustack] = count(); }")
     assert script.manifest.unwind is None
-    assert unwind_tables.ROWS not in symbols(script)
+    assert unwinding.ROWS not in symbols(script)
 
 
 def test_needs_loops_of_the_kernel() -> None:
@@ -66,5 +66,5 @@ def test_only_where_the_tables_are_understood() -> None:
 
 
 def test_search_has_steps_for_all_entries() -> None:
-    assert 1 << unwind_tables._ROW_STEPS > unwind_tables.ROW_ENTRIES
+    assert 1 << unwinding._ROW_STEPS > unwinding.ROW_ENTRIES
     assert RANGE_SIZE == 8 * 4

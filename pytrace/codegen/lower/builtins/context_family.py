@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.expressions import Builtins
-from pytrace.codegen.services import function_exits, memory_images
-from pytrace.codegen.services.python import objects as python_objects
+from pytrace.codegen.walkers.memory_images import MemoryImages
+from pytrace.codegen.walkers.processes import FunctionExits
+from pytrace.codegen.walkers.python.objects import PythonObjects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, String, Struct, USym
 from pytrace.frontend.syntax import nodes
@@ -44,15 +45,15 @@ class ContextBuiltins(Builtins):
     def _func(self, node: Node) -> Operand:
         type_ = self.e.type(node)
         if isinstance(type_, String):
-            return python_objects.function_name(self.e, type_)
+            return PythonObjects(self.e).function_name(type_)
         address = self.e.probe.function_address()
         if isinstance(type_, USym):
-            return self.user_symbol(self.b.sub(address, function_exits.distance(self.e)), type_)
+            return self.user_symbol(self.b.sub(address, FunctionExits(self.e).distance()), type_)
         return Scalar(address, UINT64) if type_.scalar else self.word(address, type_)
 
     def user_symbol(self, address: Number, type_: USym) -> Operand:
         """Address and process."""
-        process = memory_images.process(self.e)
+        process = MemoryImages(self.e).process()
 
         def write(pointer: Ptr, _align: int) -> None:
             self.b.store(address, pointer)

@@ -10,7 +10,7 @@ from pytrace.codegen.emit.tasks import COMM, CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower.expressions import Builtins
-from pytrace.codegen.services import process_filters
+from pytrace.codegen.walkers.processes import Filters
 from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
@@ -115,7 +115,7 @@ class ProcessBuiltins(Builtins):
     def _in_scope(self, node: Node) -> Operand:
         has_argument = isinstance(node, nodes.Call) and node.args
         task = OtherTask(self.e, self._task(node)) if has_argument else CurrentTask(self.e)
-        return Scalar(process_filters.in_scope(self.e, task), self.e.type(node))
+        return Scalar(Filters(self.e).in_scope(task), self.e.type(node))
 
     def _cpid(self, node: Node) -> Operand:
         # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.

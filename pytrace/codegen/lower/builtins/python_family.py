@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pytrace.codegen.ir.values import Operand, Scalar
 from pytrace.codegen.lower.expressions import Builtins
-from pytrace.codegen.services.python import objects as python_objects
+from pytrace.codegen.walkers.python.objects import PythonObjects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import DOUBLE, INT64, String
 from pytrace.frontend.syntax import nodes
@@ -20,12 +20,12 @@ class PythonBuiltins(Builtins):
         type_ = self.e.type(node)
         if not isinstance(type_, String):
             raise InternalError("pystr returns a string")
-        return python_objects.text(self.e, self.argument(node), type_)
+        return PythonObjects(self.e).text(self.argument(node), type_)
 
     def _pyint(self, node: nodes.Call) -> Operand:
-        return Scalar(python_objects.integer(self.e, self.argument(node)), INT64)
+        return Scalar(PythonObjects(self.e).integer(self.argument(node)), INT64)
 
     def _pyfloat(self, node: nodes.Call) -> Operand:
-        return Scalar(python_objects.fraction(self.e, self.argument(node)), DOUBLE)
+        return Scalar(PythonObjects(self.e).fraction(self.argument(node)), DOUBLE)
 
     EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {"pystr": _pystr, "pyint": _pyint, "pyfloat": _pyfloat}

@@ -1,5 +1,5 @@
 """Stacks: written to their destination by ``bpf_get_stack``, or unwound by
-:mod:`pytrace.codegen.services.user_unwinding` or :mod:`pytrace.codegen.services.python.stacks`.
+:mod:`pytrace.codegen.walkers.user_stacks` or :mod:`pytrace.codegen.walkers.python_stacks`.
 
 Stacks in chunks (:mod:`pytrace.core.stacks.chunk_format`): keys and events have digests, frames are stored once. The
 digests are those of large keys, with the same random words.
@@ -13,21 +13,17 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import memory, stack_truncation
+from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Memory, Number, Operand, Ptr, global_pointer
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.lower.map_access import KeyDigests
-from pytrace.codegen.services import (
-    frame_pointers,
-    function_exits,
-    memory_images,
-    mixed_stacks,
-    user_unwinding,
-    visited_stacks,
-)
-from pytrace.codegen.services.python import stacks as python_stacks
+from pytrace.codegen.walkers import frame_pointers, processes
+from pytrace.codegen.walkers.frame_pointers import FramePointers, StackTruncation
+from pytrace.codegen.walkers.memory_images import MemoryImages
+from pytrace.codegen.walkers.python_stacks import PythonStacks
+from pytrace.codegen.walkers.user_stacks import MixedStacks, UserUnwinding, VisitedStacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
@@ -82,21 +78,21 @@ class StackBuiltins(Builtins):
 
     def _stack(self, node: Node, type_: Stack, chunked: bool) -> Operand:
         if memory.iterates_tasks(self.program):
-            return visited_stacks.stack(self.e, node, type_)
+            return VisitedStacks(self.e).stack(node, type_)
         way = self.checked.config.stack_unwinding
         if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
-            return user_unwinding.stack(self.e, node, type_)
+            return UserUnwinding(self.e).stack(node, type_)
         walked = self._walked(node, type_)
-        if mixed_stacks.usable(self.e, type_):
+        if MixedStacks(self.e).usable(type_):
             entry = self._may_lack_caller(type_)
-            return mixed_stacks.stack(self.e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
+            return MixedStacks(self.e).stack(node, type_, entry, lambda pointer: walked.write(pointer, 8))
         sampled = self.program.unit.kind.program_type == "perf_event"
         # The kernel walks no more than perf_event_max_stack frames, which is all that a user probe has by frame
         # pointers.
         deep = chunked and self.program.unit.kind.user
-        if (way == "auto" or (way == "sampled" and (sampled or deep))) and user_unwinding.usable(self.e, type_):
+        if (way == "auto" or (way == "sampled" and (sampled or deep))) and UserUnwinding(self.e).usable(type_):
             entry = self._may_lack_caller(type_)
-            return user_unwinding.chosen(self.e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
+            return UserUnwinding(self.e).chosen(node, type_, entry, lambda pointer: walked.write(pointer, 8))
         return walked
 
     def _walked(self, node: Node, type_: Stack) -> Made:
@@ -116,12 +112,12 @@ class StackBuiltins(Builtins):
             return length
 
         def write(pointer: Ptr, _align: int) -> None:
-            process = memory_images.of_stack(self.e, type_)
+            process = MemoryImages(self.e).of_stack(type_)
             frames = self.b.offset(pointer, type_.header)
 
             def whole(count: Number, inserted: Number = 0) -> Number:
                 skipped = flags & _SKIP
-                return stack_truncation.of_kernel(self.e, node, type_, count, skipped, get_stack, inserted)
+                return StackTruncation(self.e).of_kernel(node, type_, count, skipped, get_stack, inserted)
 
             def helped() -> Number:
                 length = get_stack(frames, type_.limit)
@@ -129,9 +125,9 @@ class StackBuiltins(Builtins):
                     self.b.select(self.b.icmp("slt", length, 0), length, self.b.op("udiv", length, type_.frame_size))
                 )
 
-            if frame_pointers.walks(self.e, type_):
-                count = frame_pointers.walk(self.e, type_, frames, node, helped)
-            elif function_exits.in_caller(self.program.unit) and type_.mode is not StackMode.BUILD_ID:
+            if FramePointers(self.e).walks(type_):
+                count = FramePointers(self.e).walk(type_, frames, node, helped)
+            elif processes.in_caller(self.program.unit) and type_.mode is not StackMode.BUILD_ID:
                 count = helped()
                 # By frame pointers it is the second frame, or left out: at the end of a function they are its caller's.
                 if type_.user and type_.limit and self.script.kernel.arch == "x86_64":
@@ -226,10 +222,10 @@ class StackBuiltins(Builtins):
             b.start(passed)
 
     def _dwarf(self, node: Node, type_: Stack, _chunked: bool) -> Operand:
-        return user_unwinding.stack(self.e, node, type_)
+        return UserUnwinding(self.e).stack(node, type_)
 
     def _python(self, node: Node, type_: Stack, _chunked: bool) -> Operand:
-        return python_stacks.stack(self.e, node, type_)
+        return PythonStacks(self.e).stack(node, type_)
 
     def _write_chunks(self, node: nodes.Call | nodes.Identifier, flat: Operand, type_: Stack) -> Memory:
         """Store the frames of a stack that lies *flat* in memory, and write the chunked one of *type_* to memory."""

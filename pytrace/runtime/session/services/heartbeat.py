@@ -1,4 +1,4 @@
-"""The heartbeat of a run: when it stops, the programs of the run return at once (``codegen.services.watchdog``).
+"""The heartbeat of a run: when it stops, the programs of the run return at once (``codegen.walkers.processes``).
 
 A thread moves the deadline of programs forward. The loop of the run does not: it may print a million keys, read debug
 information or wait for a slow reader of the output, and none of that is a reason to skip events. The thread stops with

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _REQUEST = struct.Struct("=8xQQ")
-"""Process and address space after the head of an event (``codegen.services.unwind_tables``)."""
+"""Process and address space after the head of an event (``codegen.walkers.unwinding``)."""
 
 
 class Unwinding(Protocol):

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pytrace.codegen.services.frame_pointers import CODE_64
+from pytrace.codegen.walkers.frame_pointers import CODE_64
 from tests.codegen.running import machine, printed, ran
 from tests.codegen.services.test_frame_pointers import Kernel, stack
 from tests.support.bpf_machine import FAULT, Machine

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.services.python import names as python_names
+from pytrace.codegen.walkers.python import calls
 from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME
 from tests.codegen.services.python.test_calls import compiled
 
 
 def test_the_longest_names_fit() -> None:
-    assert max(FILE, NAME) + 8 <= python_names._TEXT_SIZE
-    assert python_names._TEXT == CALL_ROW
-    assert python_names.WORK_SIZE % 8 == 0
+    assert max(FILE, NAME) + 8 <= calls._TEXT_SIZE
+    assert calls._TEXT == CALL_ROW
+    assert calls.WORK_SIZE % 8 == 0
 
 
 def test_steps_suffice_for_the_worst_pattern() -> None:
     """Each star may take each character once, and the rest of the pattern is compared again."""
-    assert FILE * 256 <= python_names._STEPS
+    assert FILE * 256 <= calls._STEPS
 
 
 def test_patterns_are_in_the_program_once() -> None:

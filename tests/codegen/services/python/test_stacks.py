@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.codegen.services.python import records as python_records
+from pytrace.codegen.walkers.python import threads
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from tests.codegen.services.test_user_unwinding import KERNEL as UNWINDING
@@ -30,16 +30,16 @@ TEXT = "kprobe:vfs_read { @[pystack] = count(); @l = len(pystack(3)); }"
 def test_maps_are_there_once() -> None:
     script = compiled(TEXT, KERNEL)
     names = symbols(script)
-    maps = [getattr(python_records.MAPS, field) for field in python_records.MAPS.__struct_fields__]
-    for name in (*filter(None, maps), python_records.CODE_FUNCTION):
+    maps = [getattr(threads.MAPS, field) for field in threads.MAPS.__struct_fields__]
+    for name in (*filter(None, maps), threads.CODE_FUNCTION):
         assert names.count(name) == 1
-    assert script.manifest.python == python_records.MAPS
+    assert script.manifest.python == threads.MAPS
 
 
 def test_nothing_of_it_without_it() -> None:
     script = compiled("kprobe:vfs_read { @[ustack] = count(); }", KERNEL)
     assert script.manifest.python is None
-    assert python_records.NAMES not in symbols(script)
+    assert threads.NAMES not in symbols(script)
 
 
 def test_needs_loops_of_the_kernel() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.services.python import calls as python_calls
-from pytrace.codegen.services.python import stacks as python_stacks
-from pytrace.codegen.services.python.threads import Thread
+from pytrace.codegen.walkers import python_stacks
+from pytrace.codegen.walkers.python import calls
+from pytrace.codegen.walkers.python.threads import Thread
 
 
 def test_who_uses_it() -> None:
     assert issubclass(python_stacks._Walk, Thread)
-    assert issubclass(python_calls._Call, Thread)
+    assert issubclass(calls._Call, Thread)

@@ -4,7 +4,7 @@ Each frame is one iteration of ``bpf_loop``, with its state in scratch memory, s
 What is read is memory of the traced process: nothing of it is trusted. A thread state must name the thread's own thread
 pointer, and a frame's code the type of code objects; else the stack ends there, and is counted.
 
-A mixed stack (:mod:`pytrace.codegen.services.mixed_stacks`) needs to know which frames each call of the interpreter's
+A mixed stack (:mod:`pytrace.codegen.walkers.user_stacks`) needs to know which frames each call of the interpreter's
 loop (``_PyEval_EvalFrameDefault``) has run. They are a *run* in the array that :func:`runs` writes: a word that tells
 where the call's native frame is, then the frames, innermost first. Since 3.11 that is the address of a local variable
 of the call, which the list of frames contains or is reached from. Before, each call runs one frame (:data:`BY_CODE`).
@@ -14,21 +14,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import stack_truncation
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Memory, Number, Operand, Ptr
-from pytrace.codegen.services.python import records
-from pytrace.codegen.services.python.threads import Thread
+from pytrace.codegen.walkers import frame_pointers
+from pytrace.codegen.walkers.frame_pointers import StackTruncation
+from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers.python.threads import Thread
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.python_format import (
-    FRAME,
-    INDEX_BITS,
-    NONE,
-    OWNED_BY_INTERPRETER,
-    Word,
-)  # fmt: skip
+from pytrace.core.stacks.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, Word
 from pytrace.core.types import Stack
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location
@@ -46,51 +42,6 @@ BY_CODE = 1
 """In place of an address: the native frame is one of the loop's code."""
 UNPLACED = 0
 """The last run, if the walk ended before its end."""
-
-
-def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Operand:
-    """Walk the current thread's Python frames into scratch memory."""
-    if not e.script.kernel.feature("bpf_loop"):
-        raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
-    out, state = e.reserve(type_.size), e.reserve(records.STATE_SIZE)
-    target, marked = e.area(out), stack_truncation.marked(node)
-    e.memory.zero(target, type_.size)
-    e.b.store(_NO_STACK, target, 32)
-    e.b.store(e.tasks.process_ids("tracer")[0], e.b.offset(target, 4), 32)
-    walk = _Walk(e, state, _site(e, node), out + type_.header, type_.limit, marked=marked)
-    done = _walk(e, node, walk, _TURNS * (type_.limit + marked))
-    count = e.b.load(e.area(state + records.STATE_COUNT))
-    e.b.store(count, e.area(out), 32)
-    stack_truncation.tell(e, node, type_, count)
-    e.b.jump(done)
-    e.b.start(done)
-    return Memory(e.area(out), type_)
-
-
-def runs(e: Emitter, node: nodes.Call | nodes.Identifier, out: int, limit: int, state: int) -> None:
-    """Write at most *limit* words to *out*: the current thread's Python frames as runs.
-
-    The number of words is in *state* then; 0: there are none.
-    """
-    e.b.store(0, e.area(state + records.STATE_COUNT))
-    done = _walk(e, node, _Walk(e, state, _site(e, node), out, limit, runs=True), _TURNS * limit)
-    e.b.jump(done)
-    e.b.start(done)
-
-
-def _site(e: Emitter, node: nodes.Call | nodes.Identifier) -> int:
-    return e.script.layout.site(_SITE, location(node.span))
-
-
-def _walk(e: Emitter, node: nodes.Call | nodes.Identifier, walk: _Walk, turns: int) -> Block:
-    """Emit the walk. Returns the block where it goes on when there is no Python stack."""
-    if not e.script.walks_python:
-        e.script.walks_python = True
-        records.declare(e.module, node.span)
-    done = e.b.block()
-    walk.start(done)
-    e.loops.run(node.span, turns, lambda inner, _index: walk.inside(inner).step())
-    return done
 
 
 class _Walk(Thread, frozen=True):
@@ -111,9 +62,9 @@ class _Walk(Thread, frozen=True):
     def start(self, done: Block) -> None:
         """Find the process's row and the thread's innermost frame, or jump to *done*: there is no Python stack."""
         self.load_row(done)
-        self.e.b.store(0, self.area(records.STATE_COUNT))
+        self.e.b.store(0, self.area(threads.STATE_COUNT))
         _, frame = self.innermost(done, waits=True)
-        self.e.b.store(frame, self.area(records.STATE_FRAME))
+        self.e.b.store(frame, self.area(threads.STATE_FRAME))
         if self.runs:
             self._begin_run(0)
 
@@ -121,13 +72,13 @@ class _Walk(Thread, frozen=True):
 
     def step(self) -> None:
         """One iteration: store the frame, then step to its caller; ends the loop if there is none."""
-        b, buffer = self.e.b, self.area(records.STATE_BUFFER)
-        frame = b.load(self.area(records.STATE_FRAME))
+        b, buffer = self.e.b, self.area(threads.STATE_BUFFER)
+        frame = b.load(self.area(threads.STATE_FRAME))
         self._leave_if(b.icmp("eq", frame, 0))
-        size = b.at_most(self.word(Word.FRAME_SIZE), records.BUFFER_SIZE)
+        size = b.at_most(self.word(Word.FRAME_SIZE), threads.BUFFER_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, buffer, size, frame)))
         previous = self.member(Word.FRAME_PREVIOUS)
-        b.store(previous, self.area(records.STATE_FRAME))
+        b.store(previous, self.area(threads.STATE_FRAME))
         with b.when(b.icmp("ne", self.word(Word.FRAME_OWNER), NONE)):
             owner = self.member(Word.FRAME_OWNER, 8)
             with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
@@ -137,29 +88,29 @@ class _Walk(Thread, frozen=True):
         # Since 3.14 the low bits of the reference are tags (_PyStackRef).
         code = b.op("and", self.member(Word.FRAME_CODE), -8)
         instruction = self.member(Word.FRAME_INSTRUCTION)
-        head = self.area(records.STATE_HEAD)
-        length = b.at_most(self.word(Word.CODE_SIZE), records.HEAD_SIZE)
+        head = self.area(threads.STATE_HEAD)
+        length = b.at_most(self.word(Word.CODE_SIZE), threads.HEAD_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
         with b.unless(self.is_code(), likely=True):
             self._cut()
         index = self._index(code, instruction)
         self._skip_shim(index)
-        b.store(code, self.area(records.STATE_KEY + records.KEY_CODE))
-        record = b.call(records.CODE_FUNCTION, [self.area(0)])
+        b.store(code, self.area(threads.STATE_KEY + threads.KEY_CODE))
+        record = b.call(threads.CODE_FUNCTION, [self.area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
         value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
-        place = b.load(self.area(records.STATE_COUNT))
+        place = b.load(self.area(threads.STATE_COUNT))
         if self.marked:
             with b.when(b.icmp("uge", place, self.limit), likely=False):
-                b.store(self.limit + 1, self.area(records.STATE_COUNT))
+                b.store(self.limit + 1, self.area(threads.STATE_COUNT))
                 self.e.loops.leave()
         b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
-        b.store(b.add(place, 1), self.area(records.STATE_COUNT))
+        b.store(b.add(place, 1), self.area(threads.STATE_COUNT))
         if self.runs:
             self._end_run_of_loop()
         if not self.marked:
-            self._leave_if(b.icmp("uge", b.load(self.area(records.STATE_COUNT)), self.limit))
+            self._leave_if(b.icmp("uge", b.load(self.area(threads.STATE_COUNT)), self.limit))
 
     def _skip_shim(self, index: Number) -> None:
         """Go on to the next frame if this is ``_Py_InitCleanup`` (3.12 and later), which calls ``__init__``.
@@ -168,9 +119,9 @@ class _Walk(Thread, frozen=True):
         """
         b, state = self.e.b, self.area(0)
         with b.when(b.icmp("ne", self.word(Word.CODE_TRACEABLE), NONE)):
-            name, file = (records.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
+            name, file = (threads.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
             with b.when(b.icmp("eq", name, file), likely=False):
-                traceable = records.in_head(b, state, Word.CODE_TRACEABLE, 32)
+                traceable = threads.in_head(b, state, Word.CODE_TRACEABLE, 32)
                 with b.when(b.icmp("ule", index, traceable)):
                     b.ret(0)
 
@@ -179,13 +130,13 @@ class _Walk(Thread, frozen=True):
     def _begin_run(self, place: Number) -> None:
         b = self.e.b
         b.store(UNPLACED, self._place(place))
-        b.store(place, self.area(records.STATE_RUN))
-        b.store(b.add(place, 1), self.area(records.STATE_COUNT))
+        b.store(place, self.area(threads.STATE_RUN))
+        b.store(b.add(place, 1), self.area(threads.STATE_COUNT))
 
     def _end_run(self, mark: Number) -> None:
         """What was stored since its begin is a run, unless that is nothing: the loop begins or ends."""
         b = self.e.b
-        run, count = b.load(self.area(records.STATE_RUN)), b.load(self.area(records.STATE_COUNT))
+        run, count = b.load(self.area(threads.STATE_RUN)), b.load(self.area(threads.STATE_COUNT))
         with b.when(b.icmp("ugt", count, b.add(run, 1))):
             b.store(mark, self._place(run))
             self._leave_if(b.icmp("uge", count, self.limit))
@@ -199,8 +150,8 @@ class _Walk(Thread, frozen=True):
         b.branch(b.icmp("eq", entry, NONE), on, by_cframe)
         b.start(by_cframe)
         b.jump_if(b.icmp("eq", self.member(Word.FRAME_ENTRY, 8), 0), on)
-        cframe = b.load(self.area(records.STATE_LOOP))
-        b.store(self.user(b.add(cframe, self.word(Word.CFRAME_PREVIOUS))), self.area(records.STATE_LOOP))
+        cframe = b.load(self.area(threads.STATE_LOOP))
+        b.store(self.user(b.add(cframe, self.word(Word.CFRAME_PREVIOUS))), self.area(threads.STATE_LOOP))
         self._end_run(cframe)
         b.jump(on)
         b.start(by_code)
@@ -240,3 +191,48 @@ class _Walk(Thread, frozen=True):
     def _cut(self) -> None:
         self.e.counter("python_cut", self.site)
         self.e.loops.leave()
+
+
+class PythonStacks(Part):
+    """Walks stacks of Python."""
+
+    def stack(self, node: nodes.Call | nodes.Identifier, type_: Stack) -> Operand:
+        """Walk the current thread's Python frames into scratch memory."""
+        if not self.script.kernel.feature("bpf_loop"):
+            raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
+        out, state = self.e.reserve(type_.size), self.e.reserve(threads.STATE_SIZE)
+        target, marked = self.e.area(out), frame_pointers.marks_truncation(node)
+        self.e.memory.zero(target, type_.size)
+        self.b.store(_NO_STACK, target, 32)
+        self.b.store(self.e.tasks.process_ids("tracer")[0], self.b.offset(target, 4), 32)
+        walk = _Walk(self.e, state, self._site(node), out + type_.header, type_.limit, marked=marked)
+        done = self._walk(node, walk, _TURNS * (type_.limit + marked))
+        count = self.b.load(self.e.area(state + threads.STATE_COUNT))
+        self.b.store(count, self.e.area(out), 32)
+        StackTruncation(self.e).count_truncated(node, type_, count)
+        self.b.jump(done)
+        self.b.start(done)
+        return Memory(self.e.area(out), type_)
+
+    def runs(self, node: nodes.Call | nodes.Identifier, out: int, limit: int, state: int) -> None:
+        """Write at most *limit* words to *out*: the current thread's Python frames as runs.
+
+        The number of words is in *state* then; 0: there are none.
+        """
+        self.b.store(0, self.e.area(state + threads.STATE_COUNT))
+        done = self._walk(node, _Walk(self.e, state, self._site(node), out, limit, runs=True), _TURNS * limit)
+        self.b.jump(done)
+        self.b.start(done)
+
+    def _site(self, node: nodes.Call | nodes.Identifier) -> int:
+        return self.script.layout.site(_SITE, location(node.span))
+
+    def _walk(self, node: nodes.Call | nodes.Identifier, walk: _Walk, turns: int) -> Block:
+        """Emit the walk. Returns the block where it goes on when there is no Python stack."""
+        if not self.script.walks_python:
+            self.script.walks_python = True
+            threads.declare(self.module, node.span)
+        done = self.b.block()
+        walk.start(done)
+        self.e.loops.run(node.span, turns, lambda inner, _index: walk.inside(inner).step())
+        return done

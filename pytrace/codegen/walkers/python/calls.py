@@ -1,27 +1,194 @@
-"""Probes of Python functions: what a program does before its body (x86-64, CPython 3.11 and later).
-
-Programs run at each RESUME instruction, or for each frame that ends, of a process. They go on if the function is the
-one of the attach point. That is decided once for each code object, by its names, and remembered by the number of its
-record (:mod:`.python_records`); so is which variable an argument is. Then the objects are looked up that the body
-reads.
-"""
+"""Calls of Python functions: which functions a probe chooses, and what a program does before its body."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Hashable
 
+from msgspec.structs import replace
+
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import PythonCall, Script
+from pytrace.codegen.emit.program import Part, PythonCall, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
-from pytrace.codegen.services.python import names as python_names
-from pytrace.codegen.services.python import records
-from pytrace.codegen.services.python.names import CHOSEN, REFUSED, CalledCode
+from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers.python.threads import Thread
 from pytrace.core.manifest import MapType, PythonMaps
 from pytrace.core.probes.targets import PythonTarget
-from pytrace.core.stacks.python_format import CALL_ROW, NONE, CallWord, Word
+from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME, NONE, CallWord, Word
 from pytrace.frontend.syntax.typed_program import location
+
+REFUSED, CHOSEN = 1, 2
+"""Decisions about a code object; for an argument, the number of its variable is added to the second."""
+
+_TEXT, _TEXT_SIZE = CALL_ROW, FILE + 8
+_COUNT, _KIND, _INDEX, _PLACE, _STAR, _MARK, _FOUND = range(_TEXT + _TEXT_SIZE, _TEXT + _TEXT_SIZE + 56, 8)
+"""Offsets in the work area, after the row: a text, its number of characters and the bytes of each; the character and
+the place in the pattern that are compared, the place of the last star and what it took last; the result."""
+WORK_SIZE = _FOUND + 8
+
+_ANY, _END = 0x110000, 0x110001
+"""Elements of a pattern that are no characters: any number of them; the end."""
+_NO_STAR = (1 << 64) - 1
+_STEPS = 1 << 18
+"""Most comparisons of a text with a pattern: as many as they need at worst."""
+_MOST_PARAMETERS = 255
+_LENGTH, _FORM = 16, 32
+"""Offsets in ``PyASCIIObject`` of ordinary builds."""
+_VARIADIC, _VARIADIC_KEYWORDS = 2, 3
+"""Bits of ``co_flags``: ``CO_VARARGS``, ``CO_VARKEYWORDS``."""
+
+
+class CalledCode(Thread, frozen=True):
+    """A thread whose state has a code object. *work* is the scratch offset of the work area."""
+
+    work: int
+
+    def inside(self, e: Emitter) -> CalledCode:
+        """The same in the callback of a loop."""
+        return replace(self, e=e)
+
+    def place(self, offset: int) -> Ptr:
+        """A place in the work area."""
+        return self.e.area(self.work + offset)
+
+    def number(self, offset: int) -> I64:
+        """A number in the work area, which a callback may have changed."""
+        return self.e.b.load(self.place(offset), again=True)
+
+    def call_word(self, word: CallWord) -> I64:
+        """A word of the process's second row."""
+        return self.e.b.load(self.place(8 * word))
+
+    def in_code(self, word: CallWord, bits: int = 64) -> I64:
+        """A member of the code object."""
+        b = self.e.b
+        at = b.at_most(self.call_word(word), threads.HEAD_SIZE - 8)
+        return b.load(b.offset(self.area(threads.STATE_HEAD), at), bits)
+
+
+def matches(call: CalledCode, place: PythonTarget) -> Number:
+    """:data:`CHOSEN` if the code object is one of the target's functions, else :data:`REFUSED`."""
+    b = call.e.b
+    result, on = b.register(), b.block()
+    b.store(REFUSED, result)
+    texts = ((Word.CODE_NAME, NAME, (place.function,)), (Word.CODE_FILE, FILE, place.files))
+    for word, limit, patterns in texts:
+        if "*" in patterns:
+            continue
+        fits = b.block()
+        _load(call, threads.in_head(b, call.area(0), word), limit)
+        for pattern in patterns:
+            b.jump_if(_glob(call, pattern), fits)
+        b.jump(on)
+        b.start(fits)
+    b.store(CHOSEN, result)
+    b.jump(on)
+    b.start(on)
+    return b.load(result)
+
+
+def _load(call: CalledCode, address: I64, limit: int) -> None:
+    """Read a string to the work area. Of one that is too long, there are no characters."""
+    b = call.e.b
+    kind, length, size, data = threads.string(b, call.area(0), address, limit)
+    whole = b.icmp("eq", b.mul(length, kind), size)
+    failed = b.helper(helpers.PROBE_READ_USER, call.place(_TEXT), size, data)
+    b.store(length, call.place(_COUNT))
+    good = b.both(whole, b.icmp("eq", failed, 0))
+    b.store(b.select(good, kind, 0), call.place(_KIND))
+
+
+def _glob(call: CalledCode, pattern: str) -> I1:
+    """Whether the text in the work area matches a pattern in which ``*`` stands for any characters.
+
+    Each step compares one character. Where they differ, the last star takes one more.
+    """
+    e, b = call.e, call.e.b
+    elements = [_ANY if character == "*" else ord(character) for character in pattern]
+    shorter = [one for one, before in zip(elements, [0, *elements], strict=False) if one != _ANY or before != _ANY]
+    table = e.module.constant(struct.pack(f"={len(shorter) + 1}I", *shorter, _END))
+    for number, value in ((_INDEX, 0), (_PLACE, 0), (_STAR, _NO_STAR), (_MARK, 0)):
+        b.store(value, call.place(number))
+    last = len(shorter)
+    e.loops.run(e.span, _STEPS, lambda inner, _index: _compare(call.inside(inner), table, last))
+    place = call.number(_PLACE)
+    ended = b.icmp("eq", place, last)
+    if shorter[-1:] == [_ANY]:
+        ended = b.either(ended, b.icmp("eq", place, last - 1))
+    return b.both(b.icmp("uge", call.number(_INDEX), call.number(_COUNT)), ended)
+
+
+def _compare(call: CalledCode, table: Ptr, last: int) -> None:
+    b = call.e.b
+    index, place = call.number(_INDEX), call.number(_PLACE)
+    with b.when(b.icmp("uge", index, call.number(_COUNT))):
+        b.ret(1)
+    element = b.load(b.offset(table, b.op("shl", b.at_most(place, last), 2)), 32)
+    with b.when(b.icmp("eq", element, _ANY)):
+        b.store(place, call.place(_STAR))
+        b.store(index, call.place(_MARK))
+        b.store(b.add(place, 1), call.place(_PLACE))
+        b.ret(0)
+    with b.when(b.icmp("eq", element, _character(call, index, call.number(_KIND)))):
+        b.store(b.add(index, 1), call.place(_INDEX))
+        b.store(b.add(place, 1), call.place(_PLACE))
+        b.ret(0)
+    star = call.number(_STAR)
+    with b.when(b.icmp("eq", star, _NO_STAR)):
+        b.ret(1)
+    next_ = b.add(call.number(_MARK), 1)
+    b.store(next_, call.place(_MARK))
+    b.store(next_, call.place(_INDEX))
+    b.store(b.add(star, 1), call.place(_PLACE))
+
+
+def _character(call: CalledCode, index: Number, kind: Number) -> I64:
+    """A character of the text, by its number and the bytes of each (0: none is known)."""
+    b = call.e.b
+    offset = b.at_most(b.mul(index, kind), _TEXT_SIZE - 8)
+    word = b.load(b.offset(call.place(_TEXT), offset), 32, align=1)
+    bits = b.op("shl", b.op("and", kind, 7), 3)
+    return b.select(b.icmp("eq", kind, 0), _END + 1, b.op("and", word, b.sub(b.op("shl", 1, bits), 1)))
+
+
+def parameter(call: CalledCode, name: str) -> Number:
+    """:data:`CHOSEN` plus the number of the parameter of a name; :data:`REFUSED` if the function has none."""
+    e, b = call.e, call.e.b
+    count = b.add(call.in_code(CallWord.CODE_ARGUMENTS, 32), call.in_code(CallWord.CODE_KEYWORDS, 32))
+    flags = call.in_code(CallWord.CODE_FLAGS, 32)
+    for bit in (_VARIADIC, _VARIADIC_KEYWORDS):
+        count = b.add(count, b.op("and", b.op("lshr", flags, bit), 1))
+    items = b.add(call.in_code(CallWord.CODE_LOCAL_NAMES), call.call_word(CallWord.TUPLE_ITEMS))
+    b.store(items, call.place(_PLACE))
+    b.store(REFUSED, call.place(_FOUND))
+    text = name.encode()
+    e.loops.run(
+        e.span, b.at_most(count, _MOST_PARAMETERS),
+        lambda inner, index: _compare_parameter(call.inside(inner), index, text),
+    )  # fmt: skip
+    return call.number(_FOUND)
+
+
+def _compare_parameter(call: CalledCode, index: Number, text: bytes) -> None:
+    b, area = call.e.b, call.place(_TEXT)
+    item = call.user(b.add(call.number(_PLACE), b.op("shl", index, 3)))
+    with b.when(b.icmp("ne", call.user(call.after_header(item, _LENGTH)), len(text))):
+        b.ret(0)
+    form = threads.form(b, call.area(0), call.user(call.after_header(item, _FORM)))
+    with b.when(b.icmp("eq", b.op("and", form, threads.ASCII), 0)):
+        b.ret(0)
+    padded = text + bytes(-len(text) % 8)
+    b.clear(area, len(padded))
+    b.helper(helpers.PROBE_READ_USER, area, len(text), b.add(item, call.word(Word.ASCII_SIZE)))
+    for offset in range(0, len(padded), 8):
+        (word,) = struct.unpack_from("=q", padded, offset)
+        with b.when(b.icmp("ne", b.load(b.offset(area, offset), again=True), word)):
+            b.ret(0)
+    b.store(b.add(index, CHOSEN), call.place(_FOUND))
+    b.ret(1)
+
 
 _CALLS, _CHOICES = "python_calls", "python_choices"
 """Symbols of the maps: second rows of processes, and what was decided for each record."""
@@ -41,35 +208,9 @@ def maps(script: Script) -> PythonMaps | None:
     """The maps of a script that follows interpreters."""
     if not script.walks_python:
         return None
-    plain = records.MAPS
+    plain = threads.MAPS
     calls = _CALLS if script.python_choices else ""
     return PythonMaps(plain.processes, plain.codes, plain.names, plain.cursor, calls)
-
-
-def begin(e: Emitter) -> None:
-    """End the program unless it is at a function of the attach point; find what its body reads."""
-    script, unit = e.script, e.program.unit
-    if not script.walks_python:
-        script.walks_python = True
-        records.declare(e.module, unit.span)
-    if not script.python_choices:
-        attributes = {"type": MapType.HASH, "key_size": 4, "value_size": CALL_ROW}
-        e.module.map(_CALLS, {**attributes, "max_entries": records.PROCESS_ENTRIES})
-        e.module.map(
-            _CHOICES, {"type": MapType.HASH, "key_size": 8, "value_size": 8, "max_entries": _CHOICE_ENTRIES}
-        )
-    scratch = e.program.scratch
-    state, work = scratch.allocate(records.STATE_SIZE), scratch.allocate(python_names.WORK_SIZE)
-    objects = scratch.allocate(8 * (len(unit.context.arguments) + 1))
-    site = script.layout.site(_SITE, location(unit.span))
-    e.program.python = PythonCall(state, work, objects, site)
-    done, on = e.b.block(), e.b.block()
-    _Call(e, state, site, work, objects).find(done)
-    e.b.jump(on)
-    e.b.start(done)
-    e.end()
-    e.b.start(on)
-    e.b.new_prologue()
 
 
 class _Call(CalledCode, frozen=True):
@@ -92,11 +233,11 @@ class _Call(CalledCode, frozen=True):
             first = b.add(self.in_code(CallWord.CODE_FIRST, 32), self.call_word(CallWord.ENTRY_SLACK))
             b.jump_unless(b.icmp("slt", index, first), done)
             self._skip_repeated(thread, done)
-        record = b.call(records.CODE_FUNCTION, [self.area(0)])
+        record = b.call(threads.CODE_FUNCTION, [self.area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
             b.jump(done)
-        chosen = self._choice(record, place, lambda: python_names.matches(self, place))
+        chosen = self._choice(record, place, lambda: matches(self, place))
         b.jump_if(b.icmp("eq", chosen, REFUSED), done)
         for number, argument in enumerate(unit.context.arguments):
             b.store(self._argument(frame, record, argument.name), self.e.area(self.objects + 8 * number))
@@ -118,14 +259,14 @@ class _Call(CalledCode, frozen=True):
 
     def _code(self, frame: Number, done: Block) -> tuple[I64, I64]:
         """The frame's code object, which is read into the state, and the address of its instruction."""
-        b, buffer, head = self.e.b, self.area(records.STATE_BUFFER), self.area(records.STATE_HEAD)
-        size = b.at_most(self.word(Word.FRAME_SIZE), records.BUFFER_SIZE)
+        b, buffer, head = self.e.b, self.area(threads.STATE_BUFFER), self.area(threads.STATE_HEAD)
+        size = b.at_most(self.word(Word.FRAME_SIZE), threads.BUFFER_SIZE)
         self.fail_unless(b.icmp("eq", b.helper(helpers.PROBE_READ_USER, buffer, size, frame), 0), done)
         code, instruction = b.op("and", self.member(Word.FRAME_CODE), _OBJECT), self.member(Word.FRAME_INSTRUCTION)
-        length = b.at_most(self.word(Word.CODE_SIZE), records.HEAD_SIZE)
+        length = b.at_most(self.word(Word.CODE_SIZE), threads.HEAD_SIZE)
         self.fail_unless(b.icmp("eq", b.helper(helpers.PROBE_READ_USER, head, length, code), 0), done)
         self.fail_unless(self.is_code(), done)
-        b.store(code, self.area(records.STATE_KEY + records.KEY_CODE))
+        b.store(code, self.area(threads.STATE_KEY + threads.KEY_CODE))
         return code, instruction
 
     def _begun(self) -> I64:
@@ -177,7 +318,7 @@ class _Call(CalledCode, frozen=True):
     def _argument(self, frame: Number, record: I64, name: str) -> I64:
         """The argument of a name; 0 if the function has none."""
         b, result = self.e.b, self.e.b.register()
-        index = self._choice(record, name, lambda: python_names.parameter(self, name))
+        index = self._choice(record, name, lambda: parameter(self, name))
         b.store(0, result)
         with b.when(b.icmp("uge", index, CHOSEN)):
             value = self._variable(frame, b.sub(index, CHOSEN))
@@ -227,9 +368,7 @@ class _Call(CalledCode, frozen=True):
         """Whether an instruction is one of those at *instructions* in ``CallWord.OPCODES``."""
         b = self.e.b
         opcode, known = b.op("and", unit, 0xFF), self.call_word(CallWord.OPCODES)
-        equal = [
-            b.icmp("eq", opcode, b.op("and", b.op("lshr", known, 8 * place), 0xFF)) for place in instructions
-        ]
+        equal = [b.icmp("eq", opcode, b.op("and", b.op("lshr", known, 8 * place), 0xFF)) for place in instructions]
         first = equal[0]
         for other in equal[1:]:
             first = b.either(first, other)
@@ -253,8 +392,36 @@ class _Call(CalledCode, frozen=True):
         return b.load(result)
 
 
-def name(e: Emitter) -> tuple[Ptr, I64]:
-    """The state of the call, and the address of the function's qualified name."""
-    assert e.program.python is not None
-    state = e.area(e.program.python.state)
-    return state, records.in_head(e.b, state, Word.CODE_NAME)
+class PythonCalls(Part):
+    """What a program does before the body of a probe of a Python function."""
+
+    def begin(self) -> None:
+        """End the program unless it is at a function of the attach point; find what its body reads."""
+        script, unit = self.script, self.program.unit
+        if not script.walks_python:
+            script.walks_python = True
+            threads.declare(self.module, unit.span)
+        if not script.python_choices:
+            attributes = {"type": MapType.HASH, "key_size": 4, "value_size": CALL_ROW}
+            self.module.map(_CALLS, {**attributes, "max_entries": threads.PROCESS_ENTRIES})
+            self.module.map(
+                _CHOICES, {"type": MapType.HASH, "key_size": 8, "value_size": 8, "max_entries": _CHOICE_ENTRIES}
+            )
+        scratch = self.program.scratch
+        state, work = scratch.allocate(threads.STATE_SIZE), scratch.allocate(WORK_SIZE)
+        objects = scratch.allocate(8 * (len(unit.context.arguments) + 1))
+        site = script.layout.site(_SITE, location(unit.span))
+        self.program.python = PythonCall(state, work, objects, site)
+        done, on = self.b.block(), self.b.block()
+        _Call(self.e, state, site, work, objects).find(done)
+        self.b.jump(on)
+        self.b.start(done)
+        self.e.end()
+        self.b.start(on)
+        self.b.new_prologue()
+
+    def name(self) -> tuple[Ptr, I64]:
+        """The state of the call, and the address of the function's qualified name."""
+        assert self.program.python is not None
+        state = self.e.area(self.program.python.state)
+        return state, threads.in_head(self.b, state, Word.CODE_NAME)

@@ -1,22 +1,20 @@
-"""Raw tracepoint programs that trace system calls in place of the system call tracepoints.
-
-A program contains all units of one raw tracepoint. It dispatches on the number of the system call first, so that
-system calls that no unit traces return at once. Then it skips 32-bit system calls, as the kernel's own tracepoints do,
-and calls the functions of the units in script order.
-"""
+"""Programs of system calls: those that have several units, and those that complete events at the return."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytrace.codegen.emit.program import Script
+from pytrace.codegen.emit.program import Part, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
-from pytrace.codegen.ir.module import program_section
-from pytrace.codegen.ir.values import CONTEXT, I64
+from pytrace.codegen.ir.module import SHARED, program_section
+from pytrace.codegen.ir.values import CONTEXT, I64, global_pointer
+from pytrace.codegen.walkers.processes import service_program
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.targets import ENTER
+from pytrace.core.probes.kinds import RAWTRACEPOINT
+from pytrace.core.probes.targets import ENTER, EXIT, RawTracepointTarget
 from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 PART = "_part"
@@ -26,7 +24,7 @@ _NUMBER = 8
 """Offset of the system call number in the context of the raw tracepoint ``sys_enter``."""
 
 
-def programs(script: Script) -> None:
+def call_programs(script: Script) -> None:
     """Emit the programs; the functions of the units have been emitted already."""
     owners = [unit for unit in script.checked.units if unit.calls and not unit.part_of]
     for owner in owners:
@@ -89,3 +87,29 @@ def _thread_flags(script: Script, b: Builder, abi: call_numbers.Abi) -> I64:
         raise InternalError("no thread_info, though system calls are traced by raw tracepoints")
     task = b.pointer(b.helper(helpers.GET_CURRENT_TASK_BTF))
     return b.load(b.offset(task, member.offset + flags.offset), 8 * flags.type.size)
+
+
+_SYMBOL = "complete_events"
+
+
+def return_services(script: Script) -> tuple[ProgramSpec, ...]:
+    """The program, if events of the script wait for the return of system calls."""
+    if not script.returning:
+        return ()
+    target = Target(f"{RAWTRACEPOINT}:{EXIT}", 0, RawTracepointTarget(EXIT, "vmlinux"))
+    return (service_program(script, _SYMBOL, target, 0, lambda e: CallReturns(e)._complete()),)
+
+
+class CallReturns(Part):
+    """Completes events at the return of system calls."""
+
+    def _complete(self) -> None:
+        waiting = self.b.offset(global_pointer(SHARED), self.script.layout.place_waiting())
+        self.b.jump_unless(self.b.truth(self.b.load(waiting)), self.e.exit, likely=False)
+        task = self.b.helper(helpers.GET_CURRENT_TASK)
+        for number, (map_, function) in enumerate(self.script.returning):
+            self.b.store(self.b.add(task, number), self.e.cell)
+            value = self.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(map_), self.e.cell)
+            with self.b.unless(self.b.is_null(value)):
+                self.b.call(function, [global_pointer(map_), self.e.cell, value])
+                self.b.fetch("add", waiting, -1)

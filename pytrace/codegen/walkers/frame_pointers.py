@@ -1,26 +1,54 @@
-"""``ustack`` by frame pointers, walked by the BPF program itself (x86-64).
+"""Stacks that are walked by frame pointers in the program, and where truncated stacks are counted.
 
-The kernel's walk (``perf_callchain_user``) reads frames one by one, which takes about 50 ns each, and ends most stacks
-with a page fault, which takes as long as ten frames: the frame pointer of a process's first function is often a small
-number. The program copies a window of the user stack at once and follows the frame pointers in the copy. It finds the
-same frames, but ends at a frame that points to itself. The kernel's helper is called where it does more than that:
-for 32-bit programs, tasks with uprobes (return addresses may be replaced), and tasks without a user stack.
+A stack whose limit the script does not name has one more in its number of frames when it is truncated
+(:class:`~pytrace.core.types.Stack`). pytrace's own walkers look for one more frame. ``bpf_get_stack`` copies at most as
+many frames as ``kernel.perf_event_max_stack`` says: a stack that has that many is taken as truncated. Where the kernel
+walks more than are kept, it is asked for one more, which only full stacks need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from pytrace.codegen.emit import memory, stack_truncation
-from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Script
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.program import Part, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
-from pytrace.codegen.ir.values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.module import SHARED
+from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import walk
+from pytrace.frontend.syntax.typed_program import location
+
+TRUNCATED = "truncated"
+_MODES = frozenset(mode.value for mode in StackMode)
+
+Node = nodes.Call | nodes.Identifier
+
+
+def marks_truncation(node: Node) -> bool:
+    """Whether truncated stacks of a call are marked: the script does not say how many frames it wants."""
+    if not isinstance(node, nodes.Call) or not node.args:
+        return True
+    first = node.args[0]
+    return len(node.args) == 1 and isinstance(first, nodes.Identifier) and first.name in _MODES
+
+
+def _stacks_of_maps(body: nodes.Node) -> Iterator[tuple[nodes.Node, str]]:
+    for node in walk(body):
+        if isinstance(node, nodes.MapIndex):
+            name, parts = node.map.name, node.keys
+        elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef | nodes.MapIndex):
+            target = node.target
+            name, parts = target.name if isinstance(target, nodes.MapRef) else target.map.name, (node.value,)
+        else:
+            continue
+        for part in parts:
+            yield from ((each, name) for each in walk(part) if isinstance(each, nodes.Call | nodes.Identifier))
+
 
 WINDOW = 2048
 """Maximum bytes of the user stack that are copied at once: a read takes as long as five frames of the loop."""
@@ -51,61 +79,6 @@ _RESULT, _FP, _START, _VALID, _COUNT, _WORDS = (WINDOW + 8 * word for word in ra
 """Offsets of words after the window: a result, and the state of a walk between iterations: frame pointer, address of
 which the window is a copy, end of the valid offsets, number of frames. Values loaded from there are unknown to the
 verifier, which would otherwise follow the code after them for each value."""
-
-
-def walks(e: Emitter, type_: Stack) -> bool:
-    """Whether the program may walk such a stack."""
-    unit, kernel = e.program.unit, e.script.kernel
-    if not type_.user or type_.mode is StackMode.BUILD_ID or kernel.arch != "x86_64":
-        return False
-    if unit.kind.user or unit.kind.special or unit.kind.context is Context.ITERATOR:
-        return False
-    if unit.kind.program_type not in ("tracepoint", "raw_tracepoint", "tracing", "kprobe"):
-        return False
-    return kernel.feature("bpf_loop") and e.tasks.has_members({"task_struct": _TASK})
-
-
-def walk(
-    e: Emitter, type_: Stack, frames: Ptr, node: nodes.Call | nodes.Identifier, helper: Callable[[], Number]
-) -> Number:
-    """Write the frames of the current task's user stack, followed by zeros.
-
-    Args:
-        e: the emitter.
-        type_: the type of the stack, for which :func:`walks` holds.
-        frames: destination with room for ``type_.limit`` frames.
-        node: the call, for :mod:`pytrace.codegen.emit.stack_truncation`.
-        helper: emits the call of the kernel's helper instead.
-
-    Returns:
-        The number of frames, or the helper's error.
-    """
-    b, result = e.b, e.b.register()
-    plain, done = b.block(), b.block()
-    window = e.area(e.reserve(_WORDS))
-    b.jump_if(b.icmp("eq", e.tasks.member("mm", 64), 0), plain, likely=False)
-    b.jump_if(b.truth(b.op("and", e.tasks.member("flags", 32), WITHOUT_STACK)), plain, likely=False)
-    b.jump_if(b.truth(e.tasks.member("utask", 64)), plain, likely=False)
-    task = b.helper(helpers.GET_CURRENT_TASK_BTF)
-    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), e.probe.registers()
-    ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
-    b.jump_unless(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), plain, likely=True)
-    room = type_.limit * type_.frame_size
-    if memory.inline(room, 8):
-        b.clear(frames, room)
-    else:
-        b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
-    marked = stack_truncation.marked(node)
-    function = _function(e.script, type_.limit, e.program.unit.span, marked=marked)
-    count = b.call(function, [frames, window], [ip, fp])
-    stack_truncation.tell(e, node, type_, count)
-    b.store(count, result)
-    b.jump(done)
-    b.start(plain)
-    b.store(helper(), result)
-    b.jump(done)
-    b.start(done)
-    return b.load(result)
 
 
 def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
@@ -250,3 +223,117 @@ def _read_function(script: Script, span: Span) -> None:
     b.start(done)
     # Through memory, so that the verifier does not know the result: it would follow the next code for each value.
     b.ret(b.through(b.sub(b.load(size), FRAME - 1), b.offset(window, _RESULT)))
+
+
+class StackTruncation(Part):
+    """Counts truncated stacks."""
+
+    def count_truncated(self, node: Node, type_: Stack, count: Number) -> None:
+        """Count the stack if it is truncated."""
+        if marks_truncation(node):
+            with self.b.when(self.b.icmp("sgt", count, type_.limit), likely=False):
+                self.count(node)
+
+    def count(self, node: Node) -> None:
+        """Count a truncated stack, by its place in the script, and by the map that it is a key or value of."""
+        maps = self.script.stack_maps
+        if maps is None:
+            maps, checked = {}, self.checked
+            self.script.stack_maps = maps
+            for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
+                maps.update(_stacks_of_maps(body))
+        name = maps.get(node)
+        what = f"{node.name} of {name}" if name else node.name
+        self.e.counter(TRUNCATED, self.script.layout.site(what, location(node.span)))
+
+    def of_kernel(
+        self, node: Node, type_: Stack, count: Number, skipped: int, get_stack: Callable[[Ptr, int], I64],
+        inserted: Number = 0,
+    ) -> Number:  # fmt: skip
+        """The number of frames that ``bpf_get_stack`` wrote, or one more than the limit, which is counted.
+
+        Args:
+            e: the emitter.
+            node: the call.
+            type_: its type.
+            count: the number of frames, or a negative error.
+            skipped: frames that the helper was told to skip, which count in the kernel's limit.
+            get_stack: emits a call of the helper, to a place with room for a number of frames; it returns a length.
+            inserted: the number of frames in *count* that the helper did not find.
+        """
+        if not marks_truncation(node):
+            return count
+        b, result = self.b, self.b.register()
+        b.store(count, result)
+        place = self.script.layout.place_stack_depth(type_.limit)
+        full = b.load(global_pointer(SHARED, place))
+        with b.when(b.icmp("sge", b.add(count, skipped), full), likely=False):
+            room = self.e.area(self.e.reserve((type_.limit + 1) * type_.frame_size))
+            size = type_.frame_size
+            length = get_stack(room, type_.limit + 1)
+            most = b.mul(b.load(global_pointer(SHARED, place + 8)), size)
+            more = b.either(
+                b.icmp("sgt", b.add(length, b.mul(inserted, size)), type_.limit * size),
+                b.icmp("sge", b.add(length, skipped * size), most),
+            )
+            with b.when(more):
+                b.store(type_.limit + 1, result)
+                self.count(node)
+        return b.load(result)
+
+
+class FramePointers(Part):
+    """Walks stacks by frame pointers."""
+
+    def walks(self, type_: Stack) -> bool:
+        """Whether the program may walk such a stack."""
+        unit, kernel = self.program.unit, self.script.kernel
+        if not type_.user or type_.mode is StackMode.BUILD_ID or kernel.arch != "x86_64":
+            return False
+        if unit.kind.user or unit.kind.special or unit.kind.context is Context.ITERATOR:
+            return False
+        if unit.kind.program_type not in ("tracepoint", "raw_tracepoint", "tracing", "kprobe"):
+            return False
+        return kernel.feature("bpf_loop") and self.e.tasks.has_members({"task_struct": _TASK})
+
+    def walk(
+        self, type_: Stack, frames: Ptr, node: nodes.Call | nodes.Identifier, helper: Callable[[], Number]
+    ) -> Number:
+        """Write the frames of the current task's user stack, followed by zeros.
+
+        Args:
+            e: the emitter.
+            type_: the type of the stack, for which :func:`walks` holds.
+            frames: destination with room for ``type_.limit`` frames.
+            node: the call, for :mod:`pytrace.codegen.walkers.frame_pointers`.
+            helper: emits the call of the kernel's helper instead.
+
+        Returns:
+            The number of frames, or the helper's error.
+        """
+        b, result = self.b, self.b.register()
+        plain, done = b.block(), b.block()
+        window = self.e.area(self.e.reserve(_WORDS))
+        b.jump_if(b.icmp("eq", self.e.tasks.member("mm", 64), 0), plain, likely=False)
+        b.jump_if(b.truth(b.op("and", self.e.tasks.member("flags", 32), WITHOUT_STACK)), plain, likely=False)
+        b.jump_if(b.truth(self.e.tasks.member("utask", 64)), plain, likely=False)
+        task = b.helper(helpers.GET_CURRENT_TASK_BTF)
+        saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), self.e.probe.registers()
+        ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
+        b.jump_unless(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), plain, likely=True)
+        room = type_.limit * type_.frame_size
+        if memory.inline(room, 8):
+            b.clear(frames, room)
+        else:
+            b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
+        marked = marks_truncation(node)
+        function = _function(self.script, type_.limit, self.program.unit.span, marked=marked)
+        count = b.call(function, [frames, window], [ip, fp])
+        StackTruncation(self.e).count_truncated(node, type_, count)
+        b.store(count, result)
+        b.jump(done)
+        b.start(plain)
+        b.store(helper(), result)
+        b.jump(done)
+        b.start(done)
+        return b.load(result)

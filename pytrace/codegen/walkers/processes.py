@@ -1,0 +1,756 @@
+"""Which processes programs trace: filters, ``--follow``, exits of functions, gates, the watchdog; service programs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from pytrace.codegen.emit import map_uses, tasks
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.map_uses import gated
+from pytrace.codegen.emit.program import Part, Program, Script
+from pytrace.codegen.emit.storage import SESSION, UNFOLLOWED
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Block
+from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module, program_section
+from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.core.builtins import IN_SCOPE, Builtin
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import EXITED, HITS, RATE_LINE, WEIGHT, MapType, ProgramSpec, SampledUnit, Sampling, Target
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import FORKED_ONLY, NOT_YET, PROCESS_MAP, UNROLLED, FilterShape
+from pytrace.core.probes import system_calls as call_numbers
+from pytrace.core.probes.kinds import UPROBE, URETPROBE, Context, ProbeKind, known_kind
+from pytrace.core.probes.targets import (
+    ALWAYS,
+    ENTER,
+    RAW_TRACEPOINT,
+    IteratorTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    TracepointTarget,
+    UserTarget,
+    Way,
+)
+from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Struct, Type
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+
+
+def service_program(
+    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None], multi: str = ""
+) -> ProgramSpec:
+    """A service program, which is not part of the script: *write* emits its body."""
+    kind = known_kind(target.probe.partition(":")[0])
+    return service_of(script, symbol, kind, (target,), result, write, multi)
+
+
+def service_of(
+    script: Script,
+    symbol: str,
+    kind: ProbeKind,
+    targets: tuple[Target, ...],
+    result: int,
+    write: Callable[[Emitter], None],
+    multi: str = "",
+) -> ProgramSpec:
+    """The same with several targets."""
+    span = script.checked.units[0].span
+    unit = ProbeUnit(symbol, -1, kind, targets, ProbeContext(), nodes.Block(span, ()), span, multi)
+    program = Program(script, unit, -1, frozenset())
+    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
+    e = Emitter(program, b, span, 0, None)
+    e.b.store(result, e.result)
+    write(e)
+    e.b.jump(e.exit)
+    e.finish()
+    script.layout.area(program.area, program.scratch.size)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True)
+
+
+FOLLOWED = "followed"
+FOLLOWED_ENTRIES = 32768
+"""Maximum number of followed tasks; the default ``pid_max``."""
+
+CATEGORY = "sched"
+EXEC = "sched_process_exec"
+FORK, FREE = "sched_process_fork", "sched_process_free"
+"""A task is created, in the context of its parent; a task is freed, a process's first thread last."""
+_RAW = "rawtracepoint"
+"""The kernel feature of raw tracepoints with typed arguments."""
+
+TASK = 8
+"""Offset of the task in ``struct bpf_iter__task``."""
+
+ROW = 16
+"""Bytes that the iterator writes for each process."""
+
+
+def following_wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
+    """Whether a program of the script checks for followed processes, or the run waits for one."""
+    if options.awaits or any(unit.follow for unit in checked.units):
+        return True
+    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
+
+
+def declare_following(module: Module) -> None:
+    """Declare the set: one entry for each task."""
+    module.map(FOLLOWED, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": FOLLOWED_ENTRIES})
+
+
+def following_services(script: Script) -> tuple[ProgramSpec, ...]:
+    """The programs that maintain the set, and a program that lists all tasks if the root is already running."""
+    keepers = [
+        _tracker(script, FORK, "child", lambda e, read: Following(e)._add(read)),
+        _tracker(script, FREE, "p", lambda e, read: Following(e)._remove(read)),
+    ]
+    if script.options.awaits:
+        keepers.insert(0, _starter(script))
+    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else tuple(keepers)
+
+
+def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
+    """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
+    return (bool(options.filters.pids) or options.ahead) and "task" in kernel.iterators()
+
+
+Read = Callable[[Emitter], Number]
+"""Emits a read of the thread id of a tracepoint's subject."""
+_FIELDS = {FORK: "child_pid", FREE: "pid"}
+"""The field of a plain tracepoint with that id."""
+
+
+def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, Read], None]) -> ProgramSpec:
+    """A program of a tracepoint whose subject is a task; *task* is the raw tracepoint's argument."""
+    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
+    slot = _slot(script, event, task)
+    if slot is not None:
+        read = _of_task(slot)
+        return service_program(script, f"follow_{event}", target, 1, lambda e: change(e, read), multi=RAW_TRACEPOINT)
+    fields = script.kernel.tracepoint_fields(CATEGORY, event)
+    number = next((item for item in fields or () if item.name == _FIELDS[event]), None)
+    if number is None:
+        raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
+    if script.ahead is not None:
+        script.ahead.rely("tracepoint", CATEGORY, event, number.name, number.offset, number.size, number.declaration)
+    offset = number.offset
+    # 0 would hide the event from other users of the tracepoint.
+    return service_program(
+        script, f"follow_{event}", target, 1, lambda e: change(e, lambda e: e.b.load(e.b.offset(e.context, offset), 32))
+    )
+
+
+def _slot(script: Script, event: str, name: str) -> int | None:
+    """Index of a raw tracepoint's argument; None if the program has to use the plain tracepoint."""
+    if not is_raw(script, event):
+        return None
+    prototype = script.kernel.raw_tracepoint_prototype(event)
+    names = [] if prototype is None else [parameter for parameter, _ in prototype.parameters]
+    return names.index(name) if name in names else None
+
+
+def is_raw(script: Script, event: str) -> bool:
+    """Whether the raw tracepoint *event* can be used, and its use is enabled (config ``raw_tracepoints``)."""
+    kernel, options = script.kernel, script.options
+    if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
+        return False
+    typed = kernel.type_id("typedef", f"btf_trace_{event}") != 0
+    return typed and _RAW not in options.disabled and kernel.feature(_RAW)
+
+
+def _of_task(slot: int) -> Read:
+    """Read of the thread id of the task that argument *slot* of a raw tracepoint points to."""
+
+    def read(e: Emitter) -> Number:
+        task = e.launder(e.b.load(e.b.offset(e.context, 8 * slot)))
+        return Following(e)._member(task, e.tasks.task_field("pid"), INT32)
+
+    return read
+
+
+def thread_of(script: Script, event: str, task: str) -> Read:
+    """Read of the thread id of the subject of a typed raw tracepoint; *task* is its argument."""
+    slot = _slot(script, event, task)
+    if slot is None:
+        raise InternalError(f"no argument {task} of {event}")
+    return _of_task(slot)
+
+
+def _starter(script: Script) -> ProgramSpec:
+    """``--exec-wait``: the BPF program that detects the exec of the awaited program."""
+    multi = RAW_TRACEPOINT if is_raw(script, EXEC) else ""
+    if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
+        raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
+    target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))
+    return service_program(script, f"follow_{EXEC}", target, 1, lambda e: Following(e)._start(), multi=multi)
+
+
+def _lister(script: Script) -> ProgramSpec:
+    target = Target("iter:task", 0, IteratorTarget("task"))
+    return service_program(script, "follow_tasks", target, 0, lambda e: Following(e)._list())
+
+
+Test = Callable[[tasks.Task], I1]
+"""Emits the test of one filter for a task."""
+
+
+def declare_filters(module: Module, shape: FilterShape) -> None:
+    """Declare the map of processes, if there are too many to compare one by one."""
+    if shape.pids > UNROLLED:
+        module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
+
+
+MARKS = "tail_calls"
+MOST_MARKS = 16384
+"""Jumps whose returns are awaited at the same time, by all threads; the oldest go when there are more."""
+
+_CARRY, _PARITY, _ZERO, _SIGN, _OVERFLOW = 0, 2, 6, 7, 11
+"""Bits of the flags."""
+
+
+def declare_exits(script: Script) -> None:
+    """Declare the map of marks, if a function of the script's units needs it."""
+    if any(place.way is Way.MARK for unit in script.checked.units for place in exit_places(unit)):
+        attributes = {"type": MapType.LRU_HASH, "key_size": 24, "value_size": 8, "max_entries": MOST_MARKS}
+        script.module.map(MARKS, attributes)
+
+
+def exit_places(unit: ProbeUnit) -> list[UserTarget]:
+    """The exits that a program is attached to; empty for one whose hits are all entries or returns."""
+    if unit.kind.name != URETPROBE:
+        return []
+    targets = [target.of(UserTarget) for target in unit.targets]
+    return targets if any(place.leaving is not None for place in targets) else []
+
+
+def in_caller(unit: ProbeUnit) -> bool:
+    """Whether the stack of a program begins in the caller: its function is left at the next instruction (x86-64).
+
+    Stacks of returns of Go begin in the function.
+    """
+    exits = exit_places(unit)
+    return bool(exits) and not exits[0].go
+
+
+_DEEPEST = 64
+"""``MAX_URETPROBE_DEPTH`` of kernel/events/uprobes.c."""
+
+
+def exit_services(script: Script) -> tuple[ProgramSpec, ...]:
+    """Programs that count the calls whose returns the kernel does not see: those of a task that has 64 already.
+
+    They are at the entries of the functions whose return addresses the kernel replaces.
+    """
+    counted = [
+        (number, unit)
+        for number, unit in enumerate(script.checked.units)
+        if unit.kind.name == URETPROBE and not exit_places(unit)
+    ]
+    # Without such probes the kernel's types are not asked for: the facts of a host need not have them.
+    if not counted or script.ahead is not None:
+        return ()
+    task, uprobes = (script.kernel.struct("struct", name) for name in ("task_struct", "uprobe_task"))
+    if task is None or not task.find("utask") or uprobes is None or not uprobes.find("depth"):
+        return ()
+    return tuple(
+        service_of(
+            script, f"deep_{unit.symbol}", known_kind(UPROBE), unit.targets, 0, _count_deep(number, unit), unit.multi
+        )
+        for number, unit in counted
+    )
+
+
+def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
+    def write(e: Emitter) -> None:
+        uprobes = e.tasks.read_word(
+            e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.kernel_field("task_struct", "utask"))
+        )
+        place = e.b.add(uprobes, e.tasks.kernel_field("uprobe_task", "depth"))
+        depth = e.foreign.read_scalar(place, UINT32, AddressSpace.KERNEL).value
+        e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
+        Filters(e).check(unit)
+        e.counter("deep_return", number)
+
+    return write
+
+
+ATTEMPTS = 8
+"""Attempts to take a hit while other CPUs take theirs; after that it is dropped."""
+
+RANDOM = 1 << 32
+"""Random numbers are less than this."""
+
+_BURST, _DUE = 8, 16
+"""Offsets of the numbers of a limit after the first one."""
+
+
+def declare_gates(script: Script) -> None:
+    """Place the numbers of gates, if the script has any."""
+    units = script.checked.units
+    if (script.options.limited or script.checked.config.max_rate) and any(map(gated, units)):
+        script.layout.limit_rates(1 + max(unit.index for unit in units))
+    if not script.options.sampled or not any(map(gated, units)):
+        return
+    script.sampling = map_uses.sampling_plan(script.checked)
+    script.layout.place_weights(len(units))
+    for name in sorted(script.sampling.weighted):
+        info = script.checked.maps[name]
+        size = info.key.size if info.key is not None else 0
+        # Elements that the session removes leave their weights behind.
+        attributes = {"type": MapType.LRU_HASH, "key_size": max(size, 1), "value_size": 8}
+        script.module.map(map_uses.weights_symbol(name), {**attributes, "max_entries": info.max_entries})
+
+
+def prepare_gates(program: Program) -> None:
+    """Decide how a program is sampled, before its functions are emitted."""
+    plan = program.script.sampling
+    if plan is not None:
+        program.sampled = program.index in plan.sampled
+        program.storing, program.reading = plan.storing(program.index), plan.reading(program.index)
+
+
+def sampling_spec(script: Script) -> Sampling | None:
+    """Location of the weights and what programs do with maps, for the manifest; None without sampling."""
+    plan, offset = script.sampling, script.layout.weights
+    if plan is None or offset is None:
+        return None
+    units = [
+        SampledUnit(
+            number in plan.sampled,
+            bool(plan.reading(number)),
+            tuple(sorted(uses.reads | (uses.deletes & plan.linked))),
+            tuple(sorted(uses.writes)),
+            tuple(sorted(uses.events)),
+            tuple(sorted(plan.linked & (uses.reads | uses.writes | uses.deletes))),
+        )
+        for number, uses in enumerate(plan.uses)
+    ]
+    return Sampling(SHARED_SECTION, offset, tuple(units))
+
+
+_NUMBER = 8
+"""Offset of the system call number, in records of its tracepoints as in the context of the raw one."""
+
+SKIPPED = "skipped"
+"""Counter of a program's hits that the watchdog skipped."""
+
+
+def _enters_exit(place: ProbeTarget) -> bool:
+    if isinstance(place, RawTracepointTarget):
+        return place.event == ENTER
+    return isinstance(place, TracepointTarget) and (
+        place.call == (ENTER, "exit") or (place.category, place.event) == ("raw_syscalls", ENTER)
+    )
+
+
+class Following(Part):
+    """Whether a process is one of those that are followed; changes of their set."""
+
+    def check(self, task: tasks.Task | None = None) -> I1:
+        """``i1``: the process of *task* (default: the current one) is that of ``-p`` or ``-c``, or descends from it."""
+        task = task or tasks.CurrentTask(self.e)
+        itself = self._root(task)
+        first = self.b.current
+        with self.b.unless(itself):
+            is_member = self.b.number(self.e.tasks.is_in_map(task.process("init"), FOLLOWED))
+            last = self.b.current
+        return self.b.truth(self.b.phi([(1, first), (is_member, last)]))
+
+    def _root(self, task: tasks.Task) -> I1:
+        """Whether the process is a root, from which following starts."""
+        number = task.process("tracer")
+        count = self.script.options.shape.pids
+        if count < 2:
+            return self.b.icmp("eq", number, self.b.load(self.e.session(SESSION.root)))
+        if count > UNROLLED:
+            return self.e.tasks.is_in_map(number, PROCESS_MAP)
+        return self.e.tasks.is_any_of(number, 0, count)
+
+    def _start(self) -> None:
+        """Follow the first process with the awaited program's name; the kernel has set the name before this
+        tracepoint.
+        """
+        named = self.e.tasks.is_named(tasks.CurrentTask(self.e), self.script.options.shape.awaited_at, 1)
+        self.b.jump_unless(named, self.e.exit, likely=False)
+        self.b.exchange_if(self.e.session(SESSION.root), NOT_YET, self.e.tasks.process_ids("tracer")[0])
+
+    def _list(self) -> None:
+        """Write a :class:`pytrace.runtime.attach.iterator.Task` for each process.
+
+        The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
+        """
+        task = self.e.launder(self.b.load(self.b.offset(self.e.context, TASK)))
+        self.b.jump_unless(self.b.truth(task), self.e.exit)
+        process = self._member(task, self.e.tasks.task_field("tgid"), INT32)
+        self.b.jump_unless(
+            self.b.icmp("eq", self._member(task, self.e.tasks.task_field("pid"), INT32), process), self.e.exit
+        )
+        real_parent = self._member(task, self.e.tasks.task_field("real_parent"), UINT64)
+        parent = self._member(real_parent, self.e.tasks.task_field("tgid"), INT32)
+        data = self.b.alloca(ROW)
+        for index, value in enumerate((process, parent, self._number_here(task), 0)):
+            self.b.store(value, self.b.offset(data, 4 * index), 32)
+        file = self.b.load(self.b.pointer(self.b.load(self.e.context)))
+        self.b.helper(helpers.SEQ_WRITE, file, data, ROW)
+
+    def _number_here(self, task: Number) -> Number:
+        """Pid of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
+        struct = self.script.kernel.struct("struct", "pid")
+        numbers = None if struct is None else struct.find("numbers")
+        upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
+        if struct is None or not isinstance(upid, Struct):
+            raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
+        if self.script.ahead is not None:
+            self.script.ahead.rely_on_size(upid)
+        own = self._member(self.b.helper(helpers.GET_CURRENT_TASK), self.e.tasks.task_field("thread_pid"), UINT64)
+        level = self._member(own, self.e.load_time.struct_offset(struct, "level"), UINT32)
+        pid = self._member(task, self.e.tasks.task_field("thread_pid"), UINT64)
+        place = self.b.add(
+            self.b.add(pid, self.e.load_time.struct_offset(struct, "numbers")), self.b.mul(level, upid.size)
+        )
+        return self._member(place, self.e.load_time.struct_offset(upid, "nr"), INT32)
+
+    def _member(self, address: Number, offset: Number, type_: Type) -> Number:
+        """A member of a kernel object; 0 on a fault, which is not reported."""
+        self.b.helper(helpers.PROBE_READ_KERNEL, self.e.cell, type_.size, self.b.add(address, offset))
+        return self.e.memory.load(self.e.cell, type_).value
+
+    def _add(self, number: Read) -> None:
+        with self.b.unless(self.check(), likely=False):
+            # The pid may be reused from a followed process whose exit was missed because the program could not run
+            # then.
+            self._remove(number)
+            self.b.jump(self.e.exit)
+        # Threads are included: their ids are not those of processes.
+        self.b.store(number(self.e), self.e.cell, 32)
+        value = self.b.alloca(8)
+        self.b.store(1, value)
+        failed = self.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(FOLLOWED), self.e.cell, value, 0)
+        self.b.jump_unless(self.b.truth(failed), self.e.exit, likely=False)
+        self.e.counter(*UNFOLLOWED)
+
+    def _remove(self, number: Read) -> None:
+        self.b.store(number(self.e), self.e.cell, 32)
+        self.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(FOLLOWED), self.e.cell)
+
+
+class Filters(Part):
+    """Applies the filters of processes."""
+
+    def check(self, unit: ProbeUnit) -> None:
+        """End the program of *unit* unless the current task passes the unit's filters."""
+        chosen = self._tests(pid=unit.pid_filter, others=unit.filtered, follow=unit.follow, foreign=unit.foreign)
+        if unit.of_child:
+            chosen.append(self._of_child)
+            if self.script.ahead is None and self.script.kernel.struct("struct", "task_struct") is not None:
+                chosen.append(self._executed)
+        if not chosen:
+            return
+        task = tasks.CurrentTask(self.e)
+        for test in chosen:
+            self.e.end_early(test(task))
+
+    def _tests(self, *, pid: bool, others: bool, follow: bool, foreign: bool) -> list[Test]:
+        """The tests of processes selected by ``-p``, of the other filters, and of followed processes.
+
+        *foreign* is that it is another process than the tracer's.
+        """
+        shape = self.script.options.shape
+        chosen: list[Test] = []
+        # The set of followed processes includes those of -p.
+        if pid and not follow:
+            chosen += self._pid_tests(shape)
+        if others and shape.uids:
+            chosen.append(self._uid)
+        if follow:
+            chosen.append(Following(self.e).check)
+        if others:
+            by_kind = ((shape.comms, self._comm), (shape.cgroups, self._cgroup), (shape.namespaces, self._namespace))
+            chosen += [test for count, test in by_kind if count]
+            if shape.threads:
+                chosen.append(self._not_own_thread)
+        if foreign:
+            chosen.append(self._foreign)
+        return chosen
+
+    def in_scope(self, task: tasks.Task) -> Number:
+        """Whether *task* passes all filters of the run: 1 or 0."""
+        options = self.script.options
+        chosen = self._tests(pid=True, others=True, follow=options.follow, foreign=options.foreign)
+        if not chosen:
+            return 1
+        done = self.b.block()
+        results: list[tuple[Number, Block]] = []
+        for test in chosen[:-1]:
+            held = test(task)
+            results.append((0, self.b.current))
+            self.b.jump_unless(held, done)
+        last = self.b.number(chosen[-1](task))
+        results.append((last, self.b.current))
+        self.b.jump(done)
+        self.b.start(done)
+        return self.b.phi(results)
+
+    def _pid_tests(self, shape: FilterShape) -> list[Test]:
+        if shape.pids > UNROLLED:
+            return [self._pid_in_map]
+        # An ahead-of-time file has one slot even without -p, as the run that loads it may use -p.
+        if self.script.ahead is not None and shape.pids < 2:
+            return [self._pid_at_load_time]
+        return [self._pid] if shape.pids else []
+
+    def _pid(self, task: tasks.Task) -> I1:
+        return self.e.tasks.is_any_of(task.process("tracer"), 0, self.script.options.shape.pids)
+
+    def _of_child(self, task: tasks.Task) -> I1:
+        """Whether *task* belongs to the process of ``-c``. An ahead-of-time file may be run without one."""
+        child = self.b.load(self.e.session(SESSION.cpid))
+        same = self.b.icmp("eq", task.process("tracer"), child)
+        return same if self.script.ahead is None else self.b.either(same, self.b.icmp("eq", child, 0))
+
+    def _executed(self, _task: tasks.Task) -> I1:
+        """Whether the current task has executed a program: until it has, the child of ``-c`` is a copy of the
+        tracer.
+        """
+        flags = self.b.add(self.b.helper(helpers.GET_CURRENT_TASK), self.e.tasks.task_field("flags"))
+        value = self.e.foreign.read_scalar(flags, UINT32, AddressSpace.KERNEL).value
+        return self.b.icmp("eq", self.b.op("and", value, FORKED_ONLY), 0)
+
+    def _pid_in_map(self, task: tasks.Task) -> I1:
+        return self.e.tasks.is_in_map(task.process("tracer"), PROCESS_MAP)
+
+    def _pid_at_load_time(self, task: tasks.Task) -> I1:
+        """Test for ``-p`` of the run that loads an ahead-of-time file; 0 stands for no ``-p``."""
+        pid = self.e.load_time.integer("pid", (), 0)
+        before = self.b.current
+        with self.b.unless(self.b.icmp("eq", pid, 0)):
+            same = self.b.number(self.b.icmp("eq", task.process("tracer"), pid))
+            after = self.b.current
+        return self.b.truth(self.b.phi([(1, before), (same, after)]))
+
+    def _uid(self, task: tasks.Task) -> I1:
+        shape = self.script.options.shape
+        return self.e.tasks.is_any_of(task.user(), shape.uids_at, shape.uids)
+
+    def _foreign(self, task: tasks.Task) -> I1:
+        """Test that the process is neither the tracer nor its live view."""
+        process = task.process("tracer")
+        first, second = (
+            self.b.icmp("eq", process, self.b.load(self.e.session(SESSION.own + distance), 32)) for distance in (0, 4)
+        )
+        return self.b.icmp("eq", self.b.op("or", self.b.number(first), self.b.number(second)), 0)
+
+    def _not_own_thread(self, task: tasks.Task) -> I1:
+        """Test that the thread does not run pytrace; of other tasks than the current one nothing is known."""
+        if not isinstance(task, tasks.CurrentTask):
+            return self.b.truth(1)
+        shape = self.script.options.shape
+        same = self.e.tasks.is_any_of(self.e.tasks.process_ids("tracer")[1], shape.threads_at, shape.threads)
+        return self.b.icmp("eq", self.b.number(same), 0)
+
+    def _namespace(self, task: tasks.Task) -> I1:
+        shape = self.script.options.shape
+        return self.e.tasks.is_any_of(task.network_namespace(), shape.namespaces_at, shape.namespaces)
+
+    def _comm(self, task: tasks.Task) -> I1:
+        shape = self.script.options.shape
+        return self.e.tasks.is_named(task, shape.comms_at, shape.comms)
+
+    def _cgroup(self, task: tasks.Task) -> I1:
+        """Test whether the cgroup of the task, or an ancestor of it, is a selected one."""
+        shape = self.script.options.shape
+        same: Number = 0
+        for number in range(shape.cgroups):
+            place = SESSION.filters + shape.cgroups_at + 16 * number
+            ancestor = task.cgroup(self.b.load(self.e.session(place)))
+            equal = self.b.number(self.b.icmp("eq", ancestor, self.b.load(self.e.session(place + 8))))
+            same = self.b.op("or", same, equal)
+        return self.b.truth(same)
+
+
+class FunctionExits(Part):
+    """Probes at exits of functions."""
+
+    def by_target(self, numbers: list[int]) -> Number:
+        """The number of the target that was hit."""
+        if len(set(numbers)) == 1:
+            return numbers[0]
+        # A power of two, so that the verifier sees that the index is inside.
+        room = 1 << (len(numbers) - 1).bit_length()
+        table = self.module.constant(struct.pack(f"<{len(numbers)}q", *numbers).ljust(8 * room, b"\0"))
+        index = self.b.op("and", self.e.events.target_index(), room - 1)
+        return self.b.load(self.b.offset(table, self.b.mul(index, 8)))
+
+    def distance(self) -> Number:
+        """How far from the start of its function the exit that was hit is; 0 where the kernel sees returns."""
+        return self.by_target([place.leaving or 0 for place in exit_places(self.program.unit)] or [0])
+
+    def only_returns(self) -> None:
+        """End the program where its function has not returned."""
+        exits = exit_places(self.program.unit)
+        if any(place.condition != ALWAYS for place in exits):
+            self._taken([place.condition for place in exits])
+        ways = {place.way for place in exits}
+        if ways <= {Way.RETURN}:
+            return
+        b, way = self.b, self.by_target([place.way for place in exits])
+        if Way.JUMP in ways and self.program.unit.context.reads_result:
+            self.e.end_early(b.icmp("ne", way, Way.JUMP.value), counted="tail_call")
+        if Way.MARK in ways:
+            self._marked(way)
+        b.new_prologue()
+
+    def _marked(self, way: Number) -> None:
+        b = self.b
+        done, elsewhere = b.block(), b.block()
+        b.jump_if(b.icmp("ult", way, Way.MARK.value), done, likely=True)
+        key, returning = b.alloca(24), b.alloca(8)
+        stack = self.e.probe.register(self.e.probe.registers().stack)
+        # The process, not the thread: stacks of coroutines move to others.
+        b.store(b.op("lshr", b.helper(helpers.GET_CURRENT_PID_TGID), 32), key)
+        b.store(stack, b.offset(key, 8))
+        b.store(b.sub(self.e.probe.register(self.e.probe.registers().pc), self.distance()), b.offset(key, 16))
+        b.store(0, returning)
+        if self.e.probe.registers().pc == "ip":
+            b.helper(helpers.PROBE_READ_USER, returning, 8, stack)
+        else:
+            b.store(self.e.probe.register("r30"), returning)
+        marks = global_pointer(MARKS)
+        b.jump_if(b.icmp("eq", way, Way.ELSEWHERE.value), elsewhere)
+        b.helper(helpers.MAP_UPDATE_ELEM, marks, key, returning, 0)
+        self.e.end()
+        b.start(elsewhere)
+        mark = b.helper(helpers.MAP_LOOKUP_ELEM, marks, key)
+        with b.when(b.is_null(mark), likely=True):
+            self.e.end()
+        address = b.load(mark)
+        b.helper(helpers.MAP_DELETE_ELEM, marks, key)
+        with b.unless(b.icmp("eq", address, b.load(returning, again=True)), likely=True):
+            self.e.end()
+        b.jump(done)
+        b.start(done)
+
+    def _taken(self, conditions: list[int]) -> None:
+        """End the program at a conditional jump that is not taken (Intel manual, volume 1, appendix B)."""
+        b = self.b
+        condition = self.by_target(conditions)
+        flags = self.e.probe.register("flags")
+
+        def flag(number: int) -> Number:
+            return b.op("and", b.op("lshr", flags, number), 1)
+
+        carry, parity, zero, sign, overflow = map(flag, (_CARRY, _PARITY, _ZERO, _SIGN, _OVERFLOW))
+        less = b.op("xor", sign, overflow)
+        tests = (overflow, carry, zero, b.op("or", carry, zero), sign, parity, less, b.op("or", zero, less))
+        all_tests: Number = 0
+        for number, test in enumerate(tests):
+            all_tests = b.op("or", all_tests, b.op("shl", test, number))
+        chosen = b.op("lshr", all_tests, b.op("and", b.op("lshr", condition, 1), 7))
+        # Odd conditions are the opposites of even ones.
+        taken = b.op("and", b.op("xor", chosen, condition), 1)
+        always = b.number(b.icmp("slt", condition, 0))
+        self.e.end_early(b.truth(b.op("or", taken, always)))
+
+
+class Gates(Part):
+    """Leaves out hits of sampled and limited programs."""
+
+    def sample(self) -> None:
+        """End the program for all but one of N hits, and set the weight of this one."""
+        program, b = self.program, self.b
+        if not program.sampled:
+            if program.weighted:
+                b.store(1, self.e.weight)
+            return
+        offset = (self.script.layout.weights or 0) + WEIGHT * (1 + program.index)
+        weight = b.load(b.offset(global_pointer(SHARED), offset))
+        b.store(weight, self.e.weight)
+        self.e.counter(HITS, program.index)
+        done = b.block()
+        b.jump_if(b.icmp("eq", weight, 1), done, likely=True)
+        random = b.op("and", b.helper(helpers.GET_PRANDOM_U32), RANDOM - 1)
+        b.jump_if(b.icmp("ult", b.mul(random, weight), RANDOM), done)
+        self.e.end()
+        b.start(done)
+        b.new_prologue()
+
+    def limit(self) -> None:
+        """End the program if its block has run too often lately."""
+        rates, unit, b = self.script.layout.rates, self.program.unit, self.b
+        if rates is None or not gated(unit):
+            return
+        line = b.offset(global_pointer(SHARED), rates + RATE_LINE * unit.index)
+        over, done = b.block(), b.block()
+        each = b.load(line)
+        b.jump_if(b.icmp("eq", each, 0), done)
+        now = b.helper(helpers.KTIME_GET_NS)
+        latest = b.add(now, b.load(b.offset(line, _BURST)))
+        place = b.offset(line, _DUE)
+        due = b.load(place)
+        for _ in range(ATTEMPTS):
+            b.jump_if(b.icmp("ugt", due, latest), over)
+            start = b.select(b.icmp("ugt", due, now), due, now)
+            previous = b.exchange_if(place, due, b.add(start, each))
+            b.jump_if(b.icmp("eq", previous, due), done, likely=True)
+            due = previous
+        b.jump(over)
+        b.start(over)
+        self.e.counter("limited", self.program.index)
+        self.e.end()
+        b.start(done)
+        b.new_prologue()
+
+
+class Watchdog(Part):
+    """Ends programs after the tracer's deadline."""
+
+    def check(self) -> None:
+        """End the program after ``exit()`` and after the deadline.
+
+        It comes after the process filters, so that only hits of the traced processes are counted, and before
+        the predicate, which may be of any length. Programs that the tracer itself runs, or a reader of an
+        iterator, have no such check, and neither have empty ones, which have nothing to skip.
+        """
+        unit, kind = self.program.unit, self.program.unit.kind
+        if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
+            return
+        self._unless_own_thread_ends()
+        self._unless_stopped(calls=kind.context is not Context.PERF_EVENT)
+        now = self.b.helper(helpers.JIFFIES64)
+        self.e.end_early(self.b.icmp("ule", now, self.b.load(self.e.session(SESSION.deadline))), counted=SKIPPED)
+
+    def _unless_own_thread_ends(self) -> None:
+        """End the program at the ``exit`` of a thread of the tracer.
+
+        The call has no return, and bpftrace has no such threads: a map of calls that have begun would keep one
+        for each.
+        """
+        number = call_numbers.numbers(self.script.kernel.arch).get("exit")
+        if number is None or not any(_enters_exit(target.place) for target in self.program.unit.targets):
+            return
+        b = self.b
+        with b.when(b.icmp("eq", b.load(b.offset(self.e.context, _NUMBER), 32), number), likely=False):
+            process, _ = self.e.tasks.process_ids("tracer")
+            with b.when(b.icmp("eq", process, b.load(self.e.session(SESSION.own), 32))):
+                self.e.end()
+        b.new_prologue()
+
+    def _unless_stopped(self, *, calls: bool) -> None:
+        """End the program after ``exit()``.
+
+        The tracer waits for events in a system call then, whose return is seen: a map of calls that have begun
+        would keep it. *calls*: the program may see such returns, unlike one of a timer, which meets any process
+        by chance.
+        """
+        b = self.b
+        stopped = b.load(self.e.session(SESSION.stopped), 32)
+        if not calls:
+            self.e.end_early(b.icmp("eq", stopped, 0))
+            return
+        with b.unless(b.icmp("eq", stopped, 0), likely=True):
+            process, _ = self.e.tasks.process_ids("tracer")
+            own = b.icmp("eq", process, b.load(self.e.session(SESSION.own), 32))
+            with b.unless(b.both(own, b.icmp("eq", stopped, EXITED)), likely=False):
+                self.e.end()
+        b.new_prologue()
