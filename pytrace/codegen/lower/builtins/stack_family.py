@@ -206,7 +206,8 @@ class StackBuiltins(Builtins):
         b = self.b
         with b.when(b.icmp("slt", result, 0), likely=False):
             counted, passed = b.block(), b.block()
-            if type_.user and self.script.kernel.struct("struct", "task_struct") is not None:
+            task = self.script.kernel.struct("struct", "task_struct") if type_.user else None
+            if task is not None and task.find("mm") is not None:
                 b.jump_if(b.icmp("ne", result, -errno.EFAULT), counted)
                 memory_of_task = b.add(b.helper(helpers.GET_CURRENT_TASK), self.e.tasks.task_field("mm"))
                 b.branch(b.truth(self.e.tasks.read_word(memory_of_task)), counted, passed)
