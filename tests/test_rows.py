@@ -14,7 +14,7 @@ def test_every_row_that_fails_is_listed() -> None:
     seen = []
 
     @each_row("left, right", [(1, 1), (1, 2), pytest.param(2, 3, id="odd"), (4, 4)])
-    @each_row("sign", lambda: iter("+-"), ids=lambda sign: f"sign {sign}")
+    @each_row("sign", lambda: iter("+-"), ids={"sign +": 1, "sign -": 2})
     def test(left: int, right: int, sign: str) -> None:
         seen.append((left, sign))
         assert left == right, f"{sign} differs"

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pytrace.core.options.compile_options import CompileOptions
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 ROWS = [
     json.loads(line)
@@ -36,7 +35,7 @@ def options(row: dict[str, Any]) -> CompileOptions:
     return CompileOptions(positional=tuple(positional), named=tuple(named), unsafe=bool(row.get("unsafe")))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@each_row("row", ROWS, ids=lambda row: row["name"])
 def test_row(row: dict[str, Any]) -> None:
     result = analyse(row["program"], options(row))
     wrong = row["name"].startswith("error_") and row["exit"] != 0

@@ -13,7 +13,7 @@ import pytest
 from _pytest.outcomes import OutcomeException, Skipped
 
 Table = Iterable[Any] | Callable[[], Iterable[Any]]
-Ids = Callable[[Any], object] | Sequence[str] | None
+Ids = Callable[[Any], object] | Iterable[str] | None
 Row = tuple[str, dict[str, Any]]
 
 
@@ -51,6 +51,7 @@ def each_row(names: str | Sequence[str], table: Table, ids: Ids = None) -> Calla
 
 
 def _named(words: Sequence[str], table: Iterable[Any], ids: Ids) -> Iterator[Row]:
+    given = None if ids is None or callable(ids) else list(ids)
     for number, item in enumerate(table):
         name = None
         if isinstance(item, type(pytest.param())):
@@ -59,7 +60,7 @@ def _named(words: Sequence[str], table: Iterable[Any], ids: Ids) -> Iterator[Row
         values = tuple(item) if len(words) > 1 else (item,)
         assert len(values) == len(words), f"row {number} has {len(values)} values for {', '.join(words)}"
         if name is None:
-            named = [ids[number]] if isinstance(ids, Sequence) else [ids(value) if ids else value for value in values]
+            named = [given[number]] if given else [ids(value) if callable(ids) else value for value in values]
             name = "-".join(repr(part) if not isinstance(part, str) else part for part in named)
         yield str(name), dict(zip(words, values, strict=True))
 

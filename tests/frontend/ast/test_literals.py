@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("3 > 2", True),

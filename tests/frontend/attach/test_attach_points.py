@@ -7,6 +7,7 @@ import pytest
 from pytrace.core.config import Config
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ EMPTY_PATTERNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+@each_row("pattern", EMPTY_PATTERNS)
 def test_empty_patterns_beside_another_attach_point(pattern: str) -> None:
     for text in (f"{pattern}, interval:s:1 {{ }}", f"interval:s:1, {pattern}, {pattern} {{ }}"):
         found = Expanded(text)
@@ -94,7 +95,7 @@ def test_empty_patterns_beside_another_attach_point(pattern: str) -> None:
         assert note.span.text in pattern
 
 
-@pytest.mark.parametrize("pattern", EMPTY_PATTERNS)
+@each_row("pattern", EMPTY_PATTERNS)
 def test_empty_patterns_alone(pattern: str) -> None:
     text = f"{pattern}, tracepoint:nonsense*:* {{ }} interval:s:1 {{ }}"
     found = Expanded(text)

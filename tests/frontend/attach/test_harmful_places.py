@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.config import Config
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
 from pytrace.frontend.probes import uprobes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
+from tests.support.rows import each_row
 
 BAD = bytes.fromhex("62f27d487ac7")
 """vpbroadcastb."""
@@ -159,7 +158,7 @@ def test_other_kernels_leave_nops_alone() -> None:
 
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "offset", "expected"),
     [
         (NOP5_HEX, 0x1000, True),
@@ -187,7 +186,7 @@ def test_at_entry() -> None:
     assert not uprobes.red_zone_unused(bytes.fromhex("55"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "expected"),
     [
         (f"48897c24f8{NOP5_HEX}c3", True),  # mov [rsp-8], rdi

@@ -12,6 +12,7 @@ from pytrace.core.types import INT32, UINT64, Field, Struct
 from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel, function
+from tests.support.rows import each_row
 
 
 def test_several_attach_points_of_one_kind_share_a_unit() -> None:
@@ -49,7 +50,7 @@ def test_pid_filter_of_injected_kinds() -> None:
     assert not Expanded("uprobe:/bin/app:main { }").unit.pid_filter
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("probe", "compared"),
     [("profile:hz:9", True), ("profile:us:100", True), ("profile:us:99", False), ("profile:hz:10001", False),
      ("software:cpu-clock:1000000", True), ("software:cpu", True), ("software:task-clock:1000000", True),

@@ -24,6 +24,7 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import Signedness
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 # fmt: off
 ACCEPTED = [
@@ -120,7 +121,7 @@ REFUSED = [
 # fmt: on
 
 
-@pytest.mark.parametrize("script", ACCEPTED)
+@each_row("script", ACCEPTED)
 def test_accepted(script: str) -> None:
     result = analyse(script)
     assert not result.errors
@@ -179,7 +180,7 @@ VARIABLES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), VARIABLES)
+@each_row(("text", "wanted"), VARIABLES)
 def test_variable(text: str, wanted: str) -> None:
     program = analyse(f"begin {{ {text} print($x); }}").checked()
     found = {info.name: str(info.type) for info in program.variables.values()}
@@ -201,7 +202,7 @@ MAPS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "key", "value", "kind"), MAPS)
+@each_row(("text", "key", "value", "kind"), MAPS)
 def test_map(text: str, key: str, value: str, kind: str) -> None:
     info = analyse(f"begin {{ {text} }}").checked().maps["@m"]
     assert (str(info.key), str(info.value), info.kind) == (key, value, kind)

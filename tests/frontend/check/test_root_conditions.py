@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from tests.frontend.checking import refusals
 from tests.support.front import analyse
 from tests.support.recorded import Facts
+from tests.support.rows import each_row
 
 TRUE = [
     "1", "true", "(1)", "!0", "2 * 3 == 6", "1 && !0", "0 || 1", "\"a\" == \"a\"", "\"a\" != \"b\"", "1 ? 1 : 0", "-1 < 0",
@@ -20,7 +19,7 @@ TRUE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("condition", TRUE)
+@each_row("condition", TRUE)
 def test_conditions(condition: str) -> None:
     options = CompileOptions(positional=("7",))
     for text, kind in ((condition, "begin"), (f"!({condition})", "end")):

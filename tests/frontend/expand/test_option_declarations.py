@@ -6,6 +6,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.frontend.expand import parameters
 from tests.frontend.expand.test_parameters import parse
+from tests.support.rows import each_row
 
 
 def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
@@ -13,7 +14,7 @@ def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
     return parameters.read_declarations(parse(text), diagnostics).options, diagnostics
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "option"),
     [
         ('"x|failed", false, "why"', ScriptOption(("x", "failed"), False, "why")),
@@ -57,7 +58,7 @@ def test_specs(text: str, option: ScriptOption) -> None:
     assert found == (option,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "place"),
     [
         ('getopt("x y");', "does not declare an option", '"x y"'),

@@ -12,6 +12,7 @@ from pytrace.core.source import Source
 from pytrace.frontend.expand import settings
 from pytrace.frontend.expand.settings import BadValueError, read_value
 from pytrace.frontend.syntax import parser
+from tests.support.rows import each_row
 
 
 def read(text: str, **environment: str) -> tuple[Config, Diagnostics]:
@@ -107,7 +108,7 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
+@each_row(("name", "value"), DEFAULTS.items())
 def test_default(name: str, value: object) -> None:
     assert getattr(Config(), name) == value
 
@@ -122,7 +123,7 @@ def test_round_trip() -> None:
     assert convert(to_builtins(made), Config) == made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given", "value"),
     [
         ("print_maps_on_exit", "off", False),
@@ -146,7 +147,7 @@ def test_values(name: str, given: Setting, value: Setting) -> None:
     assert read_value(name, given) == (name, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "given"),
     [
         ("print_maps_on_exit", "maybe"),

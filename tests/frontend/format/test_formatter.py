@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import formatter
+from tests.support.rows import each_row
 
 
 def fmt(text: str) -> str:
@@ -25,10 +24,10 @@ def test_wrong_scripts_are_not_touched() -> None:
     assert diagnostics.errors
 
 
-@pytest.mark.parametrize("before", ["", "\n\n", "// c\n", "/* a\n b */\n", "  "])
-@pytest.mark.parametrize("line", ["#!/usr/bin/env pytrace", "#! /usr/bin/env -S pytrace -q \t", "#!"])
-@pytest.mark.parametrize("behind", ["\n", "\n\n\n// x\n", "\n#define X 1\n"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@each_row("before", ["", "\n\n", "// c\n", "/* a\n b */\n", "  "])
+@each_row("line", ["#!/usr/bin/env pytrace", "#! /usr/bin/env -S pytrace -q \t", "#!"])
+@each_row("behind", ["\n", "\n\n\n// x\n", "\n#define X 1\n"])
+@each_row("end", ["\n", "\r\n"])
 def test_interpreter_line(before: str, line: str, behind: str, end: str) -> None:
     text = f"{before}{line}{behind}begin {{ exit(); }}\n".replace("\n", end)
     once = fmt(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import formatter
+from tests.support.rows import each_row
 
 
 def fmt(text: str) -> str:
@@ -150,7 +149,7 @@ def test_style() -> None:
     assert fmt(BEFORE) == AFTER
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("", ""),

@@ -14,6 +14,7 @@ from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import formatter, nodes, parser
 from tests.support.pace import unit
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = [json.loads(line) for line in (ROOT / "tests/cases/outputs.jsonl").read_text().splitlines()]
@@ -25,7 +26,7 @@ SYNTAX_ERRORS = {
 }
 
 
-@pytest.mark.parametrize("row", PROGRAMS, ids=[row["name"] for row in PROGRAMS])
+@each_row("row", PROGRAMS, ids=[row["name"] for row in PROGRAMS])
 def test_reference_programs(row: dict[str, str]) -> None:
     diagnostics = Diagnostics()
     source = Source("stdin", row["program"])

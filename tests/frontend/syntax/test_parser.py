@@ -7,6 +7,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
+from tests.support.rows import each_row
 
 
 def parse(text: str) -> nodes.Program:
@@ -50,7 +51,7 @@ def shape(node: nodes.Node | None) -> str:
             return f"{type(node).__name__}({inner})"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("1 + 2 * 3", "(1 + (2 * 3))"),
@@ -141,7 +142,7 @@ def test_sized_types_keep_their_capacity() -> None:
     assert parsed_type("int32*[") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "spans"),
     [
         ('$a = "s";', ['$a = "s"']),
@@ -224,7 +225,7 @@ ROOT_MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "messages"), ROOT_MISTAKES)
+@each_row(("text", "messages"), ROOT_MISTAKES)
 def test_mistakes_around_conditions(text: str, messages: list[str]) -> None:
     found = Diagnostics()
     parser.parse(Source("t", text), found)
@@ -322,7 +323,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "message", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
+@each_row(("text", "place", "message", "hint"), MISTAKES, ids=[row[0] for row in MISTAKES])
 def test_mistakes(text: str, place: str, message: str, hint: str) -> None:
     diagnostics = Diagnostics()
     parser.parse(Source("t", text), diagnostics)

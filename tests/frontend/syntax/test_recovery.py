@@ -16,6 +16,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
 from tests.support.outputs import ROWS
+from tests.support.rows import each_row
 
 TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z0-9_$@#]+|\s+|.', re.DOTALL)
 PIECES = (
@@ -105,7 +106,7 @@ def test_mutated_programs_come_to_an_end(seed: int) -> None:
             pytest.fail(f"parsing does not end: {text!r}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "hint"),
     [
         ("begin { if (1) { } elif (2) { } }", "write 'else if'"),

@@ -7,13 +7,14 @@ import pytest
 
 from pytrace.frontend.probes.usdt import BadArgumentError, argument_locations
 from pytrace.frontend.syntax.typed_program import RegisterLocation as At
+from tests.support.rows import each_row
 
 
 def symbol(name: str) -> int | None:
     return {"counter": 0x4000}.get(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "place"),
     [
         ("-4@%edi", At("di", size=4, signed=True)),
@@ -41,7 +42,7 @@ def test_x86(text: str, place: At) -> None:
     assert argument_locations(text, "x86_64", symbol, 0x1000) == (place,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "place"),
     [
         ("4@x0", At("r0", size=4)),
@@ -99,8 +100,8 @@ def test_only_wanted_arguments_must_be_understood() -> None:
 LONG = ("4" * 40 + "$", f"8@{'1' * 5000}x", f"8@{'a' * 20000}%", "(" * 3000, "[" * 3000, f"8@{'+1' * 3000}?")
 
 
-@pytest.mark.parametrize("text", LONG)
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@each_row("text", LONG)
+@each_row("machine", ["x86_64", "aarch64"])
 def test_whatever_a_note_says_is_read_at_once(text: str, machine: str) -> None:
     began = time.process_time()
     with suppress(BadArgumentError):

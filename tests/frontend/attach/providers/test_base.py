@@ -14,6 +14,7 @@ from pytrace.core.probes.targets import NoTarget, TypedFunctionTarget, UserTarge
 from pytrace.core.source import Source, Span
 from pytrace.frontend.probes.providers import Match, Part, Scope, by_pattern, matches_pattern, nearest, number_of
 from tests.support.facts import RecordedKernel
+from tests.support.rows import each_row
 
 SPAN = Span(Source("stdin", "kprobe:x"), 0, 8)
 
@@ -79,7 +80,7 @@ def test_numbers(text: str, number: int | None, message: str) -> None:
     assert [item.message for item in where.diagnostics.errors] == ([message] if message else [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "name", "fits"),
     [
         ("abc", "abc", True), ("abc", "abcd", False), ("*", "", True), ("a*", "abc", True), ("*c", "abc", True),

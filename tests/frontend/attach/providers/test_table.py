@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.probes.attach_points import PROVIDERS
 from pytrace.frontend.probes.providers import Part, Point, Provider
+from tests.support.rows import each_row
 
 
 def test_every_kind_has_a_provider() -> None:
@@ -25,7 +24,7 @@ PARTS = {
 """Numbers of parts that an attach point of each kind may have, for a pattern as provider."""
 
 
-@pytest.mark.parametrize("row", PROBE_KINDS, ids=lambda row: row.name)
+@each_row("row", PROBE_KINDS, ids=lambda row: row.name)
 def test_what_a_pattern_as_provider_may_mean(row: ProbeKind) -> None:
     def point(count: int) -> Point:
         return Point(row, Part(row.name, SPAN), (Part("x", SPAN),) * count, SPAN)

@@ -10,6 +10,7 @@ from pytrace.core.types import INT32, INT64
 from pytrace.frontend.syntax.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
+from tests.support.rows import each_row
 
 MULTI = RecordedKernel(features=FEATURES | {"uprobe_multi"})
 
@@ -95,7 +96,7 @@ def test_source_lines() -> None:
     assert "number" in Expanded("uprobe:/bin/app@app.c:x { }", kernel).errors[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "part"),
     [
         ("uprobe:/bin/app:wrok", "no function 'wrok'"),

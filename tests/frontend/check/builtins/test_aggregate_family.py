@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.frontend.check.map_family import MAX_BUCKETS, MAX_INTERVALS
 from tests.frontend.checking import refusals
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -65,7 +64,7 @@ KEPT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "type_"), KEPT)
+@each_row(("call", "type_"), KEPT)
 def test_types_of_maps(call: str, type_: str) -> None:
     assert str(analyse(f"begin {{ @ = {call}; }}").checked().maps["@"].value) == type_
 

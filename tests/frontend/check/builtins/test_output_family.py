@@ -13,6 +13,7 @@ from tests.frontend.checking import UNSAFE, refusals, refused, warned, warnings
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.recorded import Facts
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -94,7 +95,7 @@ SENT = [
 ]
 
 
-@pytest.mark.parametrize(("body", "kind", "static"), SENT)
+@each_row(("body", "kind", "static"), SENT)
 def test_events(body: str, kind: str, static: StaticPart) -> None:
     (event,) = analyse(f"begin {{ {body} }}").checked().event_list
     assert (event.kind, event.static) == (kind, static)
@@ -150,10 +151,10 @@ REFUSED_control = [
 test_refused_control = refusals(REFUSED_control)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argument", "number"), [("1", 1), ("64", 64), ('"SIGKILL"', 9), ('"kill"', 9), ('"Usr1"', 10), ("pid", None)]
 )
-@pytest.mark.parametrize("name", ["signal", "signal_thread"])
+@each_row("name", ["signal", "signal_thread"])
 def test_signals_by_number_and_name(name: str, argument: str, number: int | None) -> None:
     program = analyse(f"kprobe:vfs_read {{ {name}({argument}); }}", UNSAFE).checked()
     (call,) = (node for node in walk(program.units[0].body) if isinstance(node, nodes.Call))

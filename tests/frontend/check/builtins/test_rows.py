@@ -8,6 +8,7 @@ import pytest
 from pytrace.core.event_layout import RowMembers
 from pytrace.core.types import UINT16, UINT32, Fixed, Joined, Record, Type
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 REFUSED = [
     ("begin { row(pid=1); }", "1:16-17", "syntax: unexpected '=', expected ')' or ','"),
@@ -46,7 +47,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED, ids=[row[0] for row in REFUSED])
+@each_row(("script", "place", "message"), REFUSED, ids=[row[0] for row in REFUSED])
 def test_refused(script: str, place: str, message: str) -> None:
     assert analyse(script).errors == [(place, message)]
 

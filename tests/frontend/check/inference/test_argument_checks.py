@@ -9,6 +9,7 @@ from pytrace.core.types import BOOL, INT8, INT32, UINT8, Array, Pointer, String,
 from pytrace.frontend.check.conversions import is_text, is_text_pointer, size_of_text
 from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -79,7 +80,7 @@ test_refused_formats = refusals(REFUSED_formats)
 test_warned_formats = warnings(WARNED_formats)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("conversion", "value"),
     [(c, v) for c in ("d", "i", "u", "o", "x", "X", "c", "p") for v in ("1", "true", "curtask", "pid")]
     + [("gr", "pid"), ("s", "pid"), ("s", "comm"), ("s", "(1, 2)"), ("r", 'buf("a")'), ("rx", 'buf("a")'), ("rh", 'buf("a")')],

@@ -6,6 +6,7 @@ import pytest
 
 from pytrace.core.types import INT8, INT32, INT64, UINT8, UINT64, Int
 from pytrace.frontend.check.conversions import FoldError, fold_arithmetic, fold_bytes, fold_comparison, wrap
+from tests.support.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def test_wrap(value: int, type_: Int, wanted: int) -> None:
     assert wrap(value, type_) == wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("left", "operator", "right", "type_", "wanted"),
     [
         (7, "/", 2, None, 3), (-7, "/", 2, None, -3), (7, "/", -2, None, -3), (-7, "/", -2, None, 3),

@@ -27,11 +27,12 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, fits, literal, settle, signs_differ, unify
+from tests.support.rows import each_row
 
 COLOR = Enum("color", 4, False, (("RED", 0),))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "wanted"),
     [
         (INT8, INT32, INT32),
@@ -88,7 +89,7 @@ def test_signs() -> None:
     assert not signs_differ(UINT32, INT8)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "slot", "wanted"),
     [
         (INT8, INT16, True), (INT16, INT8, False), (UINT8, INT16, True), (INT8, UINT16, False),

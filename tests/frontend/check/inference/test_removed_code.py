@@ -8,6 +8,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from tests.support.front import Result, analyse
+from tests.support.rows import each_row
 
 LEFT_OUT = 'config = { missing_probes = "ignore" }\n'
 
@@ -17,7 +18,7 @@ def map_types(found: Result, name: str = "@f") -> tuple[str | None, str]:
     return (None if info.key is None else str(info.key), str(info.value))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         "if (false) { @f[1, comm] = count(); }",
@@ -32,7 +33,7 @@ def map_types(found: Result, name: str = "@f") -> tuple[str | None, str]:
         "if (true || { @f[1, comm] = count(); true }) { $a = 1; }",
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     "use",
     [
         "clear(@f)", "zero(@f)", "print(@f)", "print_clear(@f)", "_ = delete(@f, (1, comm))", "$n = len(@f)",

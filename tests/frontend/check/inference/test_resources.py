@@ -17,6 +17,7 @@ from pytrace.frontend.check.maps import (
 from tests.frontend.checking import refusals, warnings
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -131,7 +132,7 @@ def test_kinds_of_undeclared_maps(body: str, kind: str) -> None:
     assert other.kind == "percpuhash"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("@", ""),
@@ -160,7 +161,7 @@ def test_comments(text: str, expected: str) -> None:
     assert comment_above(Span(source, len(text) - 1, len(text))) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kinds"),
     [
         ("print(@m); clear(@m);", [("print_map", True), ("clear", True)]),

@@ -17,6 +17,7 @@ from pytrace.pipeline import Compilation, front_end
 from tests.frontend.checking import refusals, refused, warnings
 from tests.support.facts import TASK, RecordedKernel
 from tests.support.front import analyse
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -72,7 +73,7 @@ test_warned = warnings(WARNED)
 ANYWHERE = [row for row in BUILTINS if row.call and row.most is not None and row.probes is None]
 
 
-@pytest.mark.parametrize("row", ANYWHERE, ids=lambda row: row.name)
+@each_row("row", ANYWHERE, ids=lambda row: row.name)
 def test_one_argument_too_many(row: Builtin) -> None:
     many = ", ".join("1" for _ in range((row.most or 0) + 1))
     place, message = refused(f"begin {{ @ = {row.name}({many}); }}")

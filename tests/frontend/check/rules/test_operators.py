@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.frontend.syntax.typed_program import Signedness
 from tests.frontend.checking import last_value, refusals, values, warnings
+from tests.support.rows import each_row
 
 # fmt: off
 REFUSED = [
@@ -113,7 +112,7 @@ test_values = values(VALUES)
 test_warned = warnings(WARNED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "signed"),
     [
         ("nsecs / 2", False), ("(int32)pid / 2", True), ("nsecs % 2", False), ("nsecs >> 1", False), ("(int8)pid >> nsecs", True),

@@ -7,6 +7,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
+from tests.support.rows import each_row
 
 
 def parse(text: str) -> nodes.Program:
@@ -103,7 +104,7 @@ TWINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("angle", "brace"), [pair for pair in TWINS if pair[1]])
+@each_row(("angle", "brace"), [pair for pair in TWINS if pair[1]])
 def test_twin(angle: str, brace: str) -> None:
     assert nodes.same(parse(angle), parse(brace))
 

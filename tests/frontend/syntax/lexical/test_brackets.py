@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax.lexer import Lexer
 from pytrace.frontend.syntax.structure import Structure
 from pytrace.frontend.syntax.tokens import Token
+from tests.support.rows import each_row
 
 _PAIRS = {"LPAREN": "RPAREN", "LBRACKET": "RBRACKET", "LBRACE": "RBRACE", "BLOCK_STATEMENT": "RBRACE"}
 
@@ -21,7 +20,7 @@ def read(text: str) -> tuple[Structure, list[tuple[str, int]]]:
     return structure, [(error.message.removeprefix("syntax: "), error.span.start) for error in diagnostics.errors]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "errors"),
     [
         ("{ f(1; }", [("expected ')', found ';'", 5)]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer
+from tests.support.rows import each_row
 
 
 def kinds(text: str) -> list[str]:
@@ -32,7 +31,7 @@ def test_comments_are_kept() -> None:
     assert lexer.comments == {2: 6, 7: 14}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "place", "message"),
     [
         ("5uu", "uu", "invalid suffix 'uu'"),

@@ -8,9 +8,10 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.tokens import decode_integer, decode_parameter, decode_string
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("0", 0), ("7", 7), ("0777", 511), ("0x10", 16), ("0Xff", 255), ("0x1_0", 16), ("1_000_000", 1_000_000),
@@ -54,7 +55,7 @@ def test_strings(text: str, value: bytes) -> None:
     assert node.value == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("1_", "'_' at the end of a number"), ("0x", "hexadecimal number without digits"),
@@ -73,7 +74,7 @@ def test_numbers_without_a_value(text: str, message: str) -> None:
     assert message in found.errors[0].message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "number"),
     [("1e19", 10**19), ("18446744073709551615", 2**64 - 1), ("4294967295u", 2**32 - 1),
      ("9223372036854775807L", 2**63 - 1),

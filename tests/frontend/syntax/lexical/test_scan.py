@@ -7,6 +7,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
+from tests.support.rows import each_row
 
 
 def probe(text: str) -> nodes.Probe:
@@ -17,7 +18,7 @@ def probe(text: str) -> nodes.Probe:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "points", "predicate"),
     [
         ("begin { }", ["begin"], None),
@@ -115,7 +116,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@each_row("part", PARTS)
 def test_kept_verbatim(part: str) -> None:
     diagnostics = Diagnostics()
     program = parser.parse(Source("t", f"{part}\nbegin {{ }}"), diagnostics)

@@ -9,6 +9,7 @@ from pytrace.core.source import Source
 from pytrace.frontend.syntax.lexer import Lexer
 from pytrace.frontend.syntax.structure import Structure
 from pytrace.frontend.syntax.tokens import Token
+from tests.support.rows import each_row
 
 
 def item(text: str, role: str = "item") -> tuple[Structure, Lexer]:
@@ -29,7 +30,7 @@ def kinds(text: str, role: str = "probe") -> str:
     return " ".join(token.type for token in item(text, role)[0].tokens[1:])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("/1/ { }", "PREDICATE_OPEN INT PREDICATE_CLOSE LBRACE RBRACE"),

@@ -11,6 +11,7 @@ from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer, states, tokens
 from pytrace.frontend.syntax.tokens import OPERATORS
+from tests.support.rows import each_row
 
 INTO = {
     ROOT: "",
@@ -33,7 +34,7 @@ def read(text: str, state: str = ROOT) -> tuple[list[str], Lexer, Diagnostics]:
     return found, lexer, diagnostics
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("begin {", ["ATTACH_POINT:begin", "BODY:{", "LBRACE:{"]),
@@ -60,8 +61,8 @@ def test_tokens_from_the_root_on(text: str, expected: list[str]) -> None:
     assert read(text)[0][: len(expected)] == expected
 
 
-@pytest.mark.parametrize("word", ["config", "import", "macro", "fn", "let", "struct", "union", "enum", "typedef"])
-@pytest.mark.parametrize(
+@each_row("word", ["config", "import", "macro", "fn", "let", "struct", "union", "enum", "typedef"])
+@each_row(
     ("rest", "name", "point"),
     [(":x", None, "{}:x"), ("s:x", None, "{}s:x"), ("_1=k:x", "{}_1", "k:x"), ("s = k:x", "{}s", "k:x")],
 )
@@ -114,8 +115,8 @@ def test_all_states_are_tried() -> None:
     assert set(INTO) == {ROOT, *(name for name, _ in states)}
 
 
-@pytest.mark.parametrize("into", INTO.values(), ids=INTO)
-@pytest.mark.parametrize("rest", ["", " ", "a", "{", "/"])
+@each_row("into", INTO.values(), ids=INTO)
+@each_row("rest", ["", " ", "a", "{", "/"])
 def test_a_rule_fits_every_character(into: str, rest: str) -> None:
     for code in (*range(0x100), 0x20AC, 0xDC80, 0xDCFF, 0xFFFF, 0x10FFFF):
         for text in (chr(code), chr(code) * 2, "a" + chr(code), "/" + chr(code)):

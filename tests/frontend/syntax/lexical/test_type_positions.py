@@ -7,6 +7,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
+from tests.support.rows import each_row
 
 
 def expression(text: str) -> nodes.Expr:
@@ -16,7 +17,7 @@ def expression(text: str) -> nodes.Expr:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "(uint8)1", "(uint8)-1", "(uint8)!$a", "(uint8)~$a", "(uint8)*$a", "(uint8)&$a", "(uint8)++$a", "(uint8)--$a",
@@ -29,7 +30,7 @@ def test_casts(text: str) -> None:
     assert isinstance(expression(text), nodes.Cast)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["(pid) * 2", "(pid) - 1", "(name)", "(name) + 1", "(name) != 1", "(name) && 1", "($a) * 2", "(a * 2)", "(a, b)",
      "(a[1])", "(a[1] * b)", "(name) -- "],
