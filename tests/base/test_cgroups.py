@@ -1,11 +1,14 @@
-"""pytrace.base.cgroups on tables of mounts and directories that stand for mounted hierarchies."""
+"""Files of the kernel, and control groups."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pytrace.base import cgroups
+from pytrace.base import cgroups, kernel_files
 from pytrace.base.cgroups import MemoryLimit
+
+# ---------------------------------------------------------------------------------------------- cgroups
+# pytrace.base.cgroups on tables of mounts and directories that stand for mounted hierarchies.
 
 
 def test_a_mount_of_the_whole_hierarchy_is_preferred(tmp_path: Path) -> None:
@@ -70,3 +73,22 @@ def test_a_container_sees_a_part_of_the_hierarchy(tmp_path: Path) -> None:
 
 def test_without_a_table_of_mounts_there_is_no_limit(tmp_path: Path) -> None:
     assert cgroups.memory_limit(table=str(tmp_path / "none")) is None
+
+
+# ---------------------------------------------------------------------------------------------- kernel files
+# Reading files of the kernel.
+
+
+def test_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
+    assert kernel_files.read_text(str(tmp_path)) == kernel_files.read_text(str(tmp_path / "none")) == ""
+
+
+def test_bytes_of_any_encoding_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a\r\n\xff\n")
+    assert kernel_files.read_text(str(tmp_path / "file")) == "a\r\n\udcff\n"
+
+
+def test_only_newlines_end_the_lines_of_the_kernel() -> None:
+    assert kernel_files.lines("") == []
+    assert kernel_files.lines("a\nb\n") == ["a", "b"]
+    assert kernel_files.lines("a\x0b\x0c\x1c\x85\u2028\rb\n\nc") == ["a\x0b\x0c\x1c\x85\u2028\rb", "", "c"]

@@ -1,9 +1,18 @@
-"""Tests of what messages show of the script."""
+"""Sources and messages about them."""
 
 from __future__ import annotations
 
-from pytrace.core.diagnostics import Diagnostics, bytes_shown, counted, either, render_all
-from pytrace.core.source import Source, Span
+from pathlib import Path
+
+import pytest
+
+from pytrace.core import script_files
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, counted, either, render_all
+from pytrace.core.manifest import MAGIC
+from pytrace.core.source import ExpandedSpan, Position, Source, Span, expansion_chain
+
+# ---------------------------------------------------------------------------------------------- diagnostics
+# Tests of what messages show of the script.
 
 
 def rendered(text: str, start: int, end: int) -> list[str]:
@@ -92,3 +101,84 @@ def test_a_line_that_is_the_message_is_not_repeated() -> None:
 
 def test_alternatives() -> None:
     assert [either(tuple("abc"[:count])) for count in range(4)] == ["", "a", "a or b", "a, b or c"]
+
+
+# ---------------------------------------------------------------------------------------------- source
+# Positions and spans.
+
+
+TEXT = "ab\ncdé\r\n\nx"
+SOURCE = Source("x.bt", TEXT)
+
+
+@pytest.mark.parametrize(
+    ("offset", "line", "column"),
+    [(0, 1, 1), (2, 1, 3), (3, 2, 1), (6, 2, 4), (8, 3, 1), (9, 4, 1), (10, 4, 2), (99, 4, 2), (-5, 1, 1)],
+)
+def test_positions_count_characters(offset: int, line: int, column: int) -> None:
+    assert SOURCE.position(offset) == Position(line, column)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, ""), (1, "ab"), (2, "cdé"), (3, ""), (4, "x"), (5, "")])
+def test_lines_have_no_ends(number: int, text: str) -> None:
+    assert SOURCE.line(number) == text
+
+
+def test_spans() -> None:
+    span = Span(SOURCE, 0, 2)
+    assert (span.text, str(span)) == ("ab", "x.bt:1:1-3")
+    assert str(Span(SOURCE, 0, 5)) == "x.bt:1-2"
+    assert Span(SOURCE, 3, 5).to(span) == span.to(Span(SOURCE, 3, 5)) == Span(SOURCE, 0, 5)
+
+
+def test_expansions() -> None:
+    call, inner = Span(SOURCE, 0, 2), Span(SOURCE, 3, 4)
+    middle = ExpandedSpan(SOURCE, 3, 5, call)
+    deep = ExpandedSpan(SOURCE, 3, 4, middle)
+    assert expansion_chain(deep) == (middle, call)
+    assert expansion_chain(inner) == ()
+    joined = ExpandedSpan(SOURCE, 5, 6, call).to(middle)
+    assert joined == ExpandedSpan(SOURCE, 3, 6, call)
+    assert str(deep) == str(inner)
+
+
+# ---------------------------------------------------------------------------------------------- script files
+# Scripts as files.
+
+
+def test_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "a.bt"
+    file.write_bytes(b"\xef\xbb\xbfbegin { print(\"\xff\") }\r\n")
+    source, compiled = script_files.read(str(file))
+    assert (source.name, source.path, compiled) == (str(file), str(file), None)
+    assert source.text == 'begin { print("\udcff") }\r\n'
+    assert script_files.text(str(file), "a").text == source.text
+    assert script_files.text(str(file), "a").name == "a"
+
+
+def test_a_compiled_script(tmp_path: Path) -> None:
+    file = tmp_path / "a.pt"
+    file.write_bytes(MAGIC + b"\0\0")
+    source, compiled = script_files.read(str(file))
+    assert (source.text, compiled) == ("", MAGIC + b"\0\0")
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "hints"),
+    [
+        (b"a\0b", "/a", ()),
+        (b"\x7fELF\0", "/a", ("-c name runs a program and traces it",)),
+        (b"\x7fELF\0", None, ()),
+    ],
+)
+def test_other_files_are_refused(data: bytes, path: str | None, hints: tuple[str, ...]) -> None:
+    with pytest.raises(TraceError, match="'name' is not a script: there are zero bytes in it") as caught:
+        script_files.from_bytes("name", data, path)
+    assert caught.value.hints == hints
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="is a directory, not a script"):
+        script_files.read(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        script_files.read(str(tmp_path / "none"))

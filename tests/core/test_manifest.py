@@ -1,4 +1,4 @@
-"""The manifest: round trips, and errors for damaged files."""
+"""What a compiled script carries: manifest, layouts of events, facts about its kernel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,34 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from pytrace.base import typed_json
+from pytrace.core import kernel_facts
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
+from pytrace.core.event_layout import (
+    STATIC_PARTS,
+    CurrentTime,
+    EmptiedMap,
+    EventSpec,
+    Exit,
+    Formatted,
+    HelperFailure,
+    Joined,
+    Location,
+    NoStaticPart,
+    PacketFile,
+    PrintedMap,
+    Quantiles,
+    RowMembers,
+    RuntimeFailure,
+    StaticPart,
+)
+from pytrace.core.kernel_facts import Facts, decoded, digest
+from pytrace.core.kernel_info import FEATURES, NO_HEADERS, FunctionPrototype, KernelHeaders
 from pytrace.core.manifest import (
     FORMAT,
     MAGIC,
@@ -32,7 +54,14 @@ from pytrace.core.manifest import (
     file_form,
 )
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
-from pytrace.core.types import INT64, Count, Stack, String, Tuple, Type, USym
+from pytrace.core.types import INT32, INT64, UINT64, Count, Pointer, Stack, String, Tuple, Type, USym
+from pytrace.runtime.output.handlers import HANDLERS
+from tests.support.facts import TASK
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- manifest
+# The manifest: round trips, and errors for damaged files.
+
 
 PLACE = Location("x.bt", 3, 7)
 FUNCTIONS = tuple(Target(f"kprobe:f{at}", at, KernelFunctionTarget(f"f{at}")) for at in range(3))
@@ -161,3 +190,137 @@ def test_other_formats_are_told() -> None:
         CompiledScript.from_bytes(bytes(data))
     with pytest.raises(TraceError, match="not a compiled"):
         CompiledScript.from_bytes(b"x")
+
+
+# ---------------------------------------------------------------------------------------------- event layout
+# Static parts of events: each kind has one, its JSON form is read back as the same, others are refused.
+
+
+EVENT_LAYOUT_PLACE = Location("stdin", 1, 9)
+PARTS: dict[str, StaticPart] = {
+    "printf": Formatted("%s\udcff\n"),
+    "heading": Formatted("%d"),
+    "errorf": Formatted("wrong", assertion=True),
+    "warnf": Formatted("%d"),
+    "cat": Formatted("/proc/%d/comm"),
+    "system": Formatted("ls"),
+    "time": CurrentTime("%H:%M\n"),
+    "join": Joined(","),
+    "print_value": NoStaticPart(),
+    "row": RowMembers(["a", "b.c"], [-2, 1]),
+    "print_rows": NoStaticPart(),
+    "clear_terminal": NoStaticPart(),
+    "print_map": PrintedMap("@m", 3, 2, "-key", True),
+    "quantiles": Quantiles("@h", [50.0, 99.9]),
+    "clear": EmptiedMap("@m", joined=True),
+    "zero": EmptiedMap("@m"),
+    "exit": Exit(known=True),
+    "skboutput": PacketFile("/tmp/x.pcap"),
+    "unwatch": NoStaticPart(),
+    "runtime_error": RuntimeFailure("array_bounds"),
+    "helper_error": HelperFailure("bpf_map_update_elem", "@m"),
+}
+
+
+def test_every_kind_has_a_static_part_and_a_handler() -> None:
+    assert set(STATIC_PARTS) == {*HANDLERS, "exit"} == set(PARTS)
+
+
+@each_row("kind", PARTS)
+def test_json_form_is_read_back_as_the_same(kind: str) -> None:
+    spec = EventSpec(0, kind, (), PARTS[kind], EVENT_LAYOUT_PLACE)
+    again = typed_json.decode(typed_json.encode(spec), EventSpec)
+    assert again == spec
+    assert type(again.static) is STATIC_PARTS[kind]
+
+
+def test_what_has_a_default_may_be_left_out_of_the_json_form() -> None:
+    spec = EventSpec(0, "print_map", (), PrintedMap("@m"), EVENT_LAYOUT_PLACE)
+    data = {**msgspec.to_builtins(spec), "static": {"type": "PrintedMap", "map": "@m"}}
+    assert msgspec.convert(data, EventSpec).static == PrintedMap("@m", top=0, div=1, order="", clear=False)
+
+
+def test_a_static_part_is_read_by_its_class() -> None:
+    spec = EventSpec(0, "clear", (), EmptiedMap("@m"), EVENT_LAYOUT_PLACE)
+    assert spec.static_part(EmptiedMap).map == "@m"
+    with pytest.raises(InternalError, match=r"expected Formatted for clear, found EmptiedMap\(map='@m'"):
+        spec.static_part(Formatted)
+
+
+# ---------------------------------------------------------------------------------------------- kernel facts
+# The form of facts about a machine: what equal ones have in common, and what is none.
+
+
+SAID: dict[str, Any] = {
+    "machine": "x86_64", "release": "6.1.0-56-amd64", "build": ("kernel",), "cpus": 4, "features": ("btf",),
+    "btf": b"x", "modules": {"nf": b"y", "ext4": b"z"},
+    "answers": ((("kernel_symbol", "jiffies"), ("1",)), (("modules",), ("nf",))),
+}  # fmt: skip
+
+
+def test_equal_facts_have_one_digest() -> None:
+    facts = Facts(**SAID)
+    assert decoded(facts.encoded()) == facts
+    again = Facts(**SAID | {"modules": {"ext4": b"z", "nf": b"y"}})
+    assert digest(again.encoded()) == digest(facts.encoded())
+    assert len(digest(b"")) == 64
+    for name, value in (("btf", b"y"), ("cpus", 8), ("answers", ()), ("modules", {"nf": b"y"}), ("release", "6.2")):
+        assert digest(Facts(**SAID | {name: value}).encoded()) != digest(facts.encoded()), name
+
+
+@each_row(
+    ("name", "value"),
+    [
+        ("release", "../../etc"), ("release", ""), ("release", "6.1\n"), ("machine", "x86-64/"), ("cpus", 0),
+        ("cpus", 1 << 20), ("cpus", "4"), ("btf", "text"), ("modules", {"../vmlinux": b""}), ("features", ["x"] * 1000),
+        ("answers", [[[], []]]), ("answers", [[["a", "b", "c", "d", "e"], []]]), ("answers", [[["a"], [5]]]),
+    ],
+)  # fmt: skip
+def test_what_is_none(name: str, value: object) -> None:
+    """A release becomes a part of paths."""
+    said = msgspec.msgpack.encode(SAID | {name: value})
+    with pytest.raises(TraceError, match="the facts about a kernel are damaged"):
+        decoded(said)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91" * 5000, b"\xdb\xff\xff\xff\xff", Facts(**SAID).encoded()[:-1]])
+def test_damage(data: bytes) -> None:
+    with pytest.raises(TraceError, match="the facts about a kernel are damaged"):
+        decoded(data)
+
+
+def test_what_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TraceError, match="a name that is no text"):
+        Facts(**SAID | {"answers": ((("cgroup_id", "\udcff"), ()),)}).encoded()
+    monkeypatch.setattr(kernel_facts, "LARGEST", 50)
+    with pytest.raises(TraceError, match="more than are sent"):
+        Facts(**SAID).encoded()
+
+
+# ---------------------------------------------------------------------------------------------- kernel info
+# Facts about the machine as data.
+
+
+def test_prototypes_in_one_line() -> None:
+    found = FunctionPrototype("f", "vmlinux", (("task", Pointer(TASK)), ("n", UINT64)), INT32)
+    assert found.text == "int32 (struct task_struct * task, uint64 n)"
+    assert FunctionPrototype("f", "vmlinux", (), INT32).text == "int32 ()"
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"),
+    [
+        ("/k/include/linux/fs.h", True),
+        ("/k/include", False),
+        ("/k/include2/x.h", False),
+        ("/b/gen/x.h", True),
+        ("/x.h", False),
+    ],
+)
+def test_headers_of_the_kernel(path: str, inside: bool) -> None:
+    assert KernelHeaders(folders=("/k/include", "/b/gen")).holds(path) is inside
+    assert not NO_HEADERS.holds(path)
+
+
+def test_features_are_listed_once() -> None:
+    assert len(set(FEATURES)) == len(FEATURES)

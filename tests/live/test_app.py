@@ -1,22 +1,41 @@
-"""The view, driven by textual's pilot at three sizes."""
+"""The live view as a process: keys, messages, files."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import pty
+import re
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from pytrace.live import messages
+from pytrace.core.diagnostics import TraceError
+from pytrace.live import messages, saved_files, view_process
 from pytrace.live.app import KEYS, LiveApp, Panels
-from pytrace.live.messages import Command, Lines, Notice, Start
+from pytrace.live.glyphs import Glyphs
+from pytrace.live.log import Log
+from pytrace.live.messages import Command, Incoming, Lines, Message, Notice, Start
+from pytrace.live.view_process import Streams, ViewProcess
+from pytrace.results import file_form
+from pytrace.results.snapshot import SnapshotData
 from tests.support import live_pictures
 from tests.support.live_samples import HOSTILE, counts, histogram, state, total
+from tests.support.patience import patience
+from tests.support.snapshots import COUNT, STRING, map_data, snapshot
+from tests.support.waiting import until
+
+# ---------------------------------------------------------------------------------------------- app
+# The view, driven by textual's pilot at three sizes.
+
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -202,3 +221,258 @@ def test_pictures_of_the_documents_are_svg_of_this_view(tmp_path: Path) -> None:
         texts = [["".join(item.itertext()) for item in root.iter(f"{SVG}text")] for root in (drawn, kept)]
         assert texts[0] == texts[1], f"scripts/screenshots draws {name} anew"
         assert any("hits/s" in text for text in texts[0])
+
+
+# ---------------------------------------------------------------------------------------------- view process
+# The view's process and its channel, without a view: the child is a function of the test.
+
+
+START = Start("x", unicode=True, colour=True)
+Child = Callable[[socket.socket], int]
+
+
+class Standard:
+    """Standard input and output on a pseudo-terminal."""
+
+    def __init__(self) -> None:
+        self._theirs, ours = pty.openpty()
+        self._before = [os.dup(number) for number in range(3)]
+        for number in range(3):
+            os.dup2(ours, number)
+        os.close(ours)
+        os.set_blocking(self._theirs, False)
+        self.shown = b""
+        """What was written to it by the end."""
+
+    def close(self) -> None:
+        with suppress(BlockingIOError):
+            self.shown = os.read(self._theirs, 1 << 16)
+        for number, before in enumerate(self._before):
+            os.dup2(before, number)
+            os.close(before)
+        os.close(self._theirs)
+
+
+@contextmanager
+def on_terminal() -> Iterator[Standard]:
+    """Within the body of a test, as pytest captures these descriptors between the phases of one."""
+    made = Standard()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def started(child: Child, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, printed: list[bytes]) -> ViewProcess:
+    def become(channel: socket.socket, confine: Callable[[], None]) -> NoReturn:
+        try:
+            confine()
+            os._exit(child(channel))
+        finally:
+            os._exit(99)
+
+    monkeypatch.setattr(view_process, "_become", become)
+    return ViewProcess(Streams(stack), lambda: None, printed.append, stack)
+
+
+def received(channel: socket.socket, count: int) -> list[Message]:
+    incoming, found = messages.Incoming(), list[Message]()
+    while len(found) < count:
+        found += incoming.add(channel.recv(1 << 16))
+    return found
+
+
+def to_the_end(channel: socket.socket) -> None:
+    while channel.recv(1 << 16):
+        pass
+
+
+def test_messages_reach_it_whole_though_it_reads_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = [START, Lines(b"x" * 3_000_000), Lines(b"end")]
+
+    def child(channel: socket.socket) -> int:
+        good = received(channel, 3) == sent
+        for command in (Command("shown", states=3, lines=4, used=1.5), Command("clear", "@x")):
+            channel.sendall(messages.line(command))
+        to_the_end(channel)
+        return 0 if good else 7
+
+    with on_terminal() as standard, ExitStack() as stack:
+        view = started(child, stack, monkeypatch, [])
+        view.begin(START)
+        for message in sent[1:]:
+            view.send(message)
+        until(view.flush)
+        assert view.commands.get(timeout=patience(10)) == Command("clear", "@x")
+        assert (view.used, view.states, view.lines, view.gone) == (1.5, 3, 4, False)
+        view.close()
+        assert view.error == ""
+        assert view.gone
+    assert standard.shown == b"", "a view that ends in order restores the terminal itself"
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (lambda _channel: os.kill(os.getpid(), signal.SIGKILL), "signal 9"),
+        (lambda _channel: 3, "status 3"),
+        (lambda channel: channel.sendall(messages.line(Command("failed", "KeyError: 1"))) or 1, "KeyError: 1"),
+    ],
+)
+def test_after_a_view_that_fails_the_terminal_is_restored(
+    end: Child, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on_terminal() as standard, ExitStack() as stack:
+        view = started(end, stack, monkeypatch, [])
+        view.begin(START)
+        until(lambda: view.gone)
+        view.send(Lines(b"nobody reads it"))
+        view.close()
+        assert view.error == error
+    assert b"\x1b[?1049l" in standard.shown
+
+
+def test_a_view_that_was_not_shown_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on_terminal() as standard, ExitStack() as stack:
+        view = started(lambda channel: to_the_end(channel) or 0, stack, monkeypatch, [])
+    assert view.error == ""
+    assert standard.shown == b""
+
+
+def test_ctrl_c_is_a_signal_for_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: seen.append(number))
+
+    def child(channel: socket.socket) -> int:
+        channel.sendall(b"not a command\n" + messages.line(Command("end")))
+        to_the_end(channel)
+        return 0
+
+    try:
+        with on_terminal(), ExitStack() as stack:
+            started(child, stack, monkeypatch, []).begin(START)
+            until(lambda: seen)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT]
+
+
+def test_what_children_print_goes_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[bytes] = []
+    with on_terminal() as standard, ExitStack() as stack:
+        view = started(lambda channel: to_the_end(channel) or 0, stack, monkeypatch, printed)
+        view.begin(START)
+        os.system("echo out; echo err >&2; cat")
+        until(lambda: b"".join(printed).count(b"\n") == 2)
+        view.close()
+        os.write(1, b"the terminal again\n")
+    assert sorted(b"".join(printed).split()) == [b"err", b"out"]
+    assert standard.shown == b"the terminal again\r\n"
+
+
+def test_streams_that_are_no_terminal_stay(tmp_path: Path) -> None:
+    with on_terminal(), open(tmp_path / "errors", "wb") as file, ExitStack() as stack:
+        os.dup2(file.fileno(), 2)
+        streams = Streams(stack)
+        with streams.redirected():
+            os.write(1, b"away\n")
+            os.write(2, b"to the file\n")
+            assert os.read(0, 10) == b""
+        assert streams.read() == b"away\n"
+        assert streams.read() == b""
+    assert (tmp_path / "errors").read_text() == "to the file\n"
+
+
+# ---------------------------------------------------------------------------------------------- messages
+# .
+
+
+def test_messages_arrive_as_they_were_sent_however_they_are_cut() -> None:
+    sent = [Lines(b"a\n", 2), state(1, counts("@", {"a": 1}), histogram("@h", {None: {3: 4}})), Notice("x", error=True)]
+    data = b"".join(map(messages.packed, sent))
+    incoming = Incoming()
+    found = [message for at in range(0, len(data), 7) for message in incoming.add(data[at : at + 7])]
+    assert found == sent
+
+
+def test_commands_are_lines_of_json() -> None:
+    command = Command("clear", "@a\n")
+    data = messages.line(command)
+    assert data.count(b"\n") == 1
+    assert messages.command(data[:-1]) == command
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"do": "run"}', b'{"do": "end", "used": "x"}', b"\x80\x04."])
+def test_the_run_takes_no_other_commands(data: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        messages.command(data)
+
+
+# ---------------------------------------------------------------------------------------------- log
+# .
+
+
+def log(*parts: bytes, kept: int = 100) -> Log:
+    made = Log(Glyphs(), kept)
+    for part in parts:
+        made.add(part)
+    return made
+
+
+def test_lines_may_come_in_parts() -> None:
+    assert log(b"one\ntw", b"o\nthree").lines() == ["one", "two"]
+
+
+def test_the_newest_lines_are_kept() -> None:
+    assert log(b"".join(b"%d\n" % number for number in range(10)), kept=3).lines() == ["7", "8", "9"]
+
+
+def test_colours_are_left_out_and_other_controls_escaped() -> None:
+    assert log(b"\x1b[36mbar\x1b[0m\tx\n", b"\x1b]0;title\x07\r\n").lines() == ["bar     x", "\\x1b]0;title\\x07"]
+
+
+def test_a_script_that_clears_the_screen_clears_the_log() -> None:
+    assert log(b"old\n", b"older\n\x1b[H\x1b[2Jnew\n").lines() == ["new"]
+
+
+def test_the_filter_is_of_any_case() -> None:
+    found = log(b"Alpha\nbeta\nalphabet\n")
+    found.filter = "ALPHA"
+    assert found.lines() == ["Alpha", "alphabet"]
+    assert found.last(1) == ["alphabet"]
+    assert len(found) == 3
+
+
+def test_what_was_dropped_is_counted_and_joins_no_lines() -> None:
+    found = log(b"begin")
+    found.add(b"end\nnext\n", dropped=10)
+    assert found.dropped == 10
+    assert found.lines() == ["end", "next"]
+
+
+# ---------------------------------------------------------------------------------------------- saved files
+# pytrace.live.saved_files: what a view says of files that were asked for.
+
+
+def test_files_are_named_by_the_time() -> None:
+    assert re.fullmatch(r"pytrace-\d{8}-\d{6}\.html", saved_files.new_path("html"))
+
+
+def test_snapshots_and_reports(tmp_path: Path) -> None:
+    data = snapshot(map_data("@", STRING, COUNT, {"a": 3}))
+    for name, write in (("x.pts", file_form.write), ("x.html", saved_files.write_report)):
+        path = str(tmp_path / name)
+        assert saved_files.written(data, path, write) == Notice(f"written: {path}")
+    assert file_form.read(str(tmp_path / "x.pts")).maps["@"].entries == {"a": 3}
+    assert "<html" in (tmp_path / "x.html").read_text()
+
+
+def test_why_a_file_was_not_written() -> None:
+    data = snapshot(map_data("@", STRING, COUNT, {}))
+
+    def refused(_data: SnapshotData, _path: str) -> None:
+        raise TraceError("too large", hints=("write less",))
+
+    said = saved_files.written(data, "/nowhere/x.pts", file_form.write)
+    assert said == Notice("/nowhere/x.pts cannot be written: No such file or directory", error=True)
+    assert saved_files.written(data, "x", refused) == Notice("x was not written: too large; write less", error=True)

@@ -1,9 +1,23 @@
+"""Multi-purpose tools in general: patterns, parts of scripts, lists of probes."""
+
 from __future__ import annotations
 
+import pytest
+
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.multitools import patterns, script_parts
 from pytrace.multitools.counts import FUNCCOUNT
+from pytrace.multitools.latencies import FUNCLATENCY
 from pytrace.multitools.multitool import MultiTool, Options, Translation
+from pytrace.multitools.patterns import Pattern
+from pytrace.multitools.script_parts import Naming
 from tests.support.facts import RecordedKernel
+from tests.support.multitools import translate
+
+# ---------------------------------------------------------------------------------------------- multitool
+# .
+
 
 OPTIONS = (
     ScriptOption(("f", "flag"), False),
@@ -42,3 +56,128 @@ def test_cpu() -> None:
     assert options().cpu_condition() == ""
     assert options(cpu=0).cpu_condition() == "cpu == 0"
     assert options(cpu=3).cpu_condition() == "cpu == 3"
+
+
+# ---------------------------------------------------------------------------------------------- patterns
+# .
+
+
+def pattern(text: str, *, regexp: bool = False) -> Pattern:
+    return patterns.parse(Options(FUNCLATENCY.options, {"pattern": text, "regexp": regexp}), RecordedKernel())
+
+
+def functions(text: str) -> Pattern:
+    return patterns.functions(Options(FUNCLATENCY.options, {"pattern": text}), RecordedKernel())
+
+
+def test_names_are_told_apart_by_what_is_the_same_in_all_processes() -> None:
+    assert pattern("vfs_*").naming.key == "func"
+    assert pattern("/bin/app:work*").naming.key == "probe"
+    assert pattern("/bin/app:work*").naming.prefix == len("uprobe:/bin/app:")
+    assert pattern("/bin/app:work").naming.key == '"work"'
+    assert pattern("t:sched:sched_switch").naming.key == '"sched_switch"'
+
+
+def test_the_return_is_another_point() -> None:
+    assert pattern("r:/bin/app:work").point == "uretprobe:/bin/app:work"
+    assert pattern("/bin/app:work").point == "uprobe:/bin/app:work"
+
+
+def test_regular_expressions_become_a_filter() -> None:
+    found = pattern("/bin/app:^work(_more)?$", regexp=True)
+    assert found.point == "uprobe:/bin/app:*"
+    assert found.filter.startswith(":(?:work(_more)?$)")
+
+
+@pytest.mark.parametrize("text", ["t:sched:sched_switch", "u:/bin/app:start", "software:faults"])
+def test_events_have_no_latency(text: str) -> None:
+    with pytest.raises(TraceError, match="functions have a latency"):
+        functions(text)
+
+
+def test_offsets_have_no_return() -> None:
+    with pytest.raises(TraceError, match="leave the offset out"):
+        functions("/bin/app:work+4")
+    assert functions("/bin/app:work").attachment.leave == "uretprobe:/bin/app:work"
+
+
+# ---------------------------------------------------------------------------------------------- script parts
+# .
+
+
+def test_blocks_indent_what_they_hold() -> None:
+    inner = script_parts.block("if (1)", ["a;", "b;"])
+    assert script_parts.block("end", [inner]) == "end {\n    if (1) {\n        a;\n        b;\n    }\n}"
+
+
+def test_predicates_are_joined() -> None:
+    text = script_parts.probe(["a", "b"], ["x;"], ["", "cpu == 1", "p || q"])
+    assert text == "a, b /cpu == 1 && (p || q)/ {\n    x;\n}"
+    assert script_parts.probe(["a"], ["x;"]) == "a {\n    x;\n}"
+
+
+def test_literals_are_escaped() -> None:
+    assert script_parts.literal('a"b\\c\nd') == r'"a\"b\\c\nd"'
+
+
+def test_empty_parts_leave_no_gap() -> None:
+    assert script_parts.script("a", "", "b") == "a\n\nb\n"
+
+
+def test_names_are_shown_without_what_is_the_same_for_all() -> None:
+    assert Naming("func").shown("$x") == "$x"
+    assert Naming("probe", 12).shown("$x") == "str((int8 *)&$x + 12, 128)"
+
+
+def test_frames_hold_what_is_needed_only() -> None:
+    assert script_parts.enter(None)[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
+    assert script_parts.enter(Naming("func"))[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
+    assert "name=probe, arg1=arg0" in script_parts.enter(Naming("probe"), more=(("arg1", "arg0"),))[-1]
+    assert "@callees" not in " ".join(script_parts.enter(None) + script_parts.leave([]))
+    assert "@callees" in " ".join(script_parts.leave([], callees=True))
+
+
+def test_predicates_keep_their_parentheses() -> None:
+    assert script_parts.unless("(a == 1)") == "if (!(a == 1)) { return; }"
+    assert script_parts.unless("(a) || (b)") == "if (!((a) || (b))) { return; }"
+
+
+def test_outputs() -> None:
+    shown = "{\n    x;\n}"
+    assert script_parts.outputs(0, 0, ["x;"]) == f"end {shown}"
+    assert script_parts.outputs(5_000_000_000, 0, ["x;"]) == f"interval:s:5, end {shown}"
+    assert script_parts.outputs(500_000_000, 700_000_000, ["x;"]) == f"interval:ms:500, end {shown}"
+    assert script_parts.outputs(1_500, 0, ["x;"]) == f"interval:us:1, end {shown}"
+    assert script_parts.outputs(0, 3_000_000_000, ["x;"]) == f"end {shown}"
+    counted = "{\n    x;\n    @outputs++;\n    if (@outputs >= 3) { exit(); }\n}"
+    assert script_parts.outputs(10**9, 3 * 10**9, ["x;"]) == f"interval:s:1, end /@outputs < 3/ {counted}"
+    assert script_parts.stamp(wanted=False) == []
+
+
+# ---------------------------------------------------------------------------------------------- tplist
+# .
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"lib": "/bin/app"}, ("-l", "usdt:/bin/app:*")),
+        ({"lib": "c", "filter": "set*"}, ("-l", "usdt:libc:set*")),
+        ({"lib": "pthread", "verbose": True}, ("-l", "-v", "usdt:libpthread:*")),
+        ({"pid": "12"}, ("-l", "-p", "12", "usdt:*:*")),
+        ({"filter": "block:*"}, ("-l", "tracepoint:block:*")),
+        ({"filter": "sched_switch"}, ("-l", "tracepoint:*:sched_switch")),
+        ({}, ("-l", "tracepoint:*")),
+    ],
+)
+def test_arguments(options: dict[str, Value], arguments: tuple[str, ...]) -> None:
+    kernel = RecordedKernel(files={"libc": ["/lib/c"], "libpthread": ["/lib/p"]})
+    made = translate("tplist", kernel, **options)
+    assert (made.text, made.arguments) == ("", arguments)
+
+
+def test_mistakes() -> None:
+    with pytest.raises(TraceError, match="cannot be used together"):
+        translate("tplist", lib="c", pid="1")
+    with pytest.raises(TraceError, match="one process"):
+        translate("tplist", pid="1,2")

@@ -1,7 +1,10 @@
-"""Decoders give back what was encoded, for every type and nesting."""
+"""Values are decoded, and kept in portable forms."""
 
 from __future__ import annotations
 
+import socket
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
+from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple, builtin_types
+from pytrace.render import percpu_merge, portable
 from pytrace.render.decoders import file_number
-from pytrace.render.forms import Decoders
-from pytrace.render.value_types import divided
-from tests.support.encode import encode
+from pytrace.render.forms import Decoders, PythonForms, Restored, TextForms, as_python
+from pytrace.render.python_values import Average, Bucket, Histogram, Series, Stats
+from pytrace.render.value_types import ROWS, divided
+from pytrace.results import columns, joining
+from pytrace.results.formats.portable_forms import PortableNames
+from pytrace.results.values import StackTrace
+from tests.support import encode as value_types_encode
+from tests.support.captured import Places, forms
+from tests.support.encode import Frame, Run, encode
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- decoders
+# Decoders give back what was encoded, for every type and nesting.
+
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 
@@ -199,3 +215,246 @@ def test_values_are_read_when_they_are_decoded(tmp_path: Path) -> None:
         path.write_text(text)
         assert decode(bytes(8), 0) == value
     assert Decoders().convert(kind)[0] == "8s", "not as the number that was sent"
+
+
+# ---------------------------------------------------------------------------------------------- forms
+# Makers: a form is made once for each type, by its row.
+
+
+def test_forms_are_made_once() -> None:
+    made = TextForms(PortableNames())
+    assert made.form(types.INT64) is made.form(types.INT64)
+    first, second = types.Struct("struct", "", 8, ()), types.Struct("struct", "", 8, ())
+    assert first == second
+    assert made.form(first) is not made.form(second), "anonymous structs compare equal"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (types.BOOL, "?"), (types.INT8, "b"), (types.UINT32, "I"), (types.Pointer(types.VOID), "Q"),
+        (types.Count(), "Q"), (types.Fixed(10, 1, True), "q"), (types.KSym(), "Q"),
+    ],
+)  # fmt: skip
+def test_numbers_are_fields_of_structures(kind: types.Type, code: str) -> None:
+    assert Decoders().code(kind) == code
+    assert Decoders().convert(kind) == (code, None)
+
+
+def test_python_programs_get_numbers_at_any_nesting() -> None:
+    fixed = types.Fixed(100, 2, True)
+    kind = types.Tuple((types.INT64, types.Record(("a",), (fixed,))))
+    assert as_python(kind)((1, (150,))) == (1, (fixed.number(150),))
+    plain = (1, 2)
+    assert PythonForms().form(types.Tuple((types.INT64, types.INT64)))(plain) is plain
+
+
+def test_restored_values_decode_as_before() -> None:
+    assert Restored().form(types.Tuple((types.String(4), types.Inet())))(("a", "127.0.0.1")) == (
+        b"a", (types.AF_INET, bytes((127, 0, 0, 1))),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- portable
+# Portable values of every type.
+
+
+PAIR = Struct(
+    "struct", "pair", 24,
+    (
+        Field("x", types.Int(4, True), 0),
+        Field("flags", types.Int(4, False), 4, 3, 5),
+        Field("", Struct("union", "", 8, (Field("a", UINT64, 0), Field("b", UINT8, 0))), 8),
+        Field("name", Array(INT8, 8), 16),
+    ),
+)  # fmt: skip
+
+PORTABLE_VALUES: list[tuple[types.Type, Any, Any]] = [
+    (types.BOOL, True, True),
+    (INT64, -5, -5),
+    (types.DOUBLE, 2.5, 2.5),
+    (types.FLOAT, 0.10000000149011612, 0.10000000149011612),
+    (types.Enum("e", 4, False, (("A", 1),)), 1, 1),
+    (types.Pointer(types.VOID), 0xFFFF_8000_0000_0000, 0xFFFF_8000_0000_0000),
+    (String(8), b"ab", "ab"),
+    (String(8), b"a\xffb", "a\udcffb"),
+    (types.Buffer(8), b"\0\1\xff", b"\0\1\xff"),
+    (Array(UINT8, 3), (1, 2, 3), (1, 2, 3)),
+    (Array(String(4), 2), (b"a", b"b"), ("a", "b")),
+    (Tuple((INT64, UINT64)), (1, 2), (1, 2)),
+    (Tuple((INT64, String(4))), (1, b"x"), (1, "x")),
+    (Tuple((String(4),)), (b"x",), ("x",)),
+    (Tuple((String(4), INT64, Tuple((String(4), INT64)))), (b"x", 1, (b"y", 2)), ("x", 1, ("y", 2))),
+    (Record(("pid", "comm"), (INT64, String(4))), (1, b"x"), (1, "x")),
+    (PAIR, (-1, 21, 7, 7, b"text"), (-1, 21, 7, 7, "text")),
+    (types.Stack(True, 2), (7, (), 0), StackTrace(())),
+    (types.KSym(), 0x1000, "do_work"),
+    (types.USym(), (7, 0x9), "0x9"),
+    (types.Inet(), (socket.AF_INET, bytes((127, 0, 0, 1))), "127.0.0.1"),
+    (types.Mac(), bytes(range(6)), "00:01:02:03:04:05"),
+    (types.Username(), 0, "root"),
+    (types.InterfaceName(), 1, "lo"),
+    (types.NetworkNamespace(), 5, "5"),
+    (types.CgroupPath(), (1 << 62, 1), ""),
+    (types.Fixed(1000, 3), -1500, -1500),
+    (types.Joined(":", (types.Inet(), INT64)), ((socket.AF_INET, bytes((127, 0, 0, 1))), 80), "127.0.0.1:80"),
+    (types.Count(), 1 << 63, 1 << 63),
+    (types.Sum(), -7, -7),
+    (types.Avg(), (10, 4), (10, 4)),
+    (types.Stats(), (-10, 4), (-10, 4)),
+    (types.Min(), (3, 1), 3),
+    (types.Max(), (-3, 1), -3),
+    (types.LHist(0, 30, 10), (0, 2, 0, 0, 1), {1: 2, 4: 1}),
+    (types.TSeries(10**9, 2), ((5, 8, 70), (0, 0, 0)), {4: (8, 70)}),
+]
+
+
+def run() -> Run:
+    return Run(symbols=Places({0x1000: [Frame("do_work", 16)]}), strings=("%Y", "nothing*"))
+
+
+def converted(kind: types.Type, value: Any) -> Any:
+    made = run()
+    return forms(made, Places()).form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
+
+
+@each_row(("kind", "value", "expected"), PORTABLE_VALUES)
+def test_values(kind: types.Type, value: Any, expected: Any) -> None:
+    found = converted(kind, value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_times_are_what_they_print_as() -> None:
+    found = converted(types.Timestamp(), (time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0, 0))
+    assert found == time.strftime("%Y")
+
+
+def test_histograms_have_the_buckets_that_counted() -> None:
+    kind = types.Hist(0)
+    counts = [0] * kind.buckets
+    counts[3], counts[-1] = 5, 1
+    assert converted(kind, counts) == {3: 5, kind.buckets - 1: 1}
+
+
+def test_every_type_has_a_value_here() -> None:
+    tried = {type(kind) for kind, _, _ in PORTABLE_VALUES}
+    assert set(types.ALL) - tried == {types.Void, types.Timestamp, types.Hist}
+
+
+def test_what_is_portable_already_is_not_taken_apart() -> None:
+    made = forms(run())
+    for kind in (Tuple((INT64, Array(UINT8, 4))), Record(("a",), (types.Stats(),)), Array(types.BOOL, 2)):
+        assert made.form(kind) is portable.as_it_is
+
+
+@pytest.mark.parametrize(
+    ("reduce", "expected"),
+    [("sum", (12, 2)), ("avg", (12, 2)), ("min", (5, 1)), ("max", (7, 1)), ("", (5, 90))],
+)
+def test_intervals_of_all_cpus_are_one(reduce: str, expected: tuple[int, int]) -> None:
+    meta = (90, 80) if not reduce else (1, 1)
+    form = forms(run()).form(types.TSeries(10**9, 4, reduce))
+    assert form(((11, 5, meta[0]), (11, 7, meta[1]))) == {10: expected}
+
+
+def test_intervals_that_some_cpus_gave_up_are_left_out() -> None:
+    """The ring of a CPU has room for two: what one still has of interval 1, another has overwritten with 3."""
+    form = forms(run()).form(types.TSeries(10**9, 2, "sum"))
+    assert form(((2, 1, 1), (3, 1, 1), (3, 5, 1), (4, 5, 1))) == {2: (6, 2), 3: (5, 1)}
+
+
+# ---------------------------------------------------------------------------------------------- python values
+# .
+
+
+def test_averages_are_the_integers_that_print() -> None:
+    average = as_python(types.Avg())((-7, 2))
+    assert isinstance(average, Average)
+    assert (average, average.total, average.count, average.mean) == (-3, -7, 2, -3.5)
+    assert Average(0, 0).mean == 0.0
+
+
+def test_stats() -> None:
+    assert as_python(types.Stats())((10, 4)) == Stats(count=4, average=2, total=10)
+
+
+def test_plain_values_stay_as_they_are() -> None:
+    for kind, value in ((types.Count(), 3), (types.String(4), "x"), (types.Tuple((types.INT64,)), (1,))):
+        assert as_python(kind)(value) is value
+
+
+def test_a_linear_histogram() -> None:
+    histogram = Histogram(types.LHist(0, 10, 2), {1: 3, 3: 1})
+    assert list(histogram) == [Bucket(0, 2, 3), Bucket(2, 4, 0), Bucket(4, 6, 1)]
+    assert (histogram.count, len(histogram), histogram[0].count) == (4, 3, 3)
+    assert 0 <= (histogram.quantile(0.5) or 0) < 2 <= 4 <= (histogram.quantile(1.0) or 0) < 6
+    assert "[4, 6)" in str(histogram)
+    assert repr(histogram) == "<Histogram of 4 values>"
+
+
+def test_open_ends_have_no_bound() -> None:
+    histogram = Histogram(types.LHist(0, 10, 5), {0: 1, 3: 1})
+    assert [(bucket.low, bucket.high) for bucket in histogram] == [(None, 0), (0, 5), (5, 10), (10, None)]
+    assert histogram.quantile(1.0) is None
+
+
+def test_an_empty_histogram() -> None:
+    histogram = Histogram(types.LHist(0, 10, 2), {})
+    assert (list(histogram), histogram.count, histogram.quantile(0.5)) == ([], 0, None)
+
+
+def test_histograms_compare_by_kind_and_counts() -> None:
+    first, other = Histogram(types.LHist(0, 10, 2), {1: 3}), Histogram(types.LHist(0, 10, 5), {1: 3})
+    assert first == Histogram(types.LHist(0, 10, 2), {1: 3})
+    assert first != other
+    assert len({first, Histogram(types.LHist(0, 10, 2), {1: 3}), other}) == 2
+
+
+def test_a_series_has_points_in_time() -> None:
+    second = 1_000_000_000
+    series = Series.of(types.TSeries(second, 3), {100: (5, 1), 102: (7, 1)})
+    assert series.interval == second
+    assert [(point.nanoseconds // second, point.value) for point in series] == [(100, 5), (101, None), (102, 7)]
+    assert series[0].start == datetime.fromtimestamp(100, UTC)
+
+
+# ---------------------------------------------------------------------------------------------- value types
+# One row for each value type, and what each of them must have.
+
+
+def test_every_type_has_a_row() -> None:
+    lacking = [kind.__name__ for kind in types.ALL if kind not in ROWS]
+    assert not lacking, "rows of pytrace/render/value_types.py"
+    assert set(ROWS) == set(types.ALL)
+
+
+def test_every_type_has_a_row_in_the_tests() -> None:
+    lacking = [kind.__name__ for kind in types.ALL if kind not in value_types_encode.ROWS]
+    assert not lacking, "rows of tests/support/encode.py"
+
+
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_snapshots_hold_has_a_way_back(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    changed = row.portable is not portable.same
+    # Stacks stay as they are in snapshots: the names of snapshots print them.
+    assert (row.restored is not portable.same) == (changed and kind is not types.Stack), "portable and restored"
+    if row.portable in (portable.printed, portable.string):
+        assert row.restored in (portable.restored_text, portable.restored_inet, portable.restored_mac)
+
+
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_is_resolved_late_is_traced(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    if row.portable is portable.printed and not row.durable:
+        assert row.traced, "a name may have control characters"
+
+
+@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_aggregations_merge_by_a_row_of_their_own(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    aggregation = row.merging not in (percpu_merge.SINGLE, percpu_merge.RANKED, percpu_merge.NUMBER)
+    assert aggregation is issubclass(kind, builtin_types.Aggregate)
+    assert (row.merging in joining.ROWS) is aggregation, "row of pytrace/results/joining.py"
+    assert row.held in columns.ROWS, "row of pytrace/results/columns.py"

@@ -1,16 +1,27 @@
-"""pytrace.render.text: the text of values of every type, nested, and as keys of JSON."""
+"""Output as text, CSV and JSON, tables and times."""
 
 from __future__ import annotations
 
+import csv as reader
+import io
+import math
+import re
 import socket
+from json import loads
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytrace.core import types
+from pytrace.core.byte_escapes import unescaped
 from pytrace.core.types import (
     BOOL,
+    INT8,
+    INT32,
     INT64,
+    UINT32,
     UINT64,
     VOID,
     Array,
@@ -26,14 +37,22 @@ from pytrace.core.types import (
     Sum,
     Tuple,
 )
-from pytrace.render import text
-from pytrace.render.forms import TextForms
+from pytrace.core.types.tables import TableSchema
+from pytrace.render import csv, json, text
+from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.names import Names
+from pytrace.render.tables import Page, TextTable, visible
+from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.symbols.images import Frame
-from tests.support.encode import Symbols
+from tests.render.test_decoders import VALUES
+from tests.support.encode import Run, Symbols
 from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- text
+# pytrace.render.text: the text of values of every type, nested, and as keys of JSON.
+
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("CRIMSON", 0), ("BLUE", 7)))
 PAIR = Tuple((INT64, String(8)))
@@ -161,3 +180,368 @@ def test_names_of_functions_on_terminals() -> None:
         kind = types.Stack(True, mode=mode)
         assert texts.form(kind)(stack) == shown
         assert texts.many_stacks(kind)(stack) == shown
+
+
+# ---------------------------------------------------------------------------------------------- csv
+# CSV: what Python's csv module reads is what was written.
+
+
+@each_row(
+    ("text", "field"),
+    [
+        (b"plain text", b"plain text"),
+        (b"", b""),
+        (b"a,b", b'"a,b"'),
+        (b'say "x"', b'"say ""x"""'),
+        (b"two\nlines", b'"two\nlines"'),
+        (b"cr\r", b'"cr\r"'),
+        ("grün".encode(), "grün".encode()),
+        ("ü,".encode(), '"ü,"'.encode()),
+        (b"\xff", b"\\xff"),
+        ("\uffff".encode(), "\uffff".encode()),
+        (b"a\x1b[31m\x07\x00", b"a\\x1b[31m\\x07\\x00"),
+        ("\x9b".encode(), b"\\xc2\\x9b"),
+        (rb"C:\new \x41 \x4", rb"C:\new \x5cx41 \x4"),
+        (b"=1+1", b"'=1+1"),
+        (b"+1", b"'+1"),
+        (b"-1", b"'-1"),
+        (b"@SUM(A1)", b"'@SUM(A1)"),
+        (b"\t=1", b"'\t=1"),
+        (b"\r=1", b"\"'\r=1\""),
+        (b'=HYPERLINK("http://x",1)', b"\"'=HYPERLINK(\"\"http://x\"\",1)\""),
+        ("＝1".encode(), "'＝1".encode()),
+        (b"'=1", b"''=1"),
+        (b"'quoted'", b"'quoted'"),
+        (b"a=1", b"a=1"),
+    ],
+)
+def test_fields(text: bytes, field: bytes) -> None:
+    assert csv.field(text) == field
+
+
+def test_lines() -> None:
+    assert csv.line([b"a", csv.field(b"b,c")]) == b'a,"b,c"\r\n'
+    assert csv.heading(["@m.count", 'a"b', "-"]) == b'@m.count,"a""b",-\r\n'
+    assert csv.line([b""]) == b'""\r\n'
+    assert csv.line([b"", b""]) == b",\r\n"
+
+
+@given(st.lists(st.lists(st.binary(max_size=12), min_size=3, max_size=3), max_size=5))
+def test_what_is_written_is_read_back(rows: list[list[bytes]]) -> None:
+    text = b"".join(csv.line(map(csv.field, row)) for row in rows).decode()
+    found = list(reader.reader(io.StringIO(text, newline=""), strict=True))
+    assert [[original(field) for field in row] for row in found] == rows
+
+
+def original(field: str) -> bytes:
+    """The text that a field was made of, as docs/reference/output.md says."""
+    return unescaped(re.sub(r"\A'(?='*[=+\-@\t\r\n＝＋－＠])", "", field).encode())
+
+
+@given(st.text("'=+-@\t\r\n＝\\x41\x1b", max_size=8))
+def test_formulas_are_read_back(text: str) -> None:
+    field = csv.field(text.encode()).decode()
+    (row,) = reader.reader(io.StringIO(field, newline=""), strict=True) if field else [[""]]
+    assert original(row[0]) == text.encode()
+    assert not re.match("[=+\\-@\t\r\n＝]", row[0])
+
+
+@pytest.mark.parametrize("kind", [INT32, types.Enum("e", 4, True, (("minus", -1),)), types.Fixed(1, 0)])
+def test_numbers_stay_numbers(kind: types.Type) -> None:
+    names = TextForms(PortableNames())
+    assert csv.cells(names, kind)(-5) == [b"-5"]
+    assert csv.cells(names, types.Tuple((kind, types.String(8))))((-5, b"-5")) == [b"-5", b"'-5"]
+    assert csv.texts(names, types.String(8))(b"-5") == [b"-5"]
+
+
+# ---------------------------------------------------------------------------------------------- json
+# JSON is valid whatever programs print, and loses nothing.
+
+
+FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""), HostNames())))
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=500, deadline=None)
+def test_any_bytes_survive(data: bytes) -> None:
+    written = json.quoted(data)
+    assert json.unquoted(loads(written.decode("utf-8"))) == data
+
+
+@given(st.text(max_size=40).map(str.encode))
+@settings(max_examples=300, deadline=None)
+def test_text_reads_back_as_it_was(data: bytes) -> None:
+    if "\uffff" not in data.decode():
+        assert loads(json.quoted(data)) == data.decode()
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"plain", b'"plain"'),
+        (b'a"b\\c\n\r\t\x01\x1b', b'"a\\"b\\\\c\\n\\r\\t\\u0001\\u001b"'),
+        ("é→".encode(), '"é→"'.encode()),
+        (b"\xfd", b'"\\ufffffffd"'),
+        (b"\xc3(", b'"\\uffffffc3("'),
+        (b"~\x7f\xc2\x80\xc2\x9b\xc2\xa0", b'"~\\u007f\\u0080\\u009b\xc2\xa0"'),
+        (b"\xc2\x9b\x9b", b'"\\u009b\\uffffff9b"'),
+        (b"\xef\xbf\xbf", b'"\\uffffffef\\uffffffbf\\uffffffbf"'),
+        (b"\xed\xa0\x80", b'"\\uffffffed\\uffffffa0\\uffffff80"'),
+    ],
+)
+def test_escapes(data: bytes, expected: bytes) -> None:
+    assert json.quoted(data) == expected
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", b"a #2", b"a #3", b"a #2 #2", b"b #1"]), max_size=12))
+@settings(max_examples=500, deadline=None)
+def test_names_of_members_are_distinct(names: list[bytes]) -> None:
+    found = json.distinct(names)
+    assert len(set(found)) == len(names) == len(found)
+    first = set()
+    for name, shown in zip(names, found, strict=True):
+        assert shown == name if name not in first else shown.startswith(name + b" #")
+        first.add(name)
+
+
+def test_numbers_of_equal_names() -> None:
+    assert json.distinct([b"a", b"b", b"a", b"a #2", b"a"]) == [b"a", b"b", b"a #3", b"a #2", b"a #4"]
+
+
+@given(st.integers(-(2**63), 2**64 - 1))
+def test_numbers_are_exact(value: int) -> None:
+    found = loads(json.number(value))
+    assert int(found) == value
+    assert isinstance(found, str) == (int(float(value)) != value)
+
+
+def test_numbers_at_the_border() -> None:
+    assert json.number(2**53) == b"9007199254740992"
+    assert json.number(2**53 + 1) == b'"9007199254740993"'
+    assert json.number(2**63) == b"9223372036854775808"
+    assert json.number(2**63 - 1) == b'"9223372036854775807"'
+    assert json.number(72057594037927936) == b"72057594037927936"
+
+
+def same(kind: types.Type, value: Any, found: Any) -> bool:
+    """Whether parsed JSON says what *value* is."""
+    if isinstance(kind, types.Bool):
+        return found is value
+    if isinstance(kind, types.Int | types.Enum | types.Pointer):
+        return int(found) == value
+    if isinstance(kind, types.String):
+        return json.unquoted(found) == value
+    if isinstance(kind, types.Fixed):
+        return float(found) == kind.number(value)
+    if isinstance(kind, types.Buffer):
+        return bytes(item & 0xFF for item in found) == value and all(-128 <= item < 128 for item in found)
+    if isinstance(kind, types.Array):
+        return len(found) == kind.count and all(same(kind.element, *pair) for pair in zip(value, found, strict=True))
+    if isinstance(kind, types.Tuple):
+        return all(same(*item) for item in zip(kind.members, value, found, strict=True))
+    if isinstance(kind, types.Record):
+        return list(found) == list(kind.names) and all(
+            same(*item) for item in zip(kind.members, value, found.values(), strict=True)
+        )
+    if isinstance(kind, types.Struct):
+        return all(same(field.type, item, found[field.name]) for field, item in zip(kind.fields, value, strict=True))
+    return isinstance(found, str)
+
+
+@given(VALUES)
+@settings(max_examples=400, deadline=None)
+def test_every_value_parses_to_what_it_is(case: tuple[types.Type, Any]) -> None:
+    kind, value = case
+    line = json.line("value", FORMS.form(kind)(value))
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    found = loads(line)
+    assert found["type"] == "value"
+    assert same(kind, value, found["data"])
+
+
+def test_spacing() -> None:
+    kind = types.Record(("a", "c"), (types.INT64, types.Tuple((types.INT8, types.INT8))))
+    assert FORMS.form(kind)((1, (3, 4))) == b'{"a": 1, "c": [3,4]}'
+
+
+def test_keys_have_no_parentheses_and_no_separating_spaces() -> None:
+    deep = types.Tuple((types.Tuple((types.INT64, types.Tuple((types.INT64, types.INT64)))), types.String(8)))
+    assert FORMS.key(deep)(((1, (2, 3)), b"x")) == b"(1,(2,3)),x"
+    assert FORMS.key(types.Record(("x", "y"), (types.INT64, types.INT64)))((1, 2)) == b"{.x=1,.y=2}"
+    assert FORMS.key(types.Array(types.INT8, 4))((4, 3, 2, 1)) == b"[4,3,2,1]"
+    assert FORMS.key(types.String(16))(b"Web Content") == b"Web Content"
+    assert FORMS.key(types.Bool())(True) == b"true"
+
+
+def test_infinity_never_appears() -> None:
+    assert math.isfinite(float(loads(json.number(-(2**63)))))
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "\u200d", "\U000e0041x", "\ufeff", "\u2066\u2069"])
+def test_what_is_not_seen_is_escaped_as_json_has_it(text: str) -> None:
+    quoted = json.quoted(text.encode())
+    assert quoted.isascii()
+    assert loads(quoted) == text
+
+
+# ---------------------------------------------------------------------------------------------- tables
+# Aligned tables: widths, headings, what is shown with escapes, screens.
+
+
+class Table:
+    """Rows of one place in a script, printed by the handlers of a run."""
+
+    def __init__(self, run: Run, **columns: object) -> None:
+        self.run = run
+        self.identity = run.event("row", list(columns.values()), names=list(columns))  # type: ignore[arg-type]
+
+    def __call__(self, *rows: tuple[object, ...]) -> str:
+        self.run.send_many(self.identity, rows)
+        return self.run.printed_text()
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def table(**columns: object) -> Table:
+    return Table(Run(), **columns)
+
+
+def test_numbers_right_texts_left_and_the_last_text_open() -> None:
+    show = table(pid=UINT32, comm=String(16), lat_us=INT64, path=String(256))
+    assert lines(show((1, b"bash", 12, b"/etc/passwd"), (4194304, b"a-long-name-123", -7, b""))) == [
+        "    PID COMM             LAT(us) PATH",
+        "      1 bash                  12 /etc/passwd",
+        "4194304 a-long-name-123       -7 ",
+    ]
+    assert lines(show((2, b"x", 3, b"y" * 90))) == ["      2 x                      3 " + "y" * 90]
+
+
+def test_a_number_at_the_end_is_aligned() -> None:
+    show = table(name=String(8), n=INT8)
+    assert lines(show((b"a", 1), (b"bcdefg", -128))) == ["NAME       N", "a          1", "bcdefg  -128"]
+
+
+def test_a_single_column() -> None:
+    assert lines(table(n=INT8)((5,))) == ["   N", "   5"]
+    assert lines(table(text=String(80))((b"any text",))) == ["TEXT", "any text"]
+
+
+def test_columns_grow_with_wider_values_and_stay_so() -> None:
+    show = table(n=INT64, m=INT8)
+    show((1, 1))
+    assert lines(show((10**12, 2))) == ["1000000000000    2"]
+    assert lines(show((3, 4))) == ["            3    4"]
+
+
+def test_rows_before_the_heading_is_printed_have_the_widths_of_the_widest() -> None:
+    show = table(n=INT64, m=INT8)
+    assert lines(show((1, 1), (10**12, 2))) == [
+        "            N    M",
+        "            1    1",
+        "1000000000000    2",
+    ]
+
+
+def test_a_very_long_text_shifts_its_row_only() -> None:
+    show = table(path=String(80), n=INT8)
+    show((b"a", 1))
+    assert lines(show((b"p" * 60, 2)))[0] == "p" * 60 + "    2"
+    assert lines(show((b"b", 3))) == ["b" + " " * 39 + "    3"]
+
+
+def test_text_that_would_break_the_line_is_shown_with_escapes() -> None:
+    show = table(a=String(12), n=INT8, b=String(80))
+    show((b"", 0, b""))
+    assert lines(show((b"x\ny", 1, b"two\nlines"), (b"q", 2, b"\x1b[31mred\t\x7f\xff"))) == [
+        "x\\ny           1 two\\nlines",
+        "q              2 \\x1b[31mred\\t\\x7f\\xff",
+    ]
+
+
+def test_letters_count_as_wide_as_they_are() -> None:
+    show = table(a=String(12), n=INT8)
+    show((b"", 0))
+    assert lines(show(("é".encode(), 1), ("日本".encode(), 2), ("e\u0301".encode(), 3))) == [
+        "é              1",
+        "日本           2",
+        "e\u0301              3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (b"plain text", b"plain text"),
+        ("grün".encode(), "grün".encode()),
+        (b"a\nb\tc\rd", b"a\\nb\\tc\\rd"),
+        (b"\x1b\x07\x7f", b"\\x1b\\x07\\x7f"),
+        ("\x9b\u2028\u202e".encode(), b"\\x9b\\xe2\\x80\\xa8\\xe2\\x80\\xae"),
+        (b"\xff\xc3", b"\\xff\\xc3"),
+    ],
+)
+def test_visible(text: bytes, shown: bytes) -> None:
+    assert visible(text) == shown
+
+
+def test_rows_of_another_table_follow_a_heading_of_theirs() -> None:
+    run = Run()
+    first, second = Table(run, a=INT8), Table(run, b=INT8)
+    same = Table(run, a=INT64)
+    printed = "".join((first((1,)), same((2,)), second((3,)), second((4,)), first((5,))))
+    wide = ["       A", "       1", "       2"]
+    assert lines(printed) == [*wide, "", "   B", "   3", "   4", "", "       A", "       5"]
+
+
+def test_other_output_between_rows_brings_no_heading() -> None:
+    run = Run()
+    rows = Table(run, a=INT8)
+    text = run.event("printf", [], format="hello\n")
+    rows((1,))
+    run.send(text)
+    assert run.printed() == b"hello\n"
+    assert lines(rows((2,))) == ["   2"]
+
+
+def test_what_was_dropped_brings_the_heading_back() -> None:
+    rows = table(a=INT8)
+    rows((1,))
+    rows.run.output.drop()
+    assert lines(rows((2,))) == ["", "   A", "   2"]
+
+
+# ---------------------------------------------------------------------------------------------- screens
+
+
+def settled(table: TextTable, count: int) -> list[str]:
+    texts = [b"row\n"] * count
+    table.settle(texts, range(count), lambda _at: b"again\n")
+    return b"".join(texts).decode().splitlines()
+
+
+def test_the_heading_comes_again_after_each_screenful() -> None:
+    height = 4
+    rows = TextTable(Page(lambda: height), TableSchema.of(["name"], [String(8)]))
+    assert settled(rows, 5) == ["NAME", "row", "row", "row", "NAME", "row", "row"]
+    assert settled(rows, 2) == ["row", "NAME", "row"]
+    height = 7
+    assert settled(rows, 9) == ["row", "row", "NAME", *["row"] * 6, "NAME", "row"]
+
+
+def test_elsewhere_than_on_a_terminal_it_comes_once() -> None:
+    rows = TextTable(Page(), TableSchema.of(["name"], [String(8)]))
+    assert settled(rows, 200) == ["NAME", *["row"] * 200]
+
+
+def test_a_terminal_that_does_not_know_its_size_has_24_lines() -> None:
+    rows = TextTable(Page(lambda: 0), TableSchema.of(["name"], [String(8)]))
+    assert settled(rows, 24) == ["NAME", *["row"] * 23, "NAME", "row"]
+
+
+def test_only_the_places_of_rows_are_looked_at() -> None:
+    rows = TextTable(Page(lambda: 3), TableSchema.of(["name"], [String(8)]))
+    texts = [b"\xff\n\n", b"1\n", b"bad\x07\n", b"2\n", b"\x1b", b"3\n"]
+    rows.settle(texts, [1, 3, 5], lambda _at: b"again\n")
+    assert texts == [b"\xff\n\n", b"NAME\n1\n", b"bad\x07\n", b"2\n", b"\x1b", b"NAME\n3\n"]

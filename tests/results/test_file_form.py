@@ -1,3 +1,5 @@
+"""Files of snapshots, and how their parts are stored."""
+
 from __future__ import annotations
 
 import hashlib
@@ -5,6 +7,9 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +23,24 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import file_form, stored_document
+from pytrace.core.types import Field, Type
+from pytrace.core.types.tables import key_columns
+from pytrace.remote.answer import labelled
+from pytrace.results import file_form, stored_document, stored_types
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import Print, SnapshotData
+from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes, stored_prints
+from pytrace.results.stored_document import Block, Blocks, BlocksWriter
+from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text
+from pytrace.results.stored_types import type_from, type_to
+from pytrace.results.type_union import ROWS, MismatchError, described, joined
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
+
+# ---------------------------------------------------------------------------------------------- file form
+# .
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -410,3 +427,400 @@ for thread in threads: thread.join()
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---------------------------------------------------------------------------------------------- stored columns
+# .
+
+
+def blocks(*parts: tuple[int, Any], form: Any) -> Blocks:
+    """A document of these blocks: number of rows, and columns."""
+    packed = [(rows, msgspec.msgpack.encode(columns)) for rows, columns in parts]
+    places = [Block(rows, len(data)) for rows, data in packed]
+    return Blocks("x.pts", "map @", BytesIO(b"".join(data for _, data in packed)), 0, places, form)
+
+
+def numbers(*columns: Sequence[int]) -> tuple[int, tuple[Numbers, ...]]:
+    return len(columns[0]), tuple(map(Numbers.of, columns))
+
+
+def test_entries_are_a_mapping_that_is_read_again_and_again() -> None:
+    data = blocks(numbers([5, 6], [1, 2]), numbers([5], [3]), form=tuple[Numbers, Numbers])
+    found = StoredEntries(data, TablesReader(), types.INT64, types.INT64)
+    assert len(found) == 3
+    assert list(found) == [5, 6, 5]
+    for _ in range(2):
+        assert list(found.items()) == [(5, 1), (6, 2), (5, 3)]
+        assert list(found.values()) == [1, 2, 3]
+    assert found[6] == 2
+    assert found.get(7) is None
+
+
+def test_a_map_without_keys_has_one_value() -> None:
+    found = StoredEntries(blocks(numbers([7]), form=tuple[Numbers]), TablesReader(), None, types.INT64)
+    assert dict(found.items()) == {None: 7}
+
+
+def test_times_that_keys_lack() -> None:
+    data = blocks(numbers([5, 6, 7], [0, 0, 0], [10, -1, 30]), form=tuple[Numbers, Numbers, Numbers])
+    found = StoredTimes(data, TablesReader(), types.INT64, types.INT64)
+    assert dict(found.items()) == {5: 10, 7: 30}
+    assert list(found) == [5, 7]
+    assert len(found) == 2
+
+
+def test_rows_are_a_collection() -> None:
+    found = StoredRows(
+        blocks(numbers([1, 2]), form=tuple[Numbers]), TablesReader(), types.Record(("a",), (types.INT64,))
+    )
+    assert len(found) == 2
+    assert list(found) == list(found) == [(1,), (2,)]
+    assert (2,) in found
+    assert (3,) not in found
+
+
+def test_damage_that_is_found_late_is_reported_as_such() -> None:
+    data = blocks(numbers([1]), (2, [["B", b"1"]]), form=tuple[Numbers])
+    rows = iter(StoredRows(data, TablesReader(), types.Record(("a",), (types.INT64,))))
+    assert next(rows) == (1,)
+    with pytest.raises(TraceError, match="damaged or truncated: map @, block 2: 1 bytes of integers where 2"):
+        next(rows)
+
+
+# ---------------------------------------------------------------------------------------------- prints
+
+
+def made() -> SnapshotData:
+    found = snapshot(
+        map_data("@h", STRING, types.Hist(0), {}), map_data("@n", None, types.Stats(), {None: (4, 2)}),
+        map_data("@inner", None, COUNT, {}),
+    )  # fmt: skip
+    found.maps["@inner"].hidden = True
+    found.prints = (
+        Print("@h", 5, {"\udcff": {3: 1 << 63}, "b": {}}, cleared=True),
+        Print("@n", 6, {None: (-4, 2)}, cleared=False, number=9),
+        Print("@h", 7, {}, cleared=True, number=2),
+    )
+    return found
+
+
+def test_prints_and_hidden_maps_are_read_back() -> None:
+    found = made()
+    again = file_form.from_bytes(file_form.to_bytes(found), "x")
+    assert again.prints == found.prints
+    assert [name for name, data in again.maps.items() if data.hidden] == ["@inner"]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"map": 9}, "map 9, which there is not"), ({"map": -1}, "map -1"), ({"rows": 1 << 40}, "@h has 1099511627776 row"),
+    ({"rows": -1}, "-1 rows"), ({"columns": msgspec.Raw(b"\x90")}, None), ({"map": 1}, None),
+])  # fmt: skip
+def test_damaged_ones_are_refused(change: dict[str, Any], message: str | None) -> None:
+    found = made()
+    stored = stored_prints(TablesWriter(), found)[0]
+    with pytest.raises((ValueError, LookupError, msgspec.ValidationError), match=message):
+        replace(stored, **change).read(TablesReader(), list(found.maps.values()))
+
+
+def test_a_merge_has_none() -> None:
+    other = made()
+    merged = merge([made(), replace(other, runs=(run("run-2"),))])
+    assert merged.prints == ()
+    assert merged.maps["@inner"].hidden
+
+
+# ---------------------------------------------------------------------------------------------- stored document
+# .
+
+
+def opened(document: bytes, size: int | None = None, *, digest: bytes | None = None, after: bytes = b"") -> bytes:
+    data = zstandard.ZstdCompressor().compress(document) + after
+    known = hashlib.sha256(data).digest() if digest is None else digest
+    with ExitStack() as stack:
+        found = stored_document.unpacked(BytesIO(data), len(document) if size is None else size, known, stack)
+        found.seek(0)
+        return found.read()
+
+
+def test_documents_are_unpacked_to_memory_or_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_document, "IN_MEMORY", 1000)
+    for size in (0, 1, 1000, 1001, 5_000_000):
+        assert opened(bytes(size)) == bytes(size)
+
+
+def test_wrong_sizes_and_digests_are_refused() -> None:
+    with pytest.raises(ValueError, match="not the 10 bytes"):
+        opened(b"x" * 9, 10)
+    with pytest.raises(ValueError, match="not the 8 bytes"):
+        opened(b"x" * 9, 8)
+    with pytest.raises(ValueError, match="digest"):
+        opened(b"x", digest=bytes(32))
+    with pytest.raises(ValueError, match="zstd"):
+        opened(b"x", after=b"and more")
+
+
+def test_no_more_is_unpacked_than_is_claimed() -> None:
+    with pytest.raises(ValueError, match="not the 10 bytes"):
+        opened(bytes(1 << 28), 10)
+
+
+def test_the_size_is_in_proportion_to_the_file_or_what_was_allowed() -> None:
+    least, ratio = stored_document.LEAST_LIMIT, stored_document.RATIO
+    for size, compressed, limit in ((least, 1, None), (ratio << 20, 1 << 20, None), (1 << 40, 1, 1 << 40)):
+        stored_document.check_size(size, compressed, limit, "x.pts")
+    for size, compressed, limit in ((least + 1, 1, None), ((ratio << 20) + 1, 1 << 20, None), (11, 10, 10)):
+        with pytest.raises(TraceError, match=rf"'x.pts' would unpack {compressed} bytes to {size}") as found:
+            stored_document.check_size(size, compressed, limit, "x.pts")
+        assert "--limit" in found.value.hints[0]
+
+
+def test_blocks_are_read_again_and_again() -> None:
+    writer = BlocksWriter(3)
+    blocks = [*writer.blocks(["a", "b"], list), *writer.blocks(["c"], list)]
+    with ExitStack() as stack:
+        data = writer.compressed()
+        document = stored_document.unpacked(BytesIO(data), writer.size, hashlib.sha256(data).digest(), stack)
+        found = Blocks("x.pts", "map @", document, 0, blocks, list[str])
+        assert found.rows == 3
+        for _ in range(2):
+            assert list(found.read(lambda part, count: [f"{part}{count}"])) == [["['a', 'b']2"], ["['c']1"]]
+        numbers = Blocks("x.pts", "map @", document, blocks[0].size, blocks[1:], list[int])
+        message = r"'x.pts' is damaged or truncated: map @, block 1: Expected `int`, got `str` - at `\$\[0\]`"
+        with pytest.raises(TraceError, match=message):
+            list(numbers.read(lambda part, _count: part))
+        with pytest.raises(TraceError, match="block 1: Input data was truncated"):
+            list(Blocks("x.pts", "map @", document, writer.size, [Block(1, 9)], int).read(lambda part, _count: [part]))
+
+
+def test_large_blocks_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_document, "BLOCK_BYTES", 20)
+    writer = BlocksWriter(3)
+    blocks = list(writer.blocks(["x"] * 40 + ["y" * 100], list))
+    assert sum(block.rows for block in blocks) == 41
+    assert all(block.size <= 20 or block.rows == 1 for block in blocks)
+    assert sum(block.size for block in blocks) == writer.size
+
+
+# ---------------------------------------------------------------------------------------------- stored tables
+# Columns of integers, and the tables of strings, frames and stacks.
+
+
+INTEGERS = st.integers(-(1 << 70), 1 << 70) | st.sampled_from([-129, -128, 127, 128, 255, 256, (1 << 64) - 1, 1 << 64])
+
+
+@given(st.lists(INTEGERS, max_size=20))
+def test_integers(values: list[int]) -> None:
+    assert Numbers.of(values).values(len(values)) == values
+
+
+def test_columns_are_as_narrow_as_their_numbers() -> None:
+    for most, size in ((255, 1), (256, 2), (70_000, 4), (1 << 32, 8), (1 << 64, 16)):
+        assert Numbers.of([0, most]).data == bytes(size) + most.to_bytes(size, "little")
+    with pytest.raises(OverflowError, match="128 bits"):
+        Numbers.of([1 << 128])
+
+
+@given(st.binary())
+def test_texts_keep_all_bytes(data: bytes) -> None:
+    assert raw(text(data)) == data
+
+
+def test_stacks_of_which_parts_are_missing_are_refused() -> None:
+    writer = TablesWriter()
+    writer.stack(stack("f", "main"))
+    (frames, pack_frames), (stacks, pack_stacks), (strings, pack_strings) = writer.tables
+    frame, one, names = pack_frames(list(frames)), pack_stacks(list(stacks)), pack_strings(list(strings))
+    assert isinstance(one, tuple)
+    assert isinstance(names, list)
+
+    def read(strings: object, frames: object, stacks: object) -> object:
+        reader = TablesReader()
+        reader.add_strings(strings, len(strings))  # type: ignore[arg-type]
+        reader.add_frames(frames, 2)  # type: ignore[arg-type]
+        reader.add_stacks(stacks, 1)  # type: ignore[arg-type]
+        return reader.stack(0)
+
+    assert read(names, frame, one) == stack("f", "main")
+    for changed in (
+        (Numbers("B", b"\3"), *one[1:]),
+        (Numbers("b", b"\xff"), *one[1:]),
+        (one[0], Numbers("B", b"\0\7"), *one[2:]),
+        (one[0], Numbers("b", b"\0\xff"), *one[2:]),
+        (*one[:2], Numbers("B", b""), one[3]),
+        (*one[:3], Numbers("B", b"\x63")),
+    ):
+        with pytest.raises((ValueError, LookupError, OverflowError)):
+            read(names, frame, changed)
+    with pytest.raises(LookupError):
+        read([], frame, one)
+    with pytest.raises(ValueError, match="a frame that there is not"):
+        TablesReader().add_stacks(one, 1)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------- stored types
+# .
+
+
+@each_row("type_", [kind for kinds, _ in VALUES.values() for kind in kinds], ids=str)
+def test_types_of_scripts_are_read(type_: types.Type) -> None:
+    again = type_from(type_to(type_))
+    assert again is not None
+    assert again == types.settled(type_)
+
+
+def test_names_of_any_bytes() -> None:
+    type_ = types.Record(("\udcff",), (types.INT64,))
+    assert type_from(type_to(type_)) == type_
+
+
+def test_a_map_without_keys_has_none() -> None:
+    assert type_from(type_to(None), key=True) is None
+    for wrong in (types.Hist(), types.Tuple((types.TSeries(),))):
+        with pytest.raises(ValueError, match="none can be"):
+            type_from(type_to(wrong), key=True)
+
+
+def test_large_types_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = type_to(types.Enum("e", 4, False, tuple((f"member_{at}", at) for at in range(100))))
+    assert type_from(stored)
+    monkeypatch.setattr(stored_types, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match="a type of"):
+        type_from(stored)
+
+
+@each_row(
+    "data",
+    [
+        None, 5, [], ["invented"], ["int"], ["int", "8", True], ["string", -1.5],
+        ["array", ["int", 8, True], "2"], ["array", ["int", 8], 2], ["array", 5, 2],
+        ["tuple", ["int"]], ["record", ["a"], []], ["record", [1], [["int", 8, True]]],
+        ["enum", "e", 4, True, [["a", "b"]]], ["enum", "e", 4, True, [["a"]]],
+        msgspec.to_builtins(types.Hist(100)), msgspec.to_builtins(types.Hist(-1)), msgspec.to_builtins(types.Hist(40)),
+        msgspec.to_builtins(types.LHist(0, 1 << 60, 1)), msgspec.to_builtins(types.LHist(0, 10, 0)),
+        msgspec.to_builtins(types.LHist(9, 0, 1)),
+        msgspec.to_builtins(types.TSeries(1, 1 << 40)), msgspec.to_builtins(types.TSeries(0, 5)),
+        msgspec.to_builtins(types.Fixed(1, 1 << 40)), msgspec.to_builtins(types.Fixed(0, 1)),
+        ["array", ["int", 1, False], (1 << 16) + 1],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_no_script_has_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError):
+        type_from(stored(data))
+
+
+def stored(data: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode(packed(data)))
+
+
+def packed(data: Any) -> Any:
+    """Data of a type with texts as bytes, as in files."""
+    if isinstance(data, list | tuple):
+        return list(map(packed, data))
+    if isinstance(data, dict):
+        return {name: packed(item) for name, item in data.items()}
+    return data.encode() if isinstance(data, str) else data
+
+
+# ---------------------------------------------------------------------------------------------- type union
+# One type for what two snapshots call the same.
+
+
+def struct(name: str, size: int, *fields: Field) -> types.Struct:
+    return types.Struct("struct", name, size, fields, alignment=4)
+
+
+NARROW = struct("x", 4, Field("n", types.INT32, 0))
+MOVED = struct("x", 12, Field("n", types.INT64, 4))
+WIDE = types.Record(("a",), (types.INT32,))
+SIGNED = types.Enum("colour", 8, True, (("BLUE", 2),))
+COLOUR = types.Enum("colour", 4, False, (("RED", 0),))
+
+
+@each_row(
+    ("first", "second", "both"),
+    [
+        (types.INT32, types.UINT64, types.INT64),
+        (types.UINT8, types.UINT64, types.UINT64),
+        (types.String(4), types.String(64), types.String(64)),
+        (types.Buffer(4), types.Buffer(8), types.Buffer(8)),
+        (types.Array(types.INT8, 3), types.Array(types.INT32, 3), types.Array(types.INT32, 3)),
+        (types.Tuple((types.INT8, STRING)), types.Tuple((types.INT32, STRING)), types.Tuple((types.INT32, STRING))),
+        (types.Record(("a",), (types.INT8,)), WIDE, WIDE),
+        (COLOUR, SIGNED, types.Enum("colour", 8, True, (("RED", 0), ("BLUE", 2)))),
+        (NARROW, MOVED, MOVED),
+        (types.Stack(True, 3), types.Stack(True, 9), types.Stack(True, 9)),
+        (types.Sum(False), types.Sum(True), types.Sum(True)),
+        (types.Pointer(types.INT8), types.Pointer(types.INT64), types.Pointer(types.VOID)),
+        (types.TSeries(10, 3, "sum"), types.TSeries(10, 5, "sum"), types.TSeries(10, 5, "sum")),
+        (types.Mac(), types.Mac(), types.Mac()),
+    ],
+)  # fmt: skip
+def test_the_larger_is_taken_in_any_order(first: Type, second: Type, both: Type) -> None:
+    assert joined(first, second) == joined(second, first) == both
+    assert joined(both, first) == both
+    assert joined(first, first) is first
+
+
+@each_row(
+    ("first", "second"),
+    [
+        (types.INT64, STRING),
+        (COUNT, types.Sum()),
+        (COLOUR, types.Enum("flavour", 4, False, ())),
+        (types.Array(types.INT8, 3), types.Array(types.INT8, 4)),
+        (types.Tuple((types.INT8,)), types.Tuple((types.INT8, types.INT8))),
+        (types.Tuple((types.INT8,)), types.Tuple((STRING,))),
+        (types.Record(("a",), (types.INT8,)), types.Record(("b",), (types.INT8,))),
+        (NARROW, struct("y", 4, Field("n", types.INT32, 0))),
+        (NARROW, struct("x", 4, Field("m", types.INT32, 0))),
+        (types.Stack(True), types.Stack(False)),
+        (types.Hist(1), types.Hist(2)),
+        (types.LHist(0, 9, 1), types.LHist(0, 9, 3)),
+        (types.TSeries(10, 3, "sum"), types.TSeries(10, 3, "avg")),
+    ],
+)
+def test_what_decides_the_meaning_must_agree(first: Type, second: Type) -> None:
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(MismatchError):
+            joined(one, other)
+
+
+def test_descriptions_name_what_decides() -> None:
+    assert described(None) == "no key"
+    assert described(types.Hist(3)) == "hist with 3 bits"
+    assert described(types.LHist(0, 9, 3)) == "lhist from 0 to 9 by 3"
+    assert described(types.TSeries(10, 3)) == "tseries of 10 ns, last value"
+    assert described(types.Tuple((types.INT64, types.Stack(True)))) == "(int64, ustack(bpftrace))"
+    assert described(types.Record(("a", "b"), (types.INT64, types.INT8))) == "(a=int64, b=int8)"
+    assert described(NARROW) == "struct x with members n"
+
+
+def test_every_type_with_parameters_has_a_row() -> None:
+    parameters = {kind: set(kind.__struct_fields__) for kind in types.ALL if issubclass(kind, types.Data)}
+    lacking = [kind.__name__ for kind, names in parameters.items() if names and kind not in ROWS]
+    assert not lacking, "rows of pytrace/results/type_union.py"
+
+
+# ---------------------------------------------------------------------------------------------- snapshot
+# Columns of maps in answers of many hosts.
+
+
+NUMBER = types.Int(8, False)
+
+
+def test_columns_after_a_label_are_those_of_one_host() -> None:
+    record = types.Record(("host", "port"), (STRING, NUMBER))
+    for key, names in (
+        (None, ["host"]), (STRING, ["host", "key"]), (types.Tuple((STRING, NUMBER)), ["host", "key1", "key2"]),
+        (record, ["host_", "host", "port"]),
+    ):  # fmt: skip
+        (data,) = labelled(snapshot(map_data("@", key, COUNT, {})), "host", "web1").maps.values()
+        assert [column.name for column in data.key_columns] == names
+        own = map_data("@", key, COUNT, {})
+        assert own.key_columns == key_columns(key), "without a label as anywhere"
+
+
+def test_a_label_of_keys_that_have_no_members_is_the_whole_key() -> None:
+    data = replace(map_data("@", STRING, COUNT, {}), label="zone")
+    assert [column.name for column in data.key_columns] == ["zone"]

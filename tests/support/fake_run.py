@@ -26,7 +26,7 @@ from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Key, Losses, NoHeartbeat
 from pytrace.runtime.session.services.service import Service
-from tests.runtime.ring.test_reader import Ring, event
+from tests.runtime.ring.test_ring import Ring, event
 from tests.support.encode import Run, encode
 
 HERE = Location("script.bt", 1, 1)

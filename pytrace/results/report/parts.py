@@ -1,6 +1,6 @@
 """The parts of a report, as the viewer reads them: JSON of these classes, in which ``kind`` is the tag of the class.
 
-The scripts in ``web/src`` use the names of these members; ``tests/results/report/test_parts.py`` compares both sides.
+The scripts in ``web/src`` use the names of these members; ``tests/results/report/test_report.py`` compares both sides.
 Texts are numbers in the table of texts (:class:`pytrace.results.report.document.Texts`) where it says so.
 """
 

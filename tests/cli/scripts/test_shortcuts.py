@@ -1,3 +1,5 @@
+"""Shortcuts, shipped tools, and the text that runs."""
+
 from __future__ import annotations
 
 import os
@@ -6,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli.options import SHORTCUTS
-from pytrace.cli.scripts import shortcuts
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
+from pytrace.cli.scripts import live_top, shortcuts, tools
+from pytrace.cli.scripts.live_top import QUESTIONS, script
+from pytrace.cli.scripts.live_top import expand as live_top_expand
+from pytrace.cli.scripts.program_text import attach_points, candidates
 from pytrace.cli.scripts.shortcuts import EXPANSIONS, expand
 from pytrace.core.diagnostics import TraceError
+
+# ---------------------------------------------------------------------------------------------- shortcuts
+# .
 
 
 @pytest.mark.parametrize(
@@ -98,3 +106,172 @@ def test_a_heat_map_of_nothing_is_an_error(words: str, message: str) -> None:
 
 def test_all_names_are_shortcuts() -> None:
     assert list(EXPANSIONS) == list(SHORTCUTS)
+
+
+# ---------------------------------------------------------------------------------------------- tools
+# .
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three tools instead of those that come with pytrace."""
+    for group, name, line in (
+        ("files", "opens", "/* opens: files that are opened */"),
+        ("files", "fsslower", "/*\n * fsslower: slow operations of file systems\n */"),
+        ("scheduling", "queue", "#!/usr/bin/env pytrace\n// queue: time in the run queue"),
+    ):
+        (tmp_path / group).mkdir(exist_ok=True)
+        (tmp_path / group / f"{name}.bt").write_text(line + "\nbegin { }\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "time.bt").write_text("macro x() { 1 }")
+    monkeypatch.setattr(tools, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(tools, "TRANSLATED", ())
+    return tmp_path
+
+
+def test_names(folder: Path) -> None:
+    assert tools.path("opens") == str(folder / "files" / "opens.bt")
+    assert tools.path("time") == tools.path("opensnoop") == ""
+    assert "queue" in tools.names()
+    assert "opens.bt" not in tools.names()
+    assert "files/opens" not in tools.names()
+    assert tools.names() == ["btrfsslower", "ext4slower", "fsslower", "nfsslower", "opens", "queue", "xfsslower"]
+
+
+def test_names_with_implied_options(folder: Path) -> None:
+    assert tools.resolve("ext4slower") == ("fsslower", ("-t", "ext4"))
+    assert tools.resolve("opens") == ("opens", ())
+    assert "xfsslower" in tools.names()
+    assert "xfsdist" not in tools.names(), folder
+
+
+def test_the_list_by_group(folder: Path) -> None:
+    assert folder.exists()
+    assert tools.listing() == (
+        "scheduling:\n  queue     time in the run queue\n\n"
+        "files:\n  fsslower  slow operations of file systems\n  opens     files that are opened\n\n"
+        "pytrace NAME -h shows the options of a tool.\n"
+    )
+
+
+def test_the_list_of_those_with_a_word(folder: Path) -> None:
+    assert folder.exists()
+    assert tools.listing("QUEUE").startswith("scheduling:\n  queue  time")
+    assert "files:" in tools.listing("opened")
+    assert tools.listing("nothing") == "No tool has 'nothing' in its name or summary; pytrace --tools lists all.\n"
+
+
+def test_all_tools_have_a_summary_and_a_name_that_is_free() -> None:
+    for group, name, summary in tools.rows():
+        assert summary, (group, name)
+        assert tools.is_name(name)
+        assert name not in (*SUBCOMMANDS, *tools.ALIASES)
+
+
+def test_aliases_are_listed_when_they_are_looked_for() -> None:
+    assert "ext4slower" not in tools.listing()
+    lines = tools.listing("ext4").split("\n")
+    assert lines[0] == "files:"
+    assert "  ext4slower  the same as fsslower -t ext4" in lines
+
+
+# ---------------------------------------------------------------------------------------------- live top
+# .
+
+
+EVENTS = {event for question in QUESTIONS for events, _ in question.answers for event in events}
+
+
+def test_each_question_has_a_map_of_its_own() -> None:
+    text, missing = script(lambda _event: True)
+    assert missing == []
+    assert [name for name in ("@cpu[", "@calls[", "@files[", "@disk[", "@tcp[") if name in text] == [
+        "@cpu[", "@calls[", "@files[", "@disk[", "@tcp[",
+    ]  # fmt: skip
+
+
+def test_what_a_kernel_lacks_is_left_out_and_told() -> None:
+    text, missing = script(lambda event: not event.startswith(("block:", "sock:sock_")))
+    assert missing == ["block I/O"]
+    assert "@disk" not in text
+    assert "inet_sock_set_state" in text, "an older way"
+    text, missing = script(lambda _event: False)
+    assert missing == ["system calls", "files", "block I/O", "TCP"]
+    assert text.count("{ @") == 1
+
+
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for event in EVENTS - {"block:block_rq_issue"}:
+        folder = tmp_path / "events" / event.replace(":", "/")
+        os.makedirs(folder)
+        (folder / "format").touch()
+    monkeypatch.setattr(live_top.tracefs, "root", lambda: str(tmp_path))
+    words = live_top_expand(["-p", "12", "--duration", "3"])
+    assert words[:3] == ["--live", "--no-self", "-e"]
+    assert "sock_send_length" in words[3]
+    assert words[4:] == ["-p", "12", "--duration", "3"]
+    assert capsys.readouterr().err == "Not shown, as this kernel has no tracepoints for it: block I/O\n"
+    assert live_top_expand(["--self"])[:2] == ["--live", "-e"]
+
+
+def test_it_takes_options_only() -> None:
+    with pytest.raises(TraceError, match="takes options only, not 'biotop'"):
+        live_top_expand(["biotop"])
+    with pytest.raises(SystemExit):
+        live_top_expand(["--help"])
+
+
+# ---------------------------------------------------------------------------------------------- program text
+# Completion inside programs and of attach points.
+
+
+LISTED = (
+    "tracepoint:sched:sched_switch", "tracepoint:sched:sched_wakeup", "tracepoint:signal:signal_generate",
+    "rawtracepoint:vmlinux:sched_switch", "kprobe:vfs_read", "uprobe:/bin/bash:readline",
+)  # fmt: skip
+LONG = {"t": "tracepoint", "rt": "rawtracepoint", "k": "kprobe", "u": "uprobe"}
+
+
+def listing(pattern: str) -> list[str]:
+    """As ``-l`` does: by the provider's full name, the last part a prefix; the kernel's module may be left out."""
+    provider, _, rest = pattern.rstrip("*").partition(":")
+    provider = LONG.get(provider, provider)
+    names = [name for name in LISTED if name.startswith(f"{provider}:")]
+    return [name for name in names if name.startswith(f"{provider}:{rest}") or f":{rest}" in name]
+
+
+@pytest.mark.parametrize(
+    ("token", "found"),
+    [
+        ("tracep", ["tracepoint:"]),
+        ("tracepoint:s", ["tracepoint:sched:", "tracepoint:signal:"]),
+        ("t:sched:sched_s", ["t:sched:sched_switch"]),
+        ("rawtracepoint:sched_sw", ["rawtracepoint:sched_switch"]),
+        ("k:vfs", ["k:vfs_read"]),
+        ("uprobe:/bin/bash:rea", ["uprobe:/bin/bash:readline"]),
+        ("interval:m", ["interval:ms:"]),
+        ("begi", ["begin"]),
+        ("nosuch:", []),
+    ],
+)
+def test_attach_points_grow_by_a_part(token: str, found: list[str]) -> None:
+    assert attach_points(token, listing) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("k:vfs", ["k:vfs_read"]),
+        ("k:vfs_read { @a = count(); } t:sched:sched_w", ["k:vfs_read { @a = count(); } t:sched:sched_wakeup"]),
+        ("k:vfs_read { @reads = count(); print(@r", ["k:vfs_read { @reads = count(); print(@reads"]),
+        ("begin { strft", ["begin { strftime("]),
+        ("begin { in_sc", ["begin { in_scope"]),
+        ("k:vfs_read /usern", ["k:vfs_read /username"]),
+        ("begin { } k:vfs_read /pid == 1 && cpi", ["begin { } k:vfs_read /pid == 1 && cpid"]),
+        ("uprobe:/bin/bash:readline /usern", ["uprobe:/bin/bash:readline /username"]),
+        ("k:vfs_read /pid == 1/ { } k:vfs", ["k:vfs_read /pid == 1/ { } k:vfs_read"]),
+        ("begin { @x = 1; } uprobe:/bin/bash:r", ["begin { @x = 1; } uprobe:/bin/bash:readline"]),
+    ],
+)
+def test_programs(text: str, found: list[str]) -> None:
+    assert candidates(text, listing) == found

@@ -1,26 +1,36 @@
-"""pytrace.cli.support.debug_bundle: archives for bug reports. tests/cases/modes.case makes some on a kernel."""
+"""Bundles for reports of bugs, what is left out of them, and what runs need."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import pwd
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replaced
 
-from pytrace.cli.support import debug_bundle
+from pytrace.cli.support import debug_bundle, run_needs
 from pytrace.cli.support.debug_bundle import Bundle, Request, archive, collect, listing, without_secrets
 from pytrace.cli.support.redaction import Redactor
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
+from pytrace.runtime.abi import privileges
 from pytrace.runtime.load.verifier import LoadError
+from pytrace.runtime.session import confinement
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel
+
+# ---------------------------------------------------------------------------------------------- debug bundle
+# pytrace.cli.support.debug_bundle: archives for bug reports. tests/cases/modes.case makes some on a kernel.
 
 
 class Kernel:
@@ -199,3 +209,102 @@ def test_the_archive_has_no_times_and_owners() -> None:
         entries = tar.getmembers()
     assert [item.name for item in entries] == ["pytrace-debug/a", f"pytrace-debug/{'b' * 120}"]
     assert {(item.mtime, item.uid, item.gid, item.uname, item.mode) for item in entries} == {(0, 0, 0, "", 0o644)}
+
+
+# ---------------------------------------------------------------------------------------------- redaction
+# pytrace.cli.support.redaction: names of hosts, users and home directories.
+
+
+ALICE = Redactor(("/srv/people/alice",), ("alice",), ("build7.example.org", "build7"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("uprobe:/srv/people/alice/app:main { }", "uprobe:HOME/app:main { }"),
+        ("/srv/people/alice2/x", "/srv/people/alice2/x"),
+        ("import \"/home/bob/lib.bt\"; '/home/carol'", "import \"HOME/lib.bt\"; 'HOME'"),
+        ("on build7 as alice: malice, alice_x, build77", "on HOST as USER: malice, alice_x, build77"),
+        ("at build7.example.org.", "at HOST."),
+        (r'c"\22build7 alice\00"', r'c"\22HOST USER\00"'),
+        (r'"\nalice\u001bbuild7"', r'"\nUSER\u001bHOST"'),
+        ("nothing /root/x root localhost", "nothing /root/x root localhost"),
+    ],
+)
+def test_names_in_texts(text: str, wanted: str) -> None:
+    assert ALICE.text(text) == wanted
+
+
+def test_binary_files_keep_their_length() -> None:
+    data = b"\x7fELF\0/srv/people/alice/a.bt\0build7\0/home/bob/b.bt\0alice_probe\0"
+    found = ALICE.binary(data)
+    assert len(found) == len(data)
+    assert found == b"\x7fELF\0" + b"x" * 17 + b"/a.bt\0xxxxxx\0" + b"x" * 9 + b"/b.bt\0alice_probe\0"
+
+
+def test_names_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user behind sudo is one of them; root and what is too short to be told apart are not."""
+    entries = [
+        pwd.struct_passwd(("root", "x", 0, 0, "", "/root", "/bin/sh")),
+        pwd.struct_passwd(("alice", "x", 1000, 1000, "", "/srv/people/alice", "/bin/sh")),
+        pwd.struct_passwd(("bob", "x", 1001, 1001, "", "/srv/people/bob", "/bin/sh")),
+    ]
+    monkeypatch.setattr(pwd, "getpwall", lambda: entries)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(
+        os, "uname", lambda: os.uname_result(("Linux", "build7.example.org", "6.1", "#1", "x86_64"))
+    )
+    found = Redactor.of_machine({"USER": "root", "SUDO_USER": "alice", "HOME": "/root", "LOGNAME": "x"})
+    assert found == Redactor(("/srv/people/alice",), ("alice",), ("build7.example.org", "build7"))
+
+
+# ---------------------------------------------------------------------------------------------- run needs
+# The privileges that a script needs, for ``--info`` with a script.
+
+
+KERNEL = replace(RecordedKernel(), features=RecordedKernel().features | {"fentry"})
+
+
+def needs(script: str, options: RunOptions | None = None) -> dict[str, tuple[str, ...]]:
+    return run_needs.needs(compiled(script, KERNEL).manifest, options or RunOptions())
+
+
+@pytest.mark.parametrize(
+    ("script", "reasons"),
+    [
+        ("kprobe:vfs_read { @ = count(); }", set()),
+        ("kprobe:vfs_read { @[kstack] = count(); }", {confinement.KERNEL_SYMBOLS}),
+        ("kprobe:vfs_read { @[ustack] = count(); }", {confinement.USER_SYMBOLS}),
+        ("fentry:vfs_read { @ = count(); }", set()),
+        ("fentry:mod_a:helper { @ = count(); }", {run_needs.FOREIGN}),
+        ('kprobe:vfs_read { cat("/proc/uptime"); }', {confinement.CAT}),
+    ],
+)
+def test_a_script_needs_what_its_probes_and_output_need(script: str, reasons: set[str]) -> None:
+    found = needs(script)
+    assert found.pop(run_needs.ATTACHES) == privileges.NEEDED
+    assert set(found) == reasons
+
+
+def test_processes_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = replaced(RunOptions(), filters=ProcessFilters((1,)))
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    assert needs("kprobe:vfs_read { }", options)[run_needs.PROCESSES] == ("CAP_SYS_PTRACE",)
+    nowhere = replaced(RunOptions(), filters=ProcessFilters((2**22 + 1,)))
+    assert run_needs.PROCESSES not in needs("kprobe:vfs_read { }", nowhere)
+
+
+def test_rows_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(privileges.NEEDED))
+    manifest = compiled("kprobe:vfs_read { @[kstack] = count(); }", KERNEL).manifest
+    assert list(run_needs.rows(manifest, RunOptions())) == [
+        (f"{run_needs.ATTACHES} (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH)", True),
+        (f"{confinement.KERNEL_SYMBOLS} (CAP_SYSLOG)", "no (lacks CAP_SYSLOG)"),
+    ]
+
+
+def test_a_script_that_this_user_cannot_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileges, "effective_capabilities", frozenset)
+    attaches, rest = run_needs.rows_without(TraceError("this user may not read tracefs", hints=("use sudo",)))
+    assert attaches[1] == "no (lacks CAP_BPF, CAP_DAC_READ_SEARCH, CAP_PERFMON)"
+    assert rest[1] == "no (this user may not read tracefs; use sudo)"

@@ -33,8 +33,8 @@ from pytrace.runtime.python import functions, line_tables
 from pytrace.runtime.ring.index import Index
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
-from tests.runtime.python.test_functions import TABLE, record
-from tests.runtime.ring.test_index import data_of, expected, listed
+from tests.runtime.python.test_interpreters import TABLE, record
+from tests.runtime.ring.test_ring import data_of, expected, listed
 from tests.support import encode, snapshots
 
 _HARMFUL = re.compile(

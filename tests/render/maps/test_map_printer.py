@@ -1,4 +1,4 @@
-"""Maps as they print: merging, order, top, div, snapshots, percentiles, types of values and keys."""
+"""Maps are printed: order, tables, heat maps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pytrace.core import types
 from pytrace.core.types import (
     INT64,
+    UINT32,
     UINT64,
     Array,
     Avg,
@@ -29,11 +30,16 @@ from pytrace.core.types import (
     TSeries,
     Tuple,
 )
+from pytrace.render import histogram
 from pytrace.render.forms import JsonForms, TextForms
+from pytrace.render.maps import heat_lines
 from pytrace.render.maps.map_printer import Entry, MapPrinter, Shown
 from pytrace.results.formats.portable_forms import PortableNames
 from tests.render.test_rows import bucket
 from tests.support.encode import Frame, Run, Symbols
+
+# ---------------------------------------------------------------------------------------------- map printer
+# Maps as they print: merging, order, top, div, snapshots, percentiles, types of values and keys.
 
 
 def show(run: Run, name: str, **static: Any) -> bytes:
@@ -396,3 +402,132 @@ def test_marks_are_part_of_the_name_in_text_and_members_in_json(large: bool) -> 
     marks["@x"] = "sample"
     assert plain.entries_text([((), 5)], Shown()) == b"sample @x: 5\n"
     assert (plain.title, plain.name) == ("sample @x", "@x")
+
+
+# ---------------------------------------------------------------------------------------------- map tables
+# Maps as CSV tables.
+
+
+def map_tables_show(run: Run, *names: str, **static: Any) -> list[str]:
+    for identity in [run.event("print_map", map=name, **static) for name in names]:
+        run.send(identity)
+    return run.printed_text().split("\r\n")[:-1]
+
+
+def test_unkeyed() -> None:
+    run = Run(csv=True)
+    run.scalar("@a", INT64, -3)
+    run.scalar("@s", Stats(), (10, 4))
+    run.scalar("@r", Record(("x", "y"), (INT64, String(4))), (1, b"a,b"))
+    assert map_tables_show(run, "@a", "@s", "@r") == [
+        "@a", "-3", "", "@s.count,@s.average,@s.total", "4,2,10", "", "@r.x,@r.y", '1,"a,b"',
+    ]  # fmt: skip
+
+
+def test_keys_are_columns() -> None:
+    run = Run(csv=True)
+    run.keyed("@", Tuple((UINT32, String(8))), Count(), {(1, b"a"): 5, (2, b'"'): 6})
+    run.keyed("@n", Record(("pid", "comm"), (UINT32, String(8))), Avg(), {(7, b"x"): (9, 2)})
+    assert map_tables_show(run, "@", "@n") == ["key1,key2,@", "1,a,5", '2,"""",6', "", "pid,comm,@n", "7,x,4"]
+
+
+def test_each_print_is_a_table_of_its_own() -> None:
+    run = Run(csv=True)
+    run.scalar("@a", INT64, 1)
+    assert map_tables_show(run, "@a", "@a") == ["@a", "1", "", "@a", "1"]
+
+
+def test_order_number_and_divisor() -> None:
+    run = Run(csv=True)
+    run.keyed("@", INT64, INT64, {1: 10, 2: 30, 3: 20})
+    assert map_tables_show(run, "@", top=2, div=10, order="-value") == ["key,@", "3,2", "1,1"]
+
+
+def test_a_histogram_has_a_row_for_each_bucket() -> None:
+    run = Run(csv=True)
+    run.bucketed("@h", UINT64, Hist(), {1: {bucket(5, 0): 3, bucket(9, 0): 4}})
+    run.bucketed("@l", UINT64, LHist(0, 20, 10), {1: {0: 1, 2: 5, 3: 2}})
+    assert map_tables_show(run, "@h", "@l") == [
+        "key,@h.min,@h.max,@h.count", "1,4,7,3", "1,8,15,4",
+        "", "key,@l.min,@l.max,@l.count", "1,,-1,1", "1,0,9,0", "1,10,19,5", "1,20,,2",
+    ]  # fmt: skip
+
+
+def test_quantiles() -> None:
+    run = Run(csv=True)
+    run.bucketed("@h", UINT64, Hist(), {1: {bucket(5, 0): 3}})
+    run.send(run.event("quantiles", map="@h", percents=[50.0, 99.9]))
+    assert run.printed_text().split("\r\n")[:-1] == [
+        "key,@h.percentile,@h.value,@h.error,@h.min,@h.max", "1,50,5,2,4,7", "1,99.9,5,2,4,7",
+    ]  # fmt: skip
+
+
+def test_a_series_has_a_row_for_each_interval() -> None:
+    run = Run(csv=True)
+    second = 1_000_000_000
+    run.bucketed("@t", UINT64, TSeries(second, 3, "sum"), {1: {0: (1, 5, 1), 1: (3, 7, 1)}})
+    names, *rows = map_tables_show(run, "@t")
+    assert names == "key,@t.start,@t.value"
+    assert [row.split(",")[0] + row[row.rindex(","):] for row in rows] == ["1,5", "1,7"]
+
+
+def test_frames_of_a_stack_are_joined() -> None:
+    run = Run(csv=True, symbols=Symbols({16: [Frame("inner", 1)], 32: [Frame("outer", 2)]}))
+    run.keyed("@", Stack(False, 4), Count(), {(0, (16, 32), 0): 1})
+    assert map_tables_show(run, "@") == ["key,@", "inner+1;outer+2,1"]
+
+
+def test_maps_at_the_end() -> None:
+    run = Run(csv=True)
+    run.scalar("@b", INT64, 1)
+    run.keyed("@a", INT64, INT64, {1: 2})
+    run.keyed("@empty", INT64, INT64, {})
+    run.renderer.print_maps()
+    assert run.printed_text() == "key,@a\r\n1,2\r\n\r\n@b\r\n1\r\n"
+
+
+# ---------------------------------------------------------------------------------------------- heat lines
+# Lines of heat maps: levels, scales, cells.
+
+
+@pytest.mark.parametrize(
+    ("count", "level"), [(0, 0), (1, 1), (3, 1), (4, 2), (15, 2), (16, 3), (4**8, 9), (2**64, 9)]
+)
+def test_levels(count: int, level: int) -> None:
+    assert heat_lines.level(count) == level
+
+
+def test_a_scale_fits_the_terminal() -> None:
+    few = heat_lines.scale(3, 6, 80)
+    assert (few.first, few.group, few.cells, few.width) == (3, 1, 4, 4)
+    many = heat_lines.scale(0, 999, 80)
+    assert many.cells * many.width <= 60
+    assert many.covers(0, 999)
+    assert not many.covers(0, many.end)
+    assert sum(many.sums([1] * 1000)) == 1000
+    assert heat_lines.scale(0, 70, 10).cells <= 8, "what is narrower than the least is wrapped by the terminal"
+
+
+def test_heading_and_line_of_signs() -> None:
+    shape, scale = histogram.shape(Hist()), heat_lines.scale(3, 6, 80)
+    heading = heat_lines.heading(b"@us", shape, scale, colour=False).decode()
+    assert heading == (
+        "@us: .1 :4 -16 =64 +256 *1K #4K %16K @64K\n"
+        "TIME     |2  |4  |8  |16       TOTAL\n"
+    )  # fmt: skip
+    counts = [0, 0, 0, 1, 4, 0, 70_000]
+    line = heat_lines.line(b"12:00:00", scale, counts, colour=False).decode()
+    assert line == "12:00:00 ....::::    @@@@      70005\n"
+
+
+def test_open_ends_and_bounds_that_do_not_fit() -> None:
+    shape = histogram.shape(LHist(0, 100_000, 1000))
+    scale = heat_lines.scale(0, 101, 80)
+    ruler = heat_lines.heading(b"@", shape, scale, colour=False).decode().split("\n")[1]
+    assert "TIME     |<0 |7000 |19000 " in ruler
+    assert scale.group == 2
+
+
+def test_colours() -> None:
+    line = heat_lines.line(b"12:00:00", heat_lines.scale(0, 1, 80), [0, 5], colour=True)
+    assert line == b"12:00:00     \x1b[48;5;54m    \x1b[0m          5\n"

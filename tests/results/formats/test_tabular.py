@@ -19,7 +19,7 @@ from pytrace.results.formats import tabular
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
-from tests.results.formats.test_portable_forms import KEYS, VALUES
+from tests.results.formats.test_text_and_json import KEYS, VALUES
 from tests.support.encode import Run
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, stored, table

@@ -1,23 +1,34 @@
-"""Ahead-of-time files: open values, refusals, and what moves; compiled with recorded facts, never loaded."""
+"""Ahead-of-time files on the kernel that loads them: layouts, probes that moved, and what is prepared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from pytrace import pipeline
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, MisfitError, ScriptError, TraceError
-from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, OpenValue
+from pytrace.core.event_layout import Location
+from pytrace.core.kernel_info import UsdtProbe, UserSymbol
+from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest, OpenValue, ProgramSpec, Target
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.targets import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source
-from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
-from pytrace.runtime.aot import prepare
+from pytrace.core.types import INT32, UINT64, Enum, Field, Int, Pointer, String, Struct
+from pytrace.runtime.aot import layouts, moved_probes, prepare
 from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import fingerprints
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- prepare
+# Ahead-of-time files: open values, refusals, and what moves; compiled with recorded facts, never loaded.
+
 
 SCHED = 'tracepoint:sched:sched_wakeup { %s }'
 FACT = ("kernel", "none", "x86_64", "6.1.0-test", "another build", "0")
@@ -330,3 +341,181 @@ def test_open_values_of_another_form_are_refused() -> None:
         damaged = replace(script, manifest=replace(script.manifest, ahead=replace(ahead, values=values_)))
         with pytest.raises(TraceError, match="the file is damaged: the value"):
             prepared(damaged, "5")
+
+
+# ---------------------------------------------------------------------------------------------- layouts
+# Comparing layouts with recorded kernels.
+
+
+INNER = Struct("struct", "", 16, (Field("low", INT32, 0), Field("flag", INT32, 4, 3, 2)), "vmlinux#9", 8)
+OUTER = Struct("struct", "outer", 32, (Field("in", INNER, 8), Field("next", UINT64, 24)), origin="vmlinux", alignment=8)
+HOLDER = Struct("struct", "holder", 8, (Field("out", Pointer(OUTER), 0),), origin="vmlinux", alignment=8)
+KERNEL = RecordedKernel(structs={("struct", item.name): item for item in (OUTER, HOLDER)})
+
+
+def test_a_path_gives_the_offset_in_the_last_struct() -> None:
+    found = layouts.member(KERNEL, "struct", "outer", "in.flag")
+    assert found is not None
+    assert (found.offset, found.bit_offset, found.bit_size) == (4, 3, 2)
+    assert layouts.member(KERNEL, "struct", "outer", "in.none") is None
+    assert layouts.member(KERNEL, "struct", "outer", "next.none") is None
+
+
+def test_a_path_follows_pointers() -> None:
+    found = layouts.member(KERNEL, "struct", "holder", "out.in.low")
+    assert found is not None
+    assert found.type == INT32
+
+
+@each_row(
+    ("row", "message"),
+    [
+        (("member", "struct", "outer", "next", "24", "0", "0", "uint64"), ""),
+        (("member", "struct", "outer", "next", "16", "0", "0", "uint64"), "is at offset 24 here, it was at offset 16"),
+        (("member", "struct", "outer", "next", "24", "0", "0", "int64"), "is of type uint64 here, it was int64"),
+        (
+            ("member", "struct", "outer", "in.flag", "4", "1", "2", "int32"),
+            "at offset 4 (bit 3, 2 bits) here, it was at offset 4 (bit 1, 2 bits)",
+        ),
+        (("member", "struct", "none", "x", "0", "0", "0", "int8"), "there is no struct none here"),
+        (("size", "struct", "outer", "32"), ""),
+        (("size", "struct", "none", "32"), "there is no struct none here"),
+        (("tracepoint", "no", "such", "x", "8", "4", "int x"), "there is no tracepoint no:such here"),
+        (("tracepoint", "sched", "sched_wakeup", "x", "8", "4", "int x"), "has no field x here"),
+        (("tracepoint", "sched", "sched_wakeup", "pid", "24", "4", "long pid"), "is 'int32 pid' here, it was 'long"),
+        (("tracepoint", "sched", "sched_wakeup", "pid", "24", "4", "int32 pid"), ""),
+        (("rawtracepoint", "no_such", "int (x)"), "there is no raw tracepoint no_such here"),
+        (("enumerator", "PIDTYPE_PID", "0"), ""),
+        (("enumerator", "NO_SUCH", "0"), "there is no enumerator NO_SUCH here"),
+        (("names", "pid_type", "8"), "enum pid_type has 4 bytes here, it had 8"),
+        (("kfunc", "vfs_read", "1"), ""),
+        (("kfunc", "vfs_read", "0"), "there is a function vfs_read here"),
+        (("kfunc", "none", "1"), "there is no function none here"),
+        (("type_exist", "struct", "outer", "1"), ""),
+        (("type_exist", "struct", "outer", "0"), "there is a struct outer here"),
+        (("type_exist", "enum", "none", "1"), "there is no enum none here"),
+        (("member_exist", "struct", "holder", "out.in.low", "1"), ""),
+        (("member_exist", "struct", "outer", "in.none", "1"), "struct outer has no member in.none here"),
+        (("member_exist", "struct", "outer", "next", "0"), "struct outer has a member next here"),
+        (("member_exist", "struct", "none", "x", "0"), ""),
+        (("constant_exist", "PIDTYPE_PID", "0"), "there is a constant PIDTYPE_PID here"),
+        (("constant_exist", "NO_SUCH", "1"), "there is no constant NO_SUCH here"),
+        (("symbol_exist", "none", "0"), ""),
+        (("symbol_exist", "none", "1"), "there is no symbol none here"),
+        (("build", "typeinfo()"), "it uses typeinfo()"),
+        (("of another version",), "unknown fact 'of another version'"),
+    ],
+)
+def test_rows(row: tuple[str, ...], message: str) -> None:
+    found = layouts.differences(KERNEL, [row])
+    assert found == [] if not message else message in found[0]
+
+
+# ---------------------------------------------------------------------------------------------- moved probes
+# Probes of ahead-of-time files in user binaries that were changed.
+
+
+PLACE = Location("x", 1, 1)
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> str:
+    path = tmp_path / "app"
+    path.write_bytes(b"first")
+    return str(path)
+
+
+def manifest(path: str, *places: ProbeTarget) -> Manifest:
+    targets = tuple(Target("p", at, place) for at, place in enumerate(places))
+    program = ProgramSpec("p", "uprobe", 0, targets, PLACE)
+    return Manifest((program,), (), (), (), Config(), facts=(fingerprints.file_fact(path),))
+
+
+def kernel(path: str, offset: int = 0x1000, arguments: str = "4@%eax") -> RecordedKernel:
+    usdt = (UsdtProbe(path, "one", "start", 0, offset + 0x10, 0x3000, arguments),)
+    return RecordedKernel(symbols={path: (UserSymbol("work", 0x401000, offset, 8),)}, usdt=usdt)
+
+
+def change(path: str) -> None:
+    Path(path).write_bytes(b"another build")
+
+
+def work(path: str) -> UserTarget:
+    """Four bytes into a function."""
+    return UserTarget(path, 0x1004, symbol="work")
+
+
+def test_nothing_moves_in_the_same_file(binary: str) -> None:
+    found = manifest(binary, work(binary))
+    assert moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x9000)) is found.programs
+
+
+def test_functions_are_found_again(binary: str) -> None:
+    found = manifest(binary, work(binary), UserTarget(binary, 0x50))
+    change(binary)
+    (program,) = moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x2000))
+    assert [target.of(UserTarget).offset for target in program.targets] == [0x2004, 0x50]
+
+
+def test_code_that_the_kernel_would_misread_is_refused(binary: str) -> None:
+    rows = [["symbol", binary, "work", "4096"]]
+    found = manifest(binary, work(binary))
+    changed = kernel(binary, 0x2000)
+    changed.code_at = {0x2004: bytes.fromhex("c5f9ebc1")}
+    assert moved_probes.moved(found, rows, changed) is found.programs
+    change(binary)
+    with pytest.raises(TraceError, match="cannot probe p: the kernel would misread the instruction"):
+        moved_probes.moved(found, rows, changed)
+    changed.arch = "aarch64"
+    assert moved_probes.moved(found, rows, changed)
+
+
+def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
+    rows = [["symbol", binary, "work", "4096"]]
+    by_name = manifest(binary, work(binary))
+    by_pattern = manifest(binary, replace(work(binary), by_pattern=True))
+    Path(binary).unlink()
+    assert moved_probes.moved(by_pattern, rows, RecordedKernel(symbols={})) is by_pattern.programs
+    with pytest.raises(TraceError, match="no longer has a function 'work'"):
+        moved_probes.moved(by_name, rows, RecordedKernel(symbols={}))
+
+
+def test_functions_that_are_gone_are_refused(binary: str) -> None:
+    found = manifest(binary, work(binary))
+    change(binary)
+    with pytest.raises(TraceError, match="no longer has a function 'work'"):
+        moved_probes.moved(found, [["symbol", binary, "work", "4096"]], RecordedKernel(symbols={}))
+
+
+def test_static_tracepoints_are_found_again(binary: str) -> None:
+    found = manifest(binary, StaticProbeTarget(binary, 0x1010, provider="one", name="start"))
+    row = ["usdt", binary, "one", "start", str(0x1010), "4@%eax"]
+    change(binary)
+    (program,) = moved_probes.moved(found, [row], kernel(binary, 0x2000))
+    place = program.targets[0].of(StaticProbeTarget)
+    assert (place.offset, place.semaphore_offset) == (0x2010, 0x3000)
+    with pytest.raises(TraceError, match="arguments of usdt"):
+        moved_probes.moved(found, [row], kernel(binary, arguments="8@%rdi"))
+
+
+def test_code_for_one_file_only(binary: str) -> None:
+    found = manifest(binary, work(binary))
+    row = ["exact", binary, "the probe is on an address"]
+    assert moved_probes.moved(found, [row], kernel(binary)) == found.programs
+    inode = replace(found, facts=((*found.facts[0][:4], "1"),))
+    assert moved_probes.moved(inode, [row], kernel(binary)) == found.programs
+    # A library in an archive is as old as the archive.
+    inside = ["exact", f"{binary}!/lib/libx.so", "the probe is on an address"]
+    for facts_of in (found, inode):
+        assert moved_probes.moved(facts_of, [inside], kernel(binary)) == found.programs
+    change(binary)
+    for given in (row, inside):
+        with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
+            moved_probes.moved(found, [given], kernel(binary))
+
+
+def test_programs_that_are_gone(binary: str) -> None:
+    found = manifest(binary, TypedFunctionTarget("other", program_id=7))
+    moved_probes.check_programs(found, RecordedKernel(programs=[(7, "other")]))
+    with pytest.raises(TraceError, match="BPF program with id 7 is gone"):
+        moved_probes.check_programs(found, RecordedKernel(programs=[(8, "other")]))

@@ -1,21 +1,40 @@
-"""pytrace.runtime.load.loader: settings of each program and map in libbpf. tests/kernel/test_loader.py loads."""
+"""A script is loaded: objects, linking, lines, session data, rates."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
+import struct
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import InternalError
+from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Exit, Formatted, Location
-from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, MapType, ProgramSpec, Target
+from pytrace.core.manifest import (
+    EXITED,
+    RATE_LINE,
+    STOPPED,
+    CompiledScript,
+    Manifest,
+    MapSpec,
+    MapType,
+    ProgramSpec,
+    RateLimits,
+    SessionData,
+    Target,
+)
+from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
+from pytrace.core.options.run_options import Rate, RunOptions
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -26,13 +45,24 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.core.types import UINT64
+from pytrace.core.types import BOOL, INT8, INT32, UINT32, UINT64, VOID, Enum, Pointer, Struct
 from pytrace.runtime.abi import bpf, libbpf
-from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.load import loader
-from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.abi.bpf import AttachType, Command, ProgramType
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.load import linker, loader, rates, session_data
+from pytrace.runtime.load.line_table import LineTable
+from pytrace.runtime.load.loaded_script import Generations, LoadedScript, Quiescence
 from pytrace.runtime.load.loader import LoadError, LoadOptions
-from tests.support.fake_maps import FakeMaps, install
+from pytrace.runtime.load.verifier import LoadError as LinkerLoadError
+from tests.codegen.running import compiled
+from tests.support.fake_maps import FakeMap, FakeMaps, install
+from tests.support.fake_run import HERE as RATES_HERE
+from tests.support.fake_run import program
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- loader
+# pytrace.runtime.load.loader: settings of each program and map in libbpf. tests/kernel/test_loader.py loads.
+
 
 HERE = Location("script.bt", 1, 1)
 OBJECT = 1
@@ -120,7 +150,6 @@ class FakeLibrary:
 
     def bpf_map__set_inner_map_fd(self, item: int, descriptor: int) -> int:
         return self._tell(item, "inner", descriptor)
-
 
 
 @pytest.fixture
@@ -435,3 +464,366 @@ def test_events_that_wait_for_a_system_call_are_cancelled_at_the_end(
         loaded(library, spec("p", "begin", NoTarget()), stack=stack)
     assert [key for _, key in deleted] == [b"12345678", b"abcdefgh"]
     assert len({descriptor for descriptor, _ in deleted}) == 1
+
+
+# ---------------------------------------------------------------------------------------------- loaded script
+# pytrace.runtime.load.loaded_script: which map programs use, and waiting for those that run.
+
+
+OUTER = FakeMap(int(MapType.ARRAY_OF_MAPS), 4, 4, 1)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as made:
+        yield made
+
+
+def outer(maps: FakeMaps) -> int:
+    return maps.add(4, 4)
+
+
+def used(maps: FakeMaps, descriptor: int) -> int:
+    """The map that an array of maps holds."""
+    return int.from_bytes(maps.maps[descriptor].pairs[bytes(4)], "little")
+
+
+def test_both_maps_are_alike_and_have_names_of_their_own(maps: FakeMaps, stack: ExitStack) -> None:
+    Generations((MapType.HASH, 8, 16), 100, "a_long_name_of_a_map", stack)
+    first, second = maps.maps.values()
+    assert (first.key_size, first.value_size, first.entries) == (8, 16, 100)
+    assert (second.key_size, second.value_size, second.entries) == (8, 16, 100)
+    assert [first.name, second.name] == ["a_long_name_o_0", "a_long_name_o_1"]
+
+
+def test_programs_get_the_other_map_in_turn(maps: FakeMaps, stack: ExitStack) -> None:
+    made = Generations((MapType.HASH, 8, 8), 100, "counts", stack)
+    first, second = maps.maps
+    array = outer(maps)
+    made.start(array)
+    assert made.current == used(maps, array) == first
+    assert made.flip() == first
+    assert made.current == used(maps, array) == second
+    assert made.flip() == second
+    assert made.current == used(maps, array) == first
+
+
+def test_whether_the_map_in_use_is_empty(maps: FakeMaps, stack: ExitStack) -> None:
+    made = Generations((MapType.HASH, 8, 8), 100, "counts", stack)
+    made.start(outer(maps))
+    assert made.empty
+    maps.maps[made.current].pairs[bytes(8)] = bytes(8)
+    assert not made.empty
+    made.flip()
+    assert made.empty
+
+
+def test_maps_are_closed_with_the_session(maps: FakeMaps) -> None:
+    with ExitStack() as stack:
+        Generations((MapType.HASH, 8, 8), 100, "counts", stack)
+        opened = list(maps.maps)
+        assert len(opened) == 2
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_a_map_that_cannot_be_made_leaves_none(maps: FakeMaps) -> None:
+    maps.refused = errno.ENOMEM
+    with ExitStack() as stack, pytest.raises(OSError, match="Cannot allocate"):
+        Generations((MapType.HASH, 8, 8), 100, "counts", stack)
+    assert maps.maps == {}
+
+
+def test_waiting_makes_its_maps_once(maps: FakeMaps, stack: ExitStack) -> None:
+    waiting = Quiescence(stack)
+    assert not maps.maps, "most scripts never wait"
+    for _ in range(3):
+        waiting.wait()
+    assert maps.calls.count(Command.MAP_UPDATE_ELEM) == 3, "it is this update that the kernel lets wait"
+    held, array = maps.maps
+    assert maps.maps[array].kind == MapType.ARRAY_OF_MAPS
+    assert maps.maps[array].inner == held == used(maps, array)
+
+
+@pytest.mark.kernel
+def test_the_kernel_takes_both(stack: ExitStack) -> None:
+    from pytrace.runtime.abi import bpf_maps
+
+    made = Generations((MapType.HASH, 8, 8), 100, "counts", stack)
+    array = bpf_maps.create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_test", inner=made.current)
+    stack.callback(os.close, array)
+    made.start(array)
+    bpf_maps.update(made.current, bytes(8), bytes(8))
+    assert not made.empty
+    before = made.flip()
+    assert made.empty
+    assert bpf_maps.lookup(before, bytes(8), 8) == bytes(8)
+    Quiescence(stack).wait()
+
+
+# ---------------------------------------------------------------------------------------------- linker
+# Object files that scripts import: their functions, and linking.
+
+
+LINKER_OBJECT = Path(__file__).resolve().parents[2] / "programs" / "imported" / "arith.bpf.o"
+
+
+def test_functions_and_their_types() -> None:
+    found = {item.prototype.name: item for item in linker.functions(str(LINKER_OBJECT), LINKER_OBJECT.read_bytes())}
+    assert [name for name, item in found.items() if item.static] == ["twice"]
+    triple, weigh = found["triple"].prototype, found["weigh"].prototype
+    assert (triple.parameters, triple.result) == ((("n", INT32),), INT32)
+    assert weigh.parameters == (("n", UINT64), ("factor", UINT32), ("more", BOOL))
+    assert found["add_calls"].prototype.result == VOID
+    (_, text), = found["first_byte"].prototype.parameters
+    assert isinstance(text, Pointer)
+    assert text.target == INT8
+    shape, pair = found["shape_of"].prototype.result, found["a_pair"].prototype.result
+    assert isinstance(shape, Enum)
+    assert dict(shape.members) == {"ROUND": 1, "SQUARE": 4}
+    assert isinstance(pair, Pointer)
+    assert isinstance(pair.target, Struct)
+    assert list(pair.target.names()) == ["first", "second"]
+
+
+def test_without_type_information() -> None:
+    data = LINKER_OBJECT.read_bytes().replace(b".BTF\0", b".XTF\0")
+    with pytest.raises(TraceError, match="no type information"):
+        linker.functions("x.bpf.o", data)
+
+
+def test_link_joins_symbols() -> None:
+    whole = ElfFile(linker.link(LINKER_OBJECT.read_bytes(), []), "linked")
+    assert whole.section(".BTF") is not None
+    assert whole.any_symbol("triple") is not None
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(LinkerLoadError, match="does not fit the script"):
+        linker.link(LINKER_OBJECT.read_bytes(), [LINKER_OBJECT.read_bytes()])
+
+
+# ---------------------------------------------------------------------------------------------- line table
+# pytrace.runtime.load.line_table: positions of instructions, also of the functions that a program calls.
+
+
+SCRIPT = """fn twice($x: uint64): uint64 {
+    return $x * 2;
+}
+begin {
+    @a = twice(rand());
+    for $i : 0..10 {
+        @b += twice(rand());
+    }
+}
+"""
+LINE_TABLE_CALL, ADDRESS, SIZE = 0x85, 0x18, 8
+
+
+def text(elf: bytes, name: str) -> bytes:
+    table = LineTable(elf)
+    return table._bytes(name)
+
+
+def symbol(script: CompiledScript) -> str:
+    """The program of ``begin``."""
+    return next(spec.symbol for spec in script.manifest.programs if spec.kind == "begin")
+
+
+def joined(elf: bytes, symbol: str) -> bytes:
+    """What libbpf makes of a program: its functions follow it, in the order of first calls."""
+    table = LineTable(elf)
+    code = bytearray()
+    begins: dict[object, int] = {}
+
+    def add(function: object) -> None:
+        begin = begins[function] = len(code) // SIZE
+        section, start, size = function.section, function.start, function.size  # type: ignore[attr-defined]
+        code.extend(table._bytes(section)[SIZE * start : SIZE * (start + size)])
+        for number in range(size):
+            operation, registers, offset, _ = struct.unpack_from("<BBhi", code, SIZE * (begin + number))
+            if operation != ADDRESS and (operation, registers >> 4) != (LINE_TABLE_CALL, 1):
+                continue
+            callee = table._callee(function, number)  # type: ignore[arg-type]
+            if callee is None:
+                assert operation == ADDRESS, "the address of data"
+                continue
+            if callee not in begins:
+                add(callee)
+            if operation == ADDRESS:
+                registers |= 4 << 4  # libbpf says that it is the address of a function
+            distance = begins[callee] - begin - number - 1
+            struct.pack_into("<BBhi", code, SIZE * (begin + number), operation, registers, offset, distance)
+
+    add(table._function(symbol))
+    return bytes(code)
+
+
+def test_lines_of_a_program_and_of_its_functions() -> None:
+    script = compiled(SCRIPT)
+    elf, program = script.elf, symbol(script)
+    code = joined(elf, program)
+    positions = LineTable(elf).positions(program, code)
+    assert list(positions) == sorted(positions)
+    assert max(positions) < len(code) // SIZE
+    lines = {place.line: place.text for place in positions.values() if place.line}
+    assert {2, 5, 7} <= set(lines)
+    for line, shown in lines.items():
+        assert shown == SCRIPT.split("\n")[line - 1]
+    assert min(number for number, place in positions.items() if place.line == 2) > min(
+        number for number, place in positions.items() if place.line == 5
+    )
+
+
+def test_columns() -> None:
+    script = compiled("begin { @a = rand();   @b = rand(); }")
+    elf, program = script.elf, symbol(script)
+    places = LineTable(elf).positions(program, text(elf, f"pytrace/{program}"))
+    assert {place.column for place in places.values()} >= {9, 24}
+
+
+def test_a_file_without_positions() -> None:
+    script = compiled("begin { @ = 1; }")
+    elf = script.elf.replace(b".BTF.ext\0", b".BTF.non\0")
+    assert LineTable(elf).positions(symbol(script), text(elf, f"pytrace/{symbol(script)}")) == {}
+
+
+def test_instructions_of_libbpf() -> None:
+    with libbpf.Messages():
+        handle = libbpf.open_memory(compiled("begin { @ = 1; }").elf)
+        try:
+            lib = libbpf.library()
+            program = lib.bpf_object__next_program(handle, None)
+            data = libbpf.instructions(program)
+            assert len(data) == 8 * lib.bpf_program__insn_cnt(program) > 0
+        finally:
+            lib.bpf_object__close(handle)
+
+
+# ---------------------------------------------------------------------------------------------- session data
+# Session values that are written before programs run.
+
+
+PLACES = SessionData(
+    "session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=64
+)
+CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
+
+
+@each_row("stalled", range(40))
+def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process gets the processor for a second before one of the readings."""
+    readings = iter(range(1000))
+    late = 0
+
+    def read(clock: int) -> int:
+        nonlocal late
+        number = next(readings)
+        late += 1_000_000_000 if number == stalled else 0
+        return CLOCKS[clock] + 100 * number + late
+
+    memory = bytearray(128)
+    manifest = SimpleNamespace(programs=(), session=PLACES, ahead=None)
+    loaded = SimpleNamespace(manifest=manifest, section=lambda _: memory)
+    monkeypatch.setattr(time, "clock_gettime_ns", read)
+    session_data.fill(cast(Any, loaded), RunOptions(), None)
+    monkeypatch.undo()
+    _, _, tai, wall, _ = struct.unpack_from("=5q", memory)
+    assert abs(tai - CLOCKS[time.CLOCK_TAI]) < 1000
+    assert abs(wall - CLOCKS[time.CLOCK_REALTIME]) < 1000
+
+
+def test_values_of_filters_are_in_the_session_data() -> None:
+    memory = bytearray(128)
+    loaded = SimpleNamespace(
+        manifest=SimpleNamespace(programs=(), session=PLACES, ahead=None), section=lambda _: memory
+    )
+    options = RunOptions(filters=ProcessFilters(pids=(7, 8, 9), uids=(3,)))
+    session_data.fill(cast(Any, loaded), options, None)
+    assert struct.unpack_from("=5Q", memory, PLACES.filters) == (7, 8, 9, 7, 3)
+    assert struct.unpack_from("=Q", memory, PLACES.root) == (7,)
+    waits = RunOptions(filters=ProcessFilters(exec_wait="ls"))
+    session_data.fill(cast(Any, loaded), waits, None)
+    assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
+    assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
+
+
+@pytest.mark.parametrize("before", [0, EXITED, STOPPED])
+def test_programs_are_stopped(before: int) -> None:
+    memory = bytearray(128)
+    struct.pack_into("=II", memory, PLACES.exit, 8, before)
+    loaded = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memoryview(memory)))
+    assert session_data.has_exited(loaded) is (before == EXITED)
+    session_data.stop(loaded)
+    assert struct.unpack_from("=II", memory, PLACES.exit) == (8, STOPPED)
+    assert session_data.exit_status(loaded) == 7
+    assert not session_data.has_exited(loaded)
+    nothing = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=None)))
+    session_data.stop(nothing)
+    assert session_data.exit_status(nothing) is None
+    assert not session_data.has_exited(nothing)
+
+
+# ---------------------------------------------------------------------------------------------- rates
+# Limits of ``--max-rate``: which block has which, and what is written for programs.
+
+
+def block(index: int, *probes: str) -> ProgramSpec:
+    targets = tuple(Target(probe, at, NoTarget()) for at, probe in enumerate(probes))
+    return ProgramSpec(f"p{index}", probes[0].partition(":")[0], index, targets, RATES_HERE)
+
+
+RATES_PROGRAMS = (
+    program("begin"),
+    block(1, "uprobe:/bin/a:f", "uprobe:/bin/a:g"),
+    block(2, "tracepoint:sched:sched_switch"),
+    block(3, "interval:s:1"),
+    replace(block(4, "tracepoint:sched:sched_process_fork"), service=True),
+)
+
+
+def manifest(rate: int = 0) -> Manifest:
+    return Manifest(RATES_PROGRAMS, (), (), (), Config(max_rate=rate), limits=RateLimits("shared", 8))
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "expected"),
+    [
+        (0, [], [0, 0]),
+        (7, [], [7, 7]),
+        (7, [Rate(5)], [5, 5]),
+        (0, [Rate(5), Rate(6)], [6, 6]),
+        (7, [Rate(5, "uprobe:*:g")], [5, 7]),
+        (0, [Rate(5, "u:/bin/a:f"), Rate(9)], [5, 9]),
+        (0, [Rate(5, "*"), Rate(0.5, "T:sched:*")], [5, 0.5]),
+        (0, [Rate(0.5, "t:sched:sched_switch"), Rate(5, "*")], [5, 5]),
+    ],
+)
+def test_a_pattern_counts_before_the_limit_of_all(config: int, given: list[Rate], expected: list[float]) -> None:
+    assert rates.of_blocks(manifest(config), given) == dict(zip((1, 2), expected, strict=True))
+
+
+def test_a_pattern_without_probe_is_an_error() -> None:
+    with pytest.raises(TraceError, match="--max-rate uprobe:/bin/a:h: no probe of the script") as caught:
+        rates.of_blocks(manifest(), [Rate(5, "uprobe:/bin/a:h")])
+    assert "'uprobe:/bin/a:g'" in caught.value.hints[0]
+    with pytest.raises(TraceError) as caught:
+        rates.of_blocks(manifest(), [Rate(5, "zzz")])
+    assert caught.value.hints[0] == "it has tracepoint:sched:sched_switch"
+
+
+def test_nanoseconds_of_a_hit_are_written() -> None:
+    memory = memoryview(bytearray(8 + 3 * RATE_LINE))
+    loaded = SimpleNamespace(manifest=manifest(), section=lambda name: {"shared": memory}[name])
+    rates.write(cast(Any, loaded), [Rate(1000), Rate(0.5, "tracepoint:*")])
+    assert struct.unpack_from("=QQ", memory, 8 + RATE_LINE) == (1_000_000, rates.AHEAD)
+    assert struct.unpack_from("=QQ", memory, 8 + 2 * RATE_LINE) == (2_000_000_000, rates.AHEAD)
+    assert not any(memory[: 8 + RATE_LINE])
+
+
+def test_a_script_without_gates_cannot_be_limited() -> None:
+    loaded = SimpleNamespace(manifest=replace(manifest(), limits=None))
+    rates.write(cast(Any, loaded), [])
+    with pytest.raises(TraceError, match="compiled without --max-rate"):
+        rates.write(cast(Any, loaded), [Rate(5)])

@@ -1,8 +1,9 @@
-"""pytrace.runtime.load.map_reader: slots in memory made by hand, and hash maps of a kernel that is not there."""
+"""Maps are read from the kernel: blocks, mapped memory, digests as keys."""
 
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -12,13 +13,19 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap
-from pytrace.core.manifest import GlobalSlot, MapSpec, MapType
+from pytrace.core.manifest import GlobalSlot, MapSpec, MapType, RandomWords
 from pytrace.core.types import INT32, UINT64, String
-from pytrace.runtime.abi import bpf, perf, syscalls
+from pytrace.runtime.abi import bpf, bpf_maps, perf, syscalls
 from pytrace.runtime.abi.bpf import Command
-from pytrace.runtime.load import map_reader
+from pytrace.runtime.load import key_digests, map_memory, map_reader
+from pytrace.runtime.load.key_digests import joined
+from pytrace.runtime.load.map_memory import MapSize
 from pytrace.runtime.load.map_reader import MapReader, paired, read_blocks, round_up
 from tests.support.fake_maps import FakeMaps, install
+
+# ---------------------------------------------------------------------------------------------- map reader
+# pytrace.runtime.load.map_reader: slots in memory made by hand, and hash maps of a kernel that is not there.
+
 
 CPUS = 3
 COUNTS = MapSpec("@counts", "counts", "hash", UINT64, UINT64, 100)
@@ -410,3 +417,143 @@ def test_a_digest_whose_key_finds_no_room_is_dropped(maps: FakeMaps, monkeypatch
     made = MapReader(loaded)
     made.clear(DIGESTED)
     assert made.items(DIGESTED) == []
+
+
+# ---------------------------------------------------------------------------------------------- map memory
+# What maps take: the kernel's own sums, and what it charges.
+
+
+SIZES = (
+    MapSize("hash", MapType.HASH, 8, 8, 4096),
+    MapSize("few", MapType.HASH, 4, 8, 1),
+    MapSize("large", MapType.HASH, 16, 100, 100_000),
+    MapSize("percpu", MapType.PERCPU_HASH, 8, 8, 50_000),
+    MapSize("lru", MapType.LRU_HASH, 8, 8, 50_000),
+    MapSize("percpu_lru", MapType.LRU_PERCPU_HASH, 24, 16, 7000),
+    MapSize("array", MapType.ARRAY, 4, 8, 1000),
+    MapSize("percpu_array", MapType.PERCPU_ARRAY, 4, 20, 1000),
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (MapSize("m", MapType.HASH, 8, 8, 1024), (48 + 8 + 8) * (1024 + 4) + 16 * 1024),
+        (MapSize("m", MapType.HASH, 5, 3, 1000), (48 + 8 + 8) * (1000 + 4) + 16 * 1024),
+        (MapSize("m", MapType.HASH, 8, 8, 1024, 2), 2 * ((48 + 8 + 8) * (1024 + 4) + 16 * 1024)),
+        (MapSize("m", MapType.PERCPU_HASH, 8, 12, 1024), (48 + 8 + 8 + 4 * 16) * 1024 + 16 * 1024),
+        (MapSize("m", MapType.LRU_HASH, 8, 8, 1024), (48 + 8 + 8) * 1024 + 16 * 1024),
+        (MapSize("m", MapType.ARRAY, 4, 5, 10), 80),
+        (MapSize("m", MapType.RINGBUF, 0, 0, 1 << 20), 1 << 20),
+    ],
+)
+def test_memory_by_type(size: MapSize, expected: int) -> None:
+    assert map_memory.planned(size, 4) == expected
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.symbol)
+def test_it_is_what_the_kernel_charges(size: MapSize) -> None:
+    descriptor = bpf_maps.create(size.type, size.key, size.value, size.entries, name="charged")
+    try:
+        charged = map_memory.charged(descriptor)
+    finally:
+        os.close(descriptor)
+    if not charged:
+        pytest.skip("this kernel does not say what a map takes")
+    assert 0 <= charged - map_memory.planned(size, len(perf.possible_cpus())) < 1500, "but for the map's own struct"
+
+
+def test_several_maps_of_one_symbol_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
+    assert map_memory.of_loaded({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
+    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda _path: "")
+    assert map_memory.of_loaded({"a": (3,)}) == {"a": 0}
+
+
+# ---------------------------------------------------------------------------------------------- key digests
+# Digests joined with the keys that they stand for.
+
+
+Pairs = dict[bytes, bytes]
+
+
+def digest(number: int) -> bytes:
+    return struct.pack("<2Q", number, ~number & (1 << 64) - 1)
+
+
+def blocks(pairs: Pairs, size: int = 3) -> list[tuple[bytes, bytes, int]]:
+    names = list(pairs)
+    parts = [names[at : at + size] for at in range(0, len(names), size)]
+    return [(b"".join(part), b"".join(pairs[name] for name in part), len(part)) for part in parts]
+
+
+def pairs(found: list[tuple[bytes, bytes, int]]) -> list[tuple[bytes, bytes]]:
+    given = []
+    for names, values, count in found:
+        name, value = len(names) // count, len(values) // count
+        given += [(names[at * name : (at + 1) * name], values[at * value : (at + 1) * value]) for at in range(count)]
+    return sorted(given)
+
+
+KEYS = {digest(number): b"key%07d" % number for number in range(10)}
+
+
+@pytest.mark.parametrize("wanted", [range(10), range(3, 4), [9, 0, 5], range(7), [0, 1, 2, 3, 5, 4, 6, 9, 8], []])
+def test_rows_with_one_value(wanted: range | list[int]) -> None:
+    rows = {digest(number): b"value%03d" % number for number in wanted}
+    found = list(joined("@", blocks(rows, 2), blocks(KEYS, 4)))
+    assert pairs(found) == sorted((b"key%07d" % number, b"value%03d" % number) for number in wanted)
+
+
+def test_rows_with_buckets() -> None:
+    buckets = [(number, bucket) for number in (7, 2) for bucket in (1, 9)]
+    rows = {digest(number) + struct.pack("<Q", bucket): b"%d%d" % (number, bucket) for number, bucket in buckets}
+    found = pairs(list(joined("@", blocks(rows), blocks(KEYS, 4))))
+    assert found == sorted(
+        (b"key%07d" % number + struct.pack("<Q", bucket), b"%d%d" % (number, bucket))
+        for number, bucket in buckets
+    )
+
+
+@pytest.mark.parametrize("bucket", [b"", bytes(8)])
+def test_a_row_without_a_key(bucket: bytes) -> None:
+    rows = {digest(number) + bucket: b"1" for number in (3, 30)}
+    with pytest.raises(InternalError, match="1 of 2 rows of @x have no key"):
+        list(joined("@x", blocks(rows), blocks(KEYS)))
+
+
+def test_keys_that_appear_while_rows_are_read() -> None:
+    """A program stores the key before the row, so that keys which are read after the rows have that of each row."""
+    stored: Pairs = {}
+
+    def rows() -> Iterator[tuple[bytes, bytes, int]]:
+        for number in range(3):
+            stored[digest(number)] = KEYS[digest(number)]
+            yield from blocks({digest(number): b"%d" % number})
+
+    def keys() -> Iterator[tuple[bytes, bytes, int]]:
+        yield from blocks(stored)
+
+    assert pairs(list(joined("@", rows(), keys()))) == [(b"key%07d" % number, b"%d" % number) for number in range(3)]
+
+
+def test_random_words_are_drawn_where_they_belong() -> None:
+    drawn = []
+    for _ in range(2):
+        section = bytearray(64)
+        key_digests.draw(memoryview(section), RandomWords(".bss", 16, 32))
+        assert section[:16] == bytes(16)
+        assert section[48:] == bytes(16)
+        drawn.append(bytes(section[16:48]))
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(("refused", "flag"), [(False, 64), (True, 0)])
+def test_one_order_where_the_kernel_allows_it(monkeypatch: pytest.MonkeyPatch, refused: bool, flag: int) -> None:
+    maps = install(monkeypatch)
+    maps.refused = errno.EPERM if refused else 0
+    key_digests.in_one_order.cache_clear()
+    assert key_digests.in_one_order() == flag
+    key_digests.in_one_order.cache_clear()
+    assert [made.flags for made in maps.maps.values()] == ([] if refused else [64])

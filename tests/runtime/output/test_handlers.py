@@ -1,4 +1,4 @@
-"""pytrace.runtime.output.handlers: what each kind of event prints, says and asks of the session."""
+"""Events that are handled as they arrive: prints, messages, marks, the state of a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core import types
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, String
+from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
+from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling, Site, Target
+from pytrace.core.probes.targets import TimerTarget
+from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String, Type
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import blocking, messages
+from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.handlers import HANDLERS, PcapWriter
-from pytrace.runtime.output.run_state import RenderOptions
+from pytrace.runtime.output.marks import ESTIMATE, SAMPLE, Marks
+from pytrace.runtime.output.run_state import RenderOptions, RunState
 from tests.support.encode import PLACE, Run
-from tests.support.end_requests import ScriptedRequests
+from tests.support.end_requests import ScriptedRequests, asked
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- handlers
+# pytrace.runtime.output.handlers: what each kind of event prints, says and asks of the session.
 
 
 def documented_kinds() -> set[str]:
@@ -374,3 +384,198 @@ def test_stacks_that_could_not_be_read_are_told_once(tool: bool, told: int) -> N
     assert run.messages.count(b"the user stack could not be read") == told
     run.renderer.summary({("user_stack", 0): 27})
     assert run.messages.count(b"27 user stacks could not be unwound") == 1
+
+
+# ---------------------------------------------------------------------------------------------- messages
+# Messages about losses: one for each kind, with numbers, locations and hints.
+
+
+MESSAGES_PLACE = Location("x.bt", 3, 7)
+TARGETS = tuple(Target(f"interval:s:{n}", n, TimerTarget(period_ns=n * 10**9)) for n in range(1, 15))
+PROGRAMS = tuple(ProgramSpec(f"p{at}", "interval", at, TARGETS[: at + 1], MESSAGES_PLACE) for at in range(14))
+MAPS = (
+    MapSpec("@a", "a", "hash", INT64, INT64, 10),
+    MapSpec("@b", "b", "hash", INT64, INT64, 20),
+)
+MANIFEST = Manifest(
+    PROGRAMS, MAPS, (), (), Config(max_strlen=99),
+    counters=Counters(
+        ".data", 0, 1, 8, (), (Site("bpf_get_stack", MESSAGES_PLACE), Site("bpf_probe_read", MESSAGES_PLACE))
+    ),
+)  # fmt: skip
+
+
+@each_row("kind", sorted(messages.FAILURES))
+def test_each_kind_has_a_sentence(kind: str) -> None:
+    row = messages.FAILURES[kind]
+    (one,) = messages.summary_lines(MANIFEST, {(kind, 0): 1})
+    assert one.startswith(f"1 {row.one}")
+    (many,) = messages.summary_lines(MANIFEST, {(kind, 0): 2, (kind, 1): 3}, told=[kind])
+    assert many.startswith(f"in total, 5 {row.many}")
+    names = {"program": ("interval:s:1 ", "interval:s:1 and 1 more "), "map": ("@a ", "@b ")}.get(row.subject)
+    if row.subject == "site":
+        names = ("bpf_get_stack at x.bt:3:7 ", "bpf_probe_read at x.bt:3:7 ")
+    if names is not None:
+        assert f"({names[1]}3, {names[0]}2)" in many
+    else:
+        assert many == f"in total, 5 {row.many}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "declared"),
+    [("hash", INT64, "hash"), ("percpuhash", Count(), "percpuhash"), ("hash", Count(), "percpuhash")],
+)
+def test_a_full_map_is_to_be_declared_as_what_takes_its_values(kind: str, value: Type, declared: str) -> None:
+    spec = MapSpec("@a", "a", kind, INT64, value, 10)
+    text, hint = messages.helper_failure("bpf_map_update_elem", -errno.E2BIG, spec, Config())
+    assert text == "@a is full (10 keys): the update was dropped"
+    assert hint.endswith(f"let @a = {declared}(N);")
+
+
+def test_what_helps_is_named() -> None:
+    (ring,) = messages.summary_lines(MANIFEST, {("lost", 0): 5})
+    assert "perf_rb_pages" in ring
+    (full,) = messages.summary_lines(MANIFEST, {("map_full", 0): 5, ("map_full", 1): 6})
+    assert "@b holds 20 keys, @a holds 10 keys" in full
+    assert "max_map_keys" in full
+    (cut,) = messages.summary_lines(MANIFEST, {("cut", 0): 5})
+    assert cut.endswith("max_strlen is 99")
+
+
+def test_many_probes_are_not_all_named() -> None:
+    (line,) = messages.summary_lines(MANIFEST, {("lost", at): at + 1 for at in range(14)})
+    assert line.startswith("105 events lost (interval:s:1 and 13 more 14, ")
+    assert "4 others 10)" in line
+    assert sum(messages.by_kind(MANIFEST, {("lost", at): at + 1 for at in range(14)})["lost"].values()) == 105
+
+
+def test_numbers_of_one_name_are_added() -> None:
+    """Two programs of one probe are told as one; what did not happen is not told."""
+    twice = Manifest((PROGRAMS[0], PROGRAMS[0]), MAPS, (), (), Config())
+    totals = {("lost", 0): 2, ("lost", 1): 5, ("missed", 0): 0}
+    assert messages.by_kind(twice, totals) == {"lost": {"interval:s:1": 7}}
+    assert len(messages.summary_lines(twice, totals)) == 1
+
+
+def test_underlined_places() -> None:
+    place = Location("x.bt", 3, 2, 6, "\tcall(1);")
+    assert messages.located("ERROR", "bad", place) == "x.bt:3:2-6: ERROR: bad\n    call(1);\n    ~~~~\n"
+    coloured = messages.located("WARNING", "odd", place, (MESSAGES_PLACE,), colour=True)
+    assert coloured.startswith("\x1b[33mx.bt:3:2-6: WARNING: odd\x1b[0m\n")
+    assert coloured.endswith("NOTE: expanded from here\x1b[0m\n")
+
+
+def test_the_limit_of_loops_is_named() -> None:
+    config = Config(max_loop_iterations=1234)
+    text, hint = messages.helper_failure("bpf_loop", -errno.ELOOP, None, config)
+    assert "at most 1234 iterations" in text
+    assert "max_loop_iterations" in hint
+
+
+# ---------------------------------------------------------------------------------------------- marks
+# Marks of what was counted while hits were left out.
+
+
+def spec(name: str, value: Type) -> MapSpec:
+    return MapSpec(name, "", "global", None, value, 1)
+
+
+MARKS_MAPS = (
+    spec("@count", types.Count()), spec("@max", types.Max(signed=True)), spec("@last", types.INT64),
+    spec("@start", types.INT64), spec("@times", types.Hist(0)), spec("@rate", types.INT64),
+    spec("@rates", types.Sum(signed=True)),
+    spec("@other", types.Count()),
+)  # fmt: skip
+UNITS = (
+    SampledUnit(True, False, (), ("@count", "@last", "@max", "@start"), (0,), ("@start",)),
+    SampledUnit(False, True, ("@start",), ("@times",), (1,), ("@start",)),
+    SampledUnit(False, False, ("@count",), ("@rate",), (2,), ()),
+    SampledUnit(False, False, ("@rate",), ("@rates",), (), ()),
+    SampledUnit(True, False, (), ("@other",), (3,), ()),
+)
+
+
+def marked(*units: int) -> tuple[dict[str, str], dict[int, str]]:
+    maps: dict[str, str] = {}
+    events: dict[int, str] = {}
+    manifest = Manifest((), MARKS_MAPS, (), (), Config(), sampling=Sampling("s", 0, UNITS))
+    Marks(manifest, maps, events).add(units)
+    return maps, events
+
+
+def test_what_is_scaled_is_an_estimate_and_the_rest_a_sample() -> None:
+    maps, events = marked(0)
+    assert {name: maps.get(name) for name in ("@count", "@max", "@last", "@start", "@other")} == {
+        "@count": ESTIMATE, "@max": SAMPLE, "@last": SAMPLE, "@start": SAMPLE, "@other": None,
+    }  # fmt: skip
+    assert events[0] == SAMPLE
+
+
+def test_what_is_made_of_it_is_marked_as_well() -> None:
+    maps, events = marked(0)
+    # The return counts with the weights of the entries; what a timer computes of an estimate is one.
+    assert (maps["@times"], maps["@rate"], maps["@rates"]) == (ESTIMATE, ESTIMATE, ESTIMATE)
+    assert events == {0: SAMPLE, 1: SAMPLE, 2: ESTIMATE}
+
+
+def test_other_programs_are_exact() -> None:
+    assert marked(4) == ({"@other": ESTIMATE}, {3: SAMPLE})
+    assert marked() == ({}, {})
+
+
+# ---------------------------------------------------------------------------------------------- context
+# pytrace.runtime.output.context: messages about places in the script.
+
+
+SPEC = EventSpec(0, "unwatch", (), NoStaticPart(), PLACE)
+
+
+def context(*, as_json: bool = False, warnings: bool = True) -> tuple[Run, Context]:
+    run = Run(json=as_json, options=RenderOptions(warnings=warnings))
+    run.keyed("@m", INT64, INT64, {1: 5})
+    return run, run.renderer._context
+
+
+def test_a_message_as_text() -> None:
+    run, made = context()
+    made.located("WARNING", "helper_error", b"why \xff", SPEC, [("helper", b'"x"')], "do that")
+    made.located("WARNING", "helper_error", b"plain", SPEC)
+    said, _, plain = run.messages.decode("utf-8", "surrogateescape").partition("stdin:1:9-26: WARNING: plain\n")
+    assert "HINT" not in plain
+    assert said.startswith("stdin:1:9-26: WARNING: why \udcff\n")
+    assert said.endswith("HINT: do that\n")
+    assert run.printed() == b""
+
+
+@pytest.mark.parametrize(("kind", "place"), [("warnf", ""), ("helper_error", "stdin:1:9-26: ")])
+def test_what_a_tool_says_has_no_place_in_its_script(kind: str, place: str) -> None:
+    run = Run(options=RenderOptions(tool=True))
+    run.renderer._context.located("WARNING", kind, b"less is shown", SPEC)
+    assert run.messages.decode().startswith(f"{place}WARNING: less is shown\n")
+    assert ("~~~" in run.messages.decode()) is bool(place)
+
+
+def test_a_message_as_json() -> None:
+    run, made = context(as_json=True)
+    made.located("WARNING", "helper_error", b"why", SPEC, [("retcode", b"-2")], "do that")
+    found = json.loads(run.printed())
+    assert (found["type"], found["msg"], found["retcode"]) == ("helper_error", "why", -2)
+    assert (found["filename"], found["line"], found["col"]) == ("stdin", 1, 9)
+    assert run.messages == b""
+
+
+@pytest.mark.parametrize("warnings", [True, False])
+def test_warnings_of_the_runtime_itself(warnings: bool) -> None:
+    run, made = context(as_json=True, warnings=warnings)
+    made.warn(SPEC, "careful")
+    assert (b"stdin:1:9-26: WARNING: careful\n" in run.messages) is warnings, "on standard error, in JSON too"
+
+
+# ---------------------------------------------------------------------------------------------- run state
+# Requests to end the run, as events see them.
+
+
+def test_end_probes_are_waited_for_although_the_user_has_asked_for_the_end() -> None:
+    assert not RunState().hurry
+    assert RunState(requests=asked()).hurry
+    assert not RunState(requests=asked(), resumed=True).hurry

@@ -17,8 +17,7 @@ from pytrace.runtime.python.eval_loop import _Loop, eval_loop
 from pytrace.runtime.python.handlers import LOOP
 from pytrace.runtime.python.interpreters import Interpreter, interpreter
 from pytrace.runtime.python.layouts import UnsupportedError
-from tests.runtime.python.test_handlers import FUNCTIONS, tail_calls
-from tests.runtime.python.test_interpreters import WHERE
+from tests.runtime.python.test_interpreters import FUNCTIONS, WHERE, tail_calls
 from tests.support.compile import compiled
 from tests.support.pythons import PYTHONS, Python
 

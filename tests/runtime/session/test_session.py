@@ -1,21 +1,41 @@
-"""Whole runs without a kernel: what they print, and how they end. tests/kernel runs whole sessions."""
+"""A session from loading to its end."""
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.config import Config
-from pytrace.core.manifest import CompiledScript, Manifest
-from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.session import opening, test_runs
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec, SessionData, Target
+from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options.run_options import Address, RunOptions
+from pytrace.core.probes.targets import NoTarget
+from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
+from pytrace.runtime.load.verifier import LOG_HINT, LoadError
+from pytrace.runtime.session import loading, opening, run_services, test_runs
 from pytrace.runtime.session import session as module
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.ending import Ending
+from pytrace.runtime.session.loop import RunLoop
+from pytrace.runtime.session.resources import NoCommand, Notices
+from pytrace.runtime.session.services.service import EndOfRun, Service
 from pytrace.runtime.session.session import Session
-from tests.support.fake_run import FakeRun, program
+from tests.support.encode import Run
+from tests.support.fake_run import FakeRun, FakeSymbols, program
+
+# ---------------------------------------------------------------------------------------------- session
+# Whole runs without a kernel: what they print, and how they end. tests/kernel runs whole sessions.
+
 
 BEGIN, END, PROBE = program("begin"), program("end"), program("kprobe")
 
@@ -160,3 +180,457 @@ def test_modes(mode: str, status: int, fake: Make, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(test_runs, "run", lambda _: 2)
     script = CompiledScript(b"", Manifest((), (), (), (), Config()))
     assert module.run(script, RunOptions(mode=mode)) == status
+
+
+# ---------------------------------------------------------------------------------------------- loading
+# Loading of a run's programs: what is printed of a refused one.
+
+
+@pytest.mark.parametrize(("verbose", "cut"), [(True, False), (True, True), (False, False)])
+def test_the_log_of_a_refused_program(
+    verbose: bool, cut: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``-v`` shows it, and needs no hint that says so; without it there is the hint."""
+
+    def load(*_: object, **__: object) -> None:
+        raise LoadError("no", log="0: (95) exit\n", cut=cut, hints=["split it", LOG_HINT])
+
+    monkeypatch.setattr(loading, "load", load)
+    with pytest.raises(LoadError) as raised, ExitStack() as stack:
+        loading.programs(cast(Any, None), RunOptions(verbose=verbose), loading.NothingUnwound(), None, stack)
+    shown = capsys.readouterr().err
+    assert ("0: (95) exit" in shown) == verbose
+    assert ("a part of it is shown" in shown) == cut
+    assert raised.value.hints == (("split it",) if verbose else ("split it", LOG_HINT))
+
+
+# ---------------------------------------------------------------------------------------------- opening
+# Where a run prints to, and which snapshots it can save.
+
+
+NOTHING = Manifest((), (), (), (), Config())
+
+
+@pytest.mark.parametrize(
+    ("form", "descriptor"), [("text", 1), ("json", 1), ("csv", 1), ("folded", 2), ("html", 2)], ids=str
+)
+def test_text_goes_to_standard_error_beside_a_format_of_snapshots(form: str, descriptor: int) -> None:
+    with ExitStack() as stack:
+        opened = opening.output(RunOptions(format=form), EndRequests(), stack)
+        assert opened.descriptor == descriptor
+        assert (opened.json, opened.csv) == (form == "json", form == "csv")
+
+
+def test_output_to_a_file(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        opened = opening.output(RunOptions(output=str(tmp_path / "x")), EndRequests(), stack)
+        assert opened.descriptor > 2
+        assert not opened.terminal
+    assert (tmp_path / "x").read_text() == ""
+
+
+def test_a_file_of_a_snapshot_that_cannot_be_written_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
+    assert opening.check_saving(NOTHING, RunOptions()) == []
+    with pytest.raises(TraceError, match="missing"):
+        opening.check_saving(NOTHING, RunOptions(save=str(tmp_path / "missing" / "x")))
+
+
+# ---------------------------------------------------------------------------------------------- loop
+# The loop of a run: what is attached and counted, how long it waits, and what ends it.
+
+
+@pytest.mark.parametrize(
+    ("programs", "text"),
+    [
+        ((PROBE,), "Attached 1 probe\n"),
+        ((program("kprobe", targets=3),), "Attached 3 probes\n"),
+        ((BEGIN, END, program("self")), "Attached 3 probes\n"),
+        ((PROBE, program("tracepoint", service=True)), "Attached 1 probe\n"),
+    ],
+)
+def test_probes_are_counted(programs: tuple[ProgramSpec, ...], text: str, fake: Make) -> None:
+    run = fake(*programs)
+    RunLoop(run.resources).start()
+    assert run.said == text
+
+
+def test_a_probe_with_several_places_counts_once(fake: Make) -> None:
+    places = tuple(Target("usdt:x:y", at, NoTarget()) for at in range(3))
+    run = fake(ProgramSpec("p", "kprobe", 0, places, Location("script.bt", 1, 1)))
+    RunLoop(run.resources).start()
+    assert run.said == "Attached 1 probe\n"
+
+
+def test_entry_and_return_in_a_session_count_once(fake: Make) -> None:
+    entry = replace(program("kprobe", targets=3), multi="kprobe_session")
+    leaving = replace(program("kretprobe", targets=3), multi="kprobe_session", part_of=entry.symbol)
+    run = fake(entry, leaving)
+    RunLoop(run.resources).start()
+    assert run.said == "Attached 3 probes\n"
+
+
+@pytest.mark.parametrize(("kinds", "hints"), [((), ()), (("test", "bench"), ("--test", "--bench"))])
+def test_nothing_to_attach(kinds: tuple[str, ...], hints: tuple[str, ...], fake: Make) -> None:
+    with pytest.raises(TraceError, match="no probe could be attached") as raised:
+        RunLoop(fake(*map(program, kinds)).resources).start()
+    assert len(raised.value.hints) == len(hints)
+    assert all(option in hint for option, hint in zip(hints, raised.value.hints, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("programs", "command", "goes_on"),
+    [((BEGIN, END), None, False), ((BEGIN, program("iter")), None, False), ((BEGIN, PROBE), None, True),
+     ((BEGIN,), "sleep 1", True), ((program("self"),), None, True)],
+)  # fmt: skip
+def test_runs_that_are_over_once_all_is_attached(
+    programs: tuple[ProgramSpec, ...], command: str | None, goes_on: bool, fake: Make
+) -> None:
+    assert RunLoop(fake(*programs, command_line=command).resources).step() is goes_on
+
+
+def test_a_step_waits_and_handles_what_came(fake: Make) -> None:
+    run = fake(PROBE)
+    run.loop.while_waiting = lambda: run.line(4)
+    assert RunLoop(run.resources).step(0.25)
+    assert (run.loop.waits, run.printed) == ([0.25], "line 4\n")
+
+
+def test_an_exit_ends_the_run(fake: Make) -> None:
+    run = fake(PROBE)
+    run.loop.while_waiting = lambda: run.exit(3)
+    loop = RunLoop(run.resources)
+    assert [loop.step(), loop.step()] == [True, False]
+    assert run.state.exit_code == 3
+    assert run.probes.detached
+
+
+def test_the_user_ends_the_run(fake: Make) -> None:
+    run = fake(PROBE)
+    run.requests.ending = True
+    assert not RunLoop(run.resources).step()
+
+
+def test_a_reader_that_goes_away_ends_the_run(fake: Make) -> None:
+    run = fake(PROBE)
+    run.output.broken = True
+    assert not RunLoop(run.resources).step()
+
+
+def test_signals_run_self_probes(fake: Make) -> None:
+    run = fake(program("self"))
+    run.functions["self_0"] = lambda: run.line(9)
+    run.signals.come = [10, 10]
+    loop = RunLoop(run.resources)
+    loop.step()
+    loop.step()
+    assert run.printed == "line 9\nline 9\n"
+
+
+class Noted(Service):
+    """Ends the run when descriptor 9 is readable."""
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+        self.begun = self.done = False
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (9,)
+
+    @property
+    def over(self) -> bool:
+        return self.done
+
+    def begin(self) -> None:
+        self.begun = True
+
+    def pause(self, longest: float) -> float:
+        return min(longest, 0.5)
+
+    def woken(self, ready: list[int]) -> None:
+        self.done = 9 in ready
+
+    def work(self, handled: int) -> None:
+        self.handled.append(handled)
+
+
+def test_services_have_their_descriptors_and_pauses(fake: Make) -> None:
+    service = Noted()
+    run = fake(PROBE, services=[service])
+    loop = RunLoop(run.resources)
+    loop.start()
+    assert 9 in run.loop.watched
+    run.loop.while_waiting = lambda: run.line(1)
+    assert loop.step(1.0)
+    assert (run.loop.waits, service.handled) == ([0.5], [1])
+
+
+def test_a_service_ends_the_run(fake: Make) -> None:
+    run = fake(PROBE, services=[Noted()])
+    run.loop.ready = [9]
+    loop = RunLoop(run.resources)
+    assert [loop.step(), loop.step()] == [False, False]
+    assert len(run.loop.waits) == 1
+
+
+def test_services_do_not_begin_in_a_run_that_has_ended(fake: Make) -> None:
+    service = Noted()
+    run = fake(BEGIN, PROBE, services=[service])
+    run.functions["begin_0"] = run.exit
+    RunLoop(run.resources).start()
+    assert not service.begun
+
+
+class Held:
+    """A command that is held at its entry point."""
+
+    pid, descriptors = 77, (8,)
+
+    def __init__(self) -> None:
+        self.released = False
+
+    def stop_after_exec(self) -> None: ...
+
+    def run_to_entry(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        self.released = True
+
+    def poll(self) -> int | None:
+        return None
+
+
+@pytest.mark.parametrize("exits", [False, True])
+def test_the_command_runs_unless_the_script_has_ended(exits: bool, fake: Make) -> None:
+    command = Held()
+    run = fake(BEGIN, PROBE, command=command)
+    if exits:
+        run.functions["begin_0"] = run.exit
+    RunLoop(run.resources).start()
+    assert command.released is not exits
+
+
+def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
+    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64))
+    memory = bytearray(48)
+    run.loaded.sections["session"] = memoryview(memory)
+    loop = RunLoop(run.resources)
+    assert loop.step()
+    assert not run.state.exit_requested
+    # 1 more than the status.
+    struct.pack_into("=I", memory, 40, 8)
+    assert loop.step()
+    assert (run.state.exit_code, loop.step()) == (7, False)
+
+
+# ---------------------------------------------------------------------------------------------- ending
+# The end of a run: what is printed and told.
+
+
+ENDING_BEGIN, ENDING_PROBE = program("begin"), program("kprobe")
+
+
+def finish(run: FakeRun) -> int:
+    return Ending(run.resources, RunLoop(run.resources)).finish()
+
+
+def test_an_assertion_that_failed_prints_no_maps(fake: Make) -> None:
+    run = fake(ENDING_PROBE)
+    run.state.assertion_failed = True
+    finish(run)
+    assert run.printed == ""
+
+
+class Written(Service):
+    """Writes the maps in some other way."""
+
+    def __init__(self, *errors: str) -> None:
+        self._errors = errors
+
+    def finish(self, end: EndOfRun) -> None:
+        end.print_maps = False
+        end.errors += self._errors
+
+
+def test_maps_that_a_service_has_written_are_not_printed(fake: Make) -> None:
+    run = fake(ENDING_PROBE, services=[Written()])
+    finish(run)
+    assert run.printed == ""
+
+
+def test_errors_of_services_are_told_last(fake: Make) -> None:
+    run = fake(ENDING_PROBE, services=[Written("x failed"), Written("y failed")])
+    with pytest.raises(TraceError, match="x failed; y failed"):
+        finish(run)
+    assert run.said == "WARNING: no lines of x\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "terminal", "program_", "told"),
+    [("text", True, ENDING_PROBE, True), ("text", False, ENDING_PROBE, False), ("json", True, ENDING_PROBE, False),
+     ("csv", True, ENDING_PROBE, False), ("text", True, ENDING_BEGIN, False)],
+)  # fmt: skip
+def test_silence_is_told_at_a_terminal_only(
+    form: str, terminal: bool, program_: object, told: bool, fake: Make
+) -> None:
+    run = fake(program_, format=form, total=None)
+    run.output.terminal = terminal
+    finish(run)
+    assert ("No event in 1.5 s\n" in run.said) is told
+
+
+def test_warnings_can_be_left_out(fake: Make) -> None:
+    run = fake(ENDING_PROBE, warnings=False)
+    finish(run)
+    assert run.said == ""
+
+
+class Done(NoCommand):
+    """A command that has ended."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def poll(self) -> int | None:
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "handed_on"),
+    [(0, "exited with status 0", 0), (3, "exited with status 3", 3), (-9, "was killed by SIGKILL", 137),
+     (-40, "was killed by signal 40", 168)],
+)  # fmt: skip
+def test_how_a_command_ended(status: int, text: str, handed_on: int, fake: Make) -> None:
+    run = fake(ENDING_PROBE, command=Done(status), verbose=True)
+    finish(run)
+    assert f"the command {text}\n" in run.said
+    usual = fake(ENDING_PROBE, command=Done(status), exit_status=True)
+    assert Ending(usual.resources, RunLoop(usual.resources)).finish() == handed_on
+    assert (f"the command {text}\n" in usual.said) is (status != 0)
+    by_hand = fake(ENDING_PROBE, command=Done(status))
+    by_hand.requests.ending = True
+    assert Ending(by_hand.resources, RunLoop(by_hand.resources)).finish() == 0
+    assert "the command" not in by_hand.said
+
+
+def test_breaking_off_counts_the_events_that_wait(fake: Make) -> None:
+    run = fake(ENDING_PROBE)
+    for number in range(5):
+        run.line(number)
+    Ending(run.resources, RunLoop(run.resources)).break_off()
+    assert run.probes.detached
+    assert (run.printed, run.said) == ("", "WARNING: 5 events not printed because of the interrupt\n")
+
+
+@pytest.mark.parametrize("kind", ["fentry", "uprobe"])
+def test_programs_that_wait_for_memory_are_named(fake: Make, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The kernel waits for those of user probes when it detaches them; what others go on to send is lost."""
+    run = fake(program(kind))
+    warned: list[str] = []
+    monkeypatch.setattr(run.resources.losses._counters, "totals", lambda: {("waiting", 0): 1})
+    monkeypatch.setattr(run.resources.notices, "warn", lambda text, hints=(): warned.append("; ".join((text, *hints))))
+    finish(run)
+    lost = f"a traced thread still waits for memory in {kind}:0: its event is lost; --no-feature sleepable_fentry"
+    waits = f"a traced thread waits for memory in {kind}:0: detaching waits for it; "
+    (said,) = [text for text in warned if "memory" in text]
+    assert said.startswith(lost if kind == "fentry" else waits)
+
+
+# ---------------------------------------------------------------------------------------------- run services
+# Which services a run has.
+
+
+def services(
+    options: RunOptions, command: tuple[int, ...] = (), config: Config | None = None, *maps: MapSpec
+) -> list[str]:
+    """Names of the services that a run asks for."""
+    loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
+    nothing = SimpleNamespace(take=None, last=None, warn=None, tell=None, descriptors=command)
+    run = SimpleNamespace(
+        options=options, loaded=loaded, symbols=FakeSymbols(), renderer=None, snapshots=nothing, notices=nothing,
+        command=nothing, loop=None,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        wanted = run_services.optional_services(cast(Any, run), (), stack)
+        return [type(service).__name__ for service in wanted]
+
+
+def test_most_runs_have_none() -> None:
+    assert services(RunOptions()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "name"),
+    [
+        (RunOptions(save="x"), (), "Saving"),
+        (RunOptions(save_every=(1.0, "x")), (), "Saving"),
+        (RunOptions(format="folded"), (), "Saving"),
+        (RunOptions(metrics=Address("127.0.0.1", 0)), (), "Metrics"),
+        (RunOptions(), (7,), "RunEnd"),
+        (RunOptions(duration=1.0), (), "RunEnd"),
+        (RunOptions(filters=ProcessFilters((os.getpid(),))), (), "RunEnd"),
+        (RunOptions(filters=ProcessFilters(exec_wait="ls")), (), "RunEnd"),
+    ],
+)
+def test_options_ask_for_services(options: RunOptions, command: tuple[int, ...], name: str) -> None:
+    assert services(options, command) == [name]
+
+
+def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
+    assert services(RunOptions(save=str(tmp_path / "x"), dry_run=True)) == []
+
+
+def test_maps_whose_stacks_show_no_functions() -> None:
+    run = Run()
+    shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
+    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
+    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
+    assert [run_services.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
+
+
+@pytest.mark.parametrize(("mode", "reads"), [(StackMode.BPFTRACE, True), (StackMode.RAW, False)])
+@pytest.mark.parametrize("save", [None, "x.pts"])
+def test_maps_of_stacks_are_searched_ahead(mode: StackMode, save: str | None, *, reads: bool) -> None:
+    spec = Run().keyed("@", Stack(True, 4, mode), Count(), {})
+    config = Config(show_debug_info=False, print_maps_on_exit=False)
+    assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == reads
+    assert services(RunOptions(save=save, dry_run=True), (), config, spec) == []
+
+
+# ---------------------------------------------------------------------------------------------- resources
+# The programs of a run, and a run without a command.
+
+
+def test_programs_by_kind_are_those_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = program("kprobe", "a"), program("kprobe", "b")
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, first, program("begin"), program("tracepoint", service=True), second)
+        assert run.resources.programs("kprobe") == [first, second]
+        assert run.resources.programs("tracepoint") == []
+        assert run.resources.kinds() == {"kprobe", "begin"}
+
+
+def test_no_command_never_ends() -> None:
+    command = NoCommand()
+    command.stop_after_exec()
+    command.release()
+    assert (command.pid, command.poll(), command.run_to_entry(), command.descriptors) == (None, None, False, ())
+
+
+# ---------------------------------------------------------------------------------------------- notices
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (RunOptions(), ["done\n", "WARNING: odd\nHINT: do that\n"]),
+        (RunOptions(quiet=True), ["WARNING: odd\nHINT: do that\n"]),
+        (RunOptions(warnings=False), ["done\n"]),
+    ],
+)
+def test_notices_and_warnings_can_be_left_out(options: RunOptions, said: list[str]) -> None:
+    messages: list[str] = []
+    notices = Notices(cast(Any, SimpleNamespace(message=messages.append)), options)
+    notices.tell("done\n")
+    notices.warn("odd", ("do that",))
+    assert messages == said

@@ -1,4 +1,4 @@
-"""pytrace.runtime.symbols.symbolizer: source lines read ahead; what is said of addresses that cannot be resolved."""
+"""Addresses become names, when they are asked for and for how long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,17 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.symbols import line_reading
+from pytrace.runtime.symbols import key_periods, line_reading
 from pytrace.runtime.symbols.images import Frame
+from pytrace.runtime.symbols.key_periods import KeyPeriods
+from pytrace.runtime.symbols.lazy import LazySymbols
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 from tests.support.end_requests import asked
+from tests.support.rows import each_row
+
+# ---------------------------------------------------------------------------------------------- symbolizer
+# pytrace.runtime.symbols.symbolizer: source lines read ahead; what is said of addresses that cannot be resolved.
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,3 +177,132 @@ def test_what_is_left_out_at_the_end_is_counted(interrupted: bool, monkeypatch: 
     (notice,) = (text for text in symbols.notices() if "shown as numbers" in text and "replaced" not in text)
     why = "you asked for the end" if interrupted else "names were looked up for 0 s after the end"
     assert notice == f"4999 user addresses are shown as numbers: {why}"
+
+
+# ---------------------------------------------------------------------------------------------- lazy
+# pytrace.runtime.symbols.lazy: the symboliser is made by the first question, and not by its end.
+
+
+def _name(item: object) -> str:
+    return item if isinstance(item, str) else ""
+
+
+class Noted:
+    """Answers each question with its name and arguments."""
+
+    descriptors = ("descriptors",)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **options: (name, arguments, options)
+
+
+ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("kernel", (1,), {"caller": True}),
+    ("user", (7, 1), {"caller": True}),
+    ("trampoline", (7, 1), {}),
+    ("kernel_place", (1,), {}),
+    ("user_place", (7, 1), {}),
+    ("linked", (7, 1), {}),
+    ("owner", (7,), {}),
+    ("origin", (7, 1), {}),
+    ("start", ([7],), {"prompt": True, "images": (3, 4)}),
+    ("prepare", ([(7, 1)],), {}),
+    ("wait_for", (iter(()), "lines"), {}),
+    ("keyed", ({}, 1), {}),
+    ("follow_code", (7,), {}),
+]
+IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
+    ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
+    ("met_binaries", (), None), ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
+    ("attached", (), None),
+]  # fmt: skip
+
+
+@each_row(("name", "arguments", "options"), ASKING, ids=_name)
+def test_questions_make_it_once(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(Noted())
+        return made[-1]
+
+    symbols = LazySymbols(make)
+    for _ in range(2):
+        answer = getattr(symbols, name)(*arguments, **options)
+        assert answer == (name, arguments, options) or (answer is None and name in {"start", "wait_for", "keyed"})
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(("name", "arguments", "answer"), IDLE, ids=_name)
+def test_nothing_is_made_for_what_only_goes_on(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
+    def make() -> Symbolizer:
+        raise AssertionError("nobody asked")
+
+    symbols = LazySymbols(make)
+    assert getattr(symbols, name)(*arguments) == answer
+    assert symbols.descriptors == []
+
+
+@pytest.mark.parametrize(("name", "arguments", "answer"), IDLE, ids=_name)
+def test_what_goes_on_reaches_the_one_that_was_made(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
+    called: list[str] = []
+
+    class Counting(Noted):
+        def __getattribute__(self, name: str) -> Any:
+            called.append(name)
+            return super().__getattribute__(name)
+
+    made: Any = Counting()
+    symbols = LazySymbols(lambda: made)
+    symbols.kernel(1)
+    getattr(symbols, name)(*arguments)
+    assert called.count(name) == 1
+    assert symbols.descriptors == ("descriptors",)
+
+
+def test_every_question_of_the_symboliser_that_a_session_asks_is_there() -> None:
+    names = {name for name in vars(LazySymbols) if not name.startswith("_")}
+    assert names == {*(row[0] for row in ASKING), *(row[0] for row in IDLE), "descriptors"}
+    assert all(hasattr(Symbolizer, name) for name in names)
+
+
+# ---------------------------------------------------------------------------------------------- key periods
+# pytrace.runtime.symbols.key_periods: when keys appeared and changed, by searches at known times.
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    now = [100]
+    monkeypatch.setattr(key_periods, "SLACK", 0)
+    monkeypatch.setattr(key_periods.time, "monotonic_ns", lambda: now[0])
+    return now
+
+
+def test_periods(clock: list[int]) -> None:
+    periods = KeyPeriods(lambda _process: True)
+
+    def search(moment: int, **values: bytes) -> dict[int, tuple[int, int]]:
+        """Search a map with the keys ``a`` and ``b`` of one address each, and one address that both have."""
+        clock[0] = moment
+        periods.begin()
+        clock[0] = moment + 5
+        for key, value in values.items():
+            periods.note(7, [ord(key), 1], key.encode(), value)
+        return {address: period for (_, address), period in periods.addresses.items()}
+
+    assert search(200, a=b"1") == {97: (100, 205), 1: (100, 205)}
+    assert search(300, a=b"1", b=b"1") == {97: (100, 205), 98: (200, 305), 1: (100, 305)}
+    assert search(400, a=b"2", b=b"1") == {97: (100, 405), 98: (200, 305), 1: (100, 405)}
+    assert search(500, b=b"1") == {98: (200, 305), 1: (200, 305)}
+    assert search(600, a=b"2", b=b"1") == {97: (500, 605), 98: (200, 305), 1: (200, 605)}, "it was cleared"
+    assert periods.begun == 600
+
+
+def test_processes_are_asked_once_a_search() -> None:
+    asked: list[int] = []
+    periods = KeyPeriods(lambda process: not asked.append(process))
+    for _ in range(2):
+        periods.begin()
+        assert periods.wanted(7)
+        assert periods.wanted(7)
+    assert asked == [7, 7]

@@ -1,26 +1,40 @@
-"""The budget: what is decided for which load, and what is written, detached and said."""
+"""What bounds a run: time of probes, costs, memory."""
 
 from __future__ import annotations
 
 import json
+import os
 import struct
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from pytrace.base import cgroups
+from pytrace.base.cgroups import MemoryLimit
 from pytrace.core import types
 from pytrace.core.config import Config
+from pytrace.core.costs import ENTRY
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import Manifest, MapSpec, SampledUnit, Sampling
+from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling
 from pytrace.core.options.run_options import Budget
 from pytrace.core.probes import kinds
+from pytrace.core.types import INT64
 from pytrace.runtime.output.run_state import RunState
 from pytrace.runtime.session.services import budget as module
+from pytrace.runtime.session.services import costs as costs_module
+from pytrace.runtime.session.services import memory_watch as memory_watch_module
 from pytrace.runtime.session.services.budget import MOST, BudgetKeeper, Decision, Load, decide, ease, linked
-from pytrace.runtime.session.services.costs import Measured
+from pytrace.runtime.session.services.costs import Costs, Measured, probe_name
+from pytrace.runtime.session.services.memory_watch import MemoryWatch
+from pytrace.runtime.session.services.service import EndOfRun
 from tests.support.fake_run import program
+
+# ---------------------------------------------------------------------------------------------- budget
+# The budget: what is decided for which load, and what is written, detached and said.
+
 
 PROGRAMS = (
     program(kinds.RAWTRACEPOINT, "head"), program(kinds.RAWTRACEPOINT, "tail"), program(kinds.TRACEPOINT, "alone"),
@@ -248,3 +262,250 @@ def test_waits_end_with_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, Budget(0.1))
     assert run.keeper.pause(10.0) == pytest.approx(module.PERIOD)
     assert run.keeper.pause(0.1) == 0.1
+
+
+# ---------------------------------------------------------------------------------------------- costs
+# Measurement of a run's costs, with a kernel of numbers.
+
+
+UPROBE = program(kinds.UPROBE, "u", targets=3)
+CALL = replace(program(kinds.TRACEPOINT, "first"), multi="system_calls")
+SECOND = replace(program(kinds.TRACEPOINT, "second", targets=2), multi="system_calls", part_of="first")
+
+
+class Said:
+    """Notices, and output that is text or JSON."""
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        self.texts: list[str] = []
+        self.lines: list[bytes] = []
+
+    def tell(self, text: str) -> None:
+        self.texts.append(text)
+
+    def write(self, data: bytes) -> None:
+        self.lines.append(data)
+
+    def flush(self) -> None: ...
+
+
+def _costs(stack: ExitStack, said: Said, *programs: ProgramSpec, maps: tuple[int, ...] = ()) -> Costs:
+    loaded = SimpleNamespace(
+        manifest=Manifest(programs, (), (), (), Config()),
+        symbols=[spec.symbol for spec in programs if not spec.part_of],
+        program_fd=lambda symbol: {"u": 101, "first": 102, "begin_0": 103}[symbol],
+        map_fds=maps,
+    )
+    return Costs(cast(Any, loaded), cast(Any, said), said.tell, stack)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, int]]:
+    """What the kernel measured, by descriptor."""
+    numbers = {101: (3000, 10), 102: (500, 20), 103: (99, 1)}
+    monkeypatch.setattr(costs_module.bpf, "enable_statistics", lambda: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(costs_module.bpf, "run_statistics", numbers.__getitem__)
+    times = iter([(1_000, 10), (501_000, 60)])
+    monkeypatch.setattr(costs_module, "_now", lambda: next(times))
+    return numbers
+
+
+@pytest.mark.usefixtures("measured")
+def test_costs_are_those_of_probes_the_tracer_and_its_maps() -> None:
+    with ExitStack() as stack:
+        costs = _costs(stack, Said(), UPROBE, CALL, SECOND, program(kinds.BEGIN))
+        costs.attached()
+        costs.stop()
+        cost = costs.read()
+    assert (cost.duration, cost.own_time, cost.maps) == (500_000, 50, 0)
+    assert cost.memory > 1 << 20
+    assert [(item.probe, item.hits, item.run_time, item.entry) for item in cost.probes] == [
+        ("uprobe:0 and 2 more", 10, 3000, 10 * ENTRY[kinds.UPROBE]),
+        ("tracepoint:0 and 2 more", 20, 500, 20 * ENTRY[kinds.RAWTRACEPOINT]),
+    ]
+
+
+@pytest.mark.usefixtures("measured")
+def test_the_end_of_the_run_ends_the_measurement() -> None:
+    with ExitStack() as stack:
+        costs = _costs(stack, Said(), UPROBE)
+        costs.attached()
+        costs.stop()
+        assert costs.read() == costs.read()
+
+
+@pytest.mark.parametrize("json", [False, True])
+@pytest.mark.usefixtures("measured")
+def test_costs_are_reported_as_the_output_is(json: bool) -> None:
+    said = Said(json=json)
+    with ExitStack() as stack:
+        costs = _costs(stack, said, UPROBE)
+        costs.attached()
+        costs.stop()
+        costs.report()
+    assert [text.partition(":")[0] for text in said.texts] == ([] if json else ["cost of tracing"])
+    assert [line[:15] for line in said.lines] == ([b'{"type": "cost"'] if json else [])
+
+
+def test_a_refusal_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(costs_module.bpf, "enable_statistics", refuse)
+    said = Said()
+    with ExitStack() as stack:
+        _costs(stack, said, UPROBE).report()
+    assert said.texts == ["the cost of tracing is not measured: Operation not permitted\n"]
+
+
+def test_a_program_is_named_by_its_first_probe() -> None:
+    manifest = Manifest((UPROBE, CALL, SECOND), (), (), (), Config())
+    assert probe_name(manifest, program(kinds.UPROBE, "one")) == "uprobe:0"
+    assert probe_name(manifest, UPROBE) == "uprobe:0 and 2 more"
+    assert probe_name(manifest, CALL) == "tracepoint:0 and 2 more"
+    assert probe_name(manifest, program(kinds.UPROBE, "none", targets=0)) == kinds.UPROBE
+
+
+# ---------------------------------------------------------------------------------------------- memory watch
+# The memory of a run: whether its maps fit, and when it ends because of its limit.
+
+
+M = 1 << 20
+MAPS = (
+    MapSpec("@a", "map_a", "hash", INT64, INT64, 1000),
+    MapSpec("@large", "map_large", "hash", INT64, INT64, 2000, keys="keys_large"),
+    MapSpec("@n", "", "hash", None, INT64, 1),
+)
+
+
+class Machine:
+    """A machine with so much memory, and a run on it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: str = "100M", *, embedded: bool = False) -> None:
+        self.own, self.backlog, self.charged, self.now = 10 * M, 0, dict[str, int](), 100.0
+        self.said: list[str] = []
+        monkeypatch.setattr(memory_watch_module, "machine_memory", lambda: (1000 * M, "this machine"))
+        monkeypatch.setattr(memory_watch_module, "own_memory", lambda: self.own)
+        monkeypatch.setattr(memory_watch_module.map_memory, "of_loaded", lambda _fds: self.charged)
+        monkeypatch.setattr(memory_watch_module.time, "monotonic", lambda: self.now)
+        self.watch = MemoryWatch(wanted, Manifest((), MAPS, (), (), Config()), embedded=embedded)
+
+    def load(self, **planned: int) -> None:
+        self.watch.admit(planned)
+        script = SimpleNamespace(fds_by_symbol=dict)
+        self.watch.loaded(cast(Any, script), cast(Any, self), self.said.append, self.said.append)
+
+    def look(self) -> bool:
+        self.now += memory_watch_module.EVERY
+        self.watch.woken([])
+        return self.watch.over
+
+
+@pytest.mark.parametrize(
+    ("wanted", "total", "limit", "origin"),
+    [
+        ("", 8000 * M, 800 * M, "the default is a tenth of the memory of this machine"),
+        ("", 1000 * M, 256 * M, "the default is a tenth of the memory of this machine"),
+        ("", 100 * M, 50 * M, "the default is a tenth of the memory of this machine"),
+        ("30M", 1000 * M, 30 * M, "max_memory is 30M"),
+        ("50%", 1000 * M, 500 * M, "max_memory is 50%"),
+        ("2G", 1000 * M, 1000 * M, "max_memory is 2G, but this machine has 1000 MiB"),
+    ],
+)
+def test_limits(wanted: str, total: int, limit: int, origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch_module, "machine_memory", lambda: (total, "this machine"))
+    assert memory_watch_module.limit(wanted) == (limit, origin)
+
+
+def test_the_least_of_machine_and_cgroup_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed, whole in ((None, "this machine"), (1 << 60, "this machine"), (7 * M, "this memory cgroup")):
+        limit = None if allowed is None else MemoryLimit(allowed, "/a")
+        monkeypatch.setattr(cgroups, "memory_limit", lambda limit=limit: limit)
+        total, name = memory_watch_module.machine_memory()
+        assert name == whole
+        assert (total == 7 * M) is (allowed == 7 * M)
+
+
+def test_maps_that_do_not_fit_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    with pytest.raises(TraceError) as found:
+        machine.watch.admit({"map_a": 5 * M, "map_large": 60 * M, "keys_large": 30 * M, "events": 16 * M, ".data": M})
+    assert found.value.message == (
+        "the script needs 122 MiB of memory, more than 100 MiB (max_memory is 100M): @large 90.0 MiB, "
+        "the event ring 16.0 MiB, pytrace itself with its symbol caches 10.0 MiB, others 6.0 MiB"
+    )
+    (hint,) = found.value.hints
+    assert hint.startswith("@large has room for 2000 keys: lower max_map_keys, declare it with fewer, or allow more")
+
+
+def test_a_ring_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TraceError) as found:
+        Machine(monkeypatch).watch.admit({"events": 128 * M})
+    assert found.value.hints[0].startswith("lower perf_rb_pages, or allow more")
+
+
+@pytest.mark.parametrize(("size", "told"), [(200, False), (300, True)])
+def test_much_memory_of_maps_is_told_before_attaching(
+    size: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, "900M")
+    machine.charged = {"map_a": size * M + M}
+    machine.load(map_a=size * M)
+    assert bool(machine.said) is told
+    if told:
+        assert machine.said == ["Maps take 301 MiB of kernel memory: @a 301 MiB\n"]
+
+
+def test_a_run_that_passes_its_limit_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.load(map_a=50 * M)
+    assert not machine.look()
+    machine.own, machine.backlog = 70 * M, 30 * M
+    assert machine.look()
+    (said,) = machine.said
+    assert said == (
+        "the run ends, as it takes 120 MiB of memory, more than 100 MiB (max_memory is 100M): @a 50.0 MiB, "
+        "pytrace itself with its symbol caches 40.0 MiB, events that wait to be printed 30.0 MiB"
+    )
+    machine.look()
+    assert len(machine.said) == 1
+    end = EndOfRun(print_maps=True)
+    machine.watch.finish(end)
+    assert end.print_maps
+    assert end.errors == ["the run was ended at its memory limit of 100 MiB (--max-memory)"]
+
+
+def test_memory_is_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.load()
+    machine.look()
+    machine.own = 200 * M
+    machine.watch.woken([])
+    assert not machine.watch.over
+    assert machine.look()
+
+
+def test_a_run_below_its_limit_has_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.load(map_a=M)
+    machine.look()
+    end = EndOfRun(print_maps=True)
+    machine.watch.finish(end)
+    assert end.errors == []
+
+
+def test_memory_of_a_program_that_embeds_the_run_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, embedded=True)
+    machine.own = 500 * M
+    machine.load(map_a=50 * M)
+    assert not machine.look()
+    machine.backlog = 60 * M
+    assert machine.look()
+
+
+def test_own_memory_is_what_this_process_has_allocated() -> None:
+    before = memory_watch_module.own_memory()
+    data = bytearray(64 * M)
+    data[::4096] = b"x" * (len(data) // 4096)
+    assert 60 * M < memory_watch_module.own_memory() - before < 80 * M

@@ -1,8 +1,9 @@
-"""What a run sends to its live view, and does for it; the view is a list."""
+"""The live view of a run, and its heat maps."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
@@ -10,20 +11,28 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.types import INT64, Count
+from pytrace.core.types import INT64, Count, Hist, Type
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
+from pytrace.runtime.session.services import heat
 from pytrace.runtime.session.services import live_view as module
 from pytrace.runtime.session.services.costs import Measured
+from pytrace.runtime.session.services.heat import Heat
 from pytrace.runtime.session.services.live_view import LiveView
 from pytrace.runtime.session.services.service import EndOfRun
 from tests.support import snapshots
 from tests.support.waiting import until
+
+# ---------------------------------------------------------------------------------------------- live view
+# What a run sends to its live view, and does for it; the view is a list.
+
 
 STORED = "was not reset: the script may read what it has stored there"
 
@@ -247,3 +256,37 @@ def test_a_view_that_fails_ends_the_run_with_an_error(run: Run) -> None:
     assert end.errors == ["the live view failed (signal 9), so the run was ended"]
 
 
+# ---------------------------------------------------------------------------------------------- heat
+# ``--heat``: when lines are printed.
+
+
+class Renderer:
+    def __init__(self) -> None:
+        self.printed: list[tuple[Sequence[str], bool]] = []
+
+    def print_heat(self, names: Sequence[str], *, rest: bool = False) -> None:
+        self.printed.append((names, rest))
+
+
+def manifest(kind: Type) -> Manifest:
+    return Manifest((), (MapSpec("@h", "", "global", None, kind, 1),), (), (), Config())
+
+
+def test_a_line_each_second_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(heat.time, "monotonic", lambda: now)
+    renderer = Renderer()
+    service = Heat(manifest(Hist()), cast(Any, renderer))
+    assert service.pause(5.0) == 5.0
+    service.begin()
+    assert service.pause(5.0) == 1.0
+    for now in (100.9, 101.0, 101.5, 104.2, 104.9, 105.0):  # noqa: B007 - the clock reads it
+        service.work(0)
+    assert renderer.printed == [(["@h"], False)] * 3, "what took too long leaves out lines"
+    service.stop()
+    assert renderer.printed[-1] == (["@h"], True)
+
+
+def test_scripts_without_histograms() -> None:
+    with pytest.raises(TraceError, match="--heat shows histograms, and the script has no map of them"):
+        Heat(manifest(Count()), cast(Any, Renderer()))
