@@ -13,9 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.support import browser, forked, leaks
+from tests.support import browser, examples, forked, leaks
 from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
@@ -25,9 +24,7 @@ TESTS = Path(__file__).resolve().parent
 # Its tests of rows are assigned in the modules that have the rows: a failure shows both sides.
 pytest.register_assert_rewrite("tests.frontend.checking")
 
-# Both measure time, which a busy machine takes more of.
-settings.register_profile("pytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("pytrace")
+examples.register()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

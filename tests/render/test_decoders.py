@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -106,7 +106,6 @@ VALUES = st.recursive(LEAVES, nested, max_leaves=8)
 
 
 @given(VALUES, st.integers(0, 9))
-@settings(max_examples=400, deadline=None)
 def test_decoding_gives_back_what_was_encoded(case: tuple[types.Type, Any], offset: int) -> None:
     kind, value = case
     memory = b"\xaa" * offset + encode(kind, value) + b"\xbb" * 3
@@ -116,7 +115,6 @@ def test_decoding_gives_back_what_was_encoded(case: tuple[types.Type, Any], offs
 
 
 @given(VALUES)
-@settings(max_examples=200, deadline=None)
 def test_a_type_that_went_through_a_file_decodes_the_same(case: tuple[types.Type, Any]) -> None:
     kind, value = case
     again = types.settled(kind)

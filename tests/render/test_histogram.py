@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -50,7 +50,6 @@ U64 = 2**64
 
 
 @given(st.integers(0, U64 - 1), st.integers(0, 5))
-@settings(max_examples=500, deadline=None)
 def test_a_value_lies_in_its_bucket(value: int, bits: int) -> None:
     form = histogram.shape(Hist(bits))
     number = bucket(value, bits)
@@ -59,7 +58,6 @@ def test_a_value_lies_in_its_bucket(value: int, bits: int) -> None:
 
 
 @given(st.integers(-50, 400), st.integers(0, 100), st.integers(1, 200), st.integers(1, 60))
-@settings(deadline=None)
 def test_a_value_lies_in_its_linear_bucket(value: int, low: int, span: int, step: int) -> None:
     kind = LHist(low, low + span, min(step, span))
     number = linear(value, kind.low, kind.high, kind.step)
@@ -109,7 +107,6 @@ def test_nothing_counted_prints_nothing() -> None:
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=200), st.integers(0, 5),
        st.sampled_from(("0", "1", "50", "90", "99", "99.9", "100")))  # fmt: skip
-@settings(max_examples=300, deadline=None)
 def test_the_true_percentile_is_within_the_stated_error(values: list[int], bits: int, percent: str) -> None:
     kind = Hist(bits)
     tally = counts(kind.buckets, [bucket(value, bits) for value in values])

@@ -11,7 +11,7 @@ from json import loads
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -262,14 +262,12 @@ FORMS = JsonForms(TextForms(Names(Symbols(), Clock(), ("%Y", ""), HostNames())))
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=500, deadline=None)
 def test_any_bytes_survive(data: bytes) -> None:
     written = json.quoted(data)
     assert json.unquoted(loads(written.decode("utf-8"))) == data
 
 
 @given(st.text(max_size=40).map(str.encode))
-@settings(max_examples=300, deadline=None)
 def test_text_reads_back_as_it_was(data: bytes) -> None:
     if "\uffff" not in data.decode():
         assert loads(json.quoted(data)) == data.decode()
@@ -294,7 +292,6 @@ def test_escapes(data: bytes, expected: bytes) -> None:
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", b"a #2", b"a #3", b"a #2 #2", b"b #1"]), max_size=12))
-@settings(max_examples=500, deadline=None)
 def test_names_of_members_are_distinct(names: list[bytes]) -> None:
     found = json.distinct(names)
     assert len(set(found)) == len(names) == len(found)
@@ -349,7 +346,6 @@ def same(kind: types.Type, value: Any, found: Any) -> bool:
 
 
 @given(VALUES)
-@settings(max_examples=400, deadline=None)
 def test_every_value_parses_to_what_it_is(case: tuple[types.Type, Any]) -> None:
     kind, value = case
     line = json.line("value", FORMS.form(kind)(value))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ from pytrace.results.stored_document import Block, Blocks, BlocksWriter
 from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text
 from pytrace.results.stored_types import type_from, type_to
 from pytrace.results.type_union import ROWS, MismatchError, described, joined
+from tests.support.examples import examples
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
@@ -60,7 +61,7 @@ def comparable(found: SnapshotData) -> SnapshotData:
 # ---------------------------------------------------------------------------------------------- there and back
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(snapshots(2))
 def test_what_is_written_is_read(found: list[SnapshotData]) -> None:
     for item in (*found, merge(found)):
@@ -90,7 +91,7 @@ def test_gaps_and_clocks_of_runs_are_read_back() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_every_type_is_read_back(name: str, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(KEYS))

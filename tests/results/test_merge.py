@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -24,6 +24,7 @@ from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace, Value
+from tests.support.examples import examples
 from tests.support.portable import I64, KEYS, U64, VALUES, maps, snapshots
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, stored, table
@@ -43,7 +44,7 @@ def test_samples_name_every_type() -> None:
 # ---------------------------------------------------------------------------------------------- laws
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(snapshots(3))
 def test_order_and_grouping_do_not_matter(found: list[SnapshotData]) -> None:
     before = deepcopy(found)
@@ -58,7 +59,7 @@ def test_order_and_grouping_do_not_matter(found: list[SnapshotData]) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_order_does_not_matter_for_any_type(name: str, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(KEYS))
@@ -125,7 +126,7 @@ BIG = [
 
 
 @pytest.mark.parametrize("kind", BIG, ids=lambda kind: f"{kind} {getattr(kind, 'reduce', '')}")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     samples=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), I64), max_size=30),
     parts=st.integers(1, 5),
@@ -369,7 +370,7 @@ def test_a_value_that_has_no_other_is_of_the_type_of_both() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(data=st.data())
 def test_two_values_join_as_two_maps_do(name: str, data: st.DataObject) -> None:
     kinds, values = VALUES[name]
@@ -464,7 +465,7 @@ def test_what_cannot_be_compared_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_every_type_is_compared(name: str, data: st.DataObject) -> None:
     before, after = (
@@ -503,7 +504,7 @@ def shown(before: SnapshotData, after: SnapshotData) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_many_keys_are_compared_in_parts_with_the_same_result(name: str, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from([key for key in KEYS if key is not None]))

@@ -11,7 +11,7 @@ from operator import or_
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -314,7 +314,6 @@ INTEGERS = st.sampled_from((INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UI
 
 @given(INTEGERS, st.data(), st.sampled_from(("", "hh", "h", "l", "ll", "z")), st.sampled_from("diuxXo"),
        st.sampled_from(("", "9", "-9")))  # fmt: skip
-@settings(max_examples=300, deadline=None)
 def test_numbers_are_cut_and_converted_as_c_does(
     kind: types.Int, data: st.DataObject, length: str, conversion: str, width: str
 ) -> None:
@@ -329,7 +328,6 @@ def test_numbers_are_cut_and_converted_as_c_does(
 
 
 @given(st.lists(st.binary(max_size=20).filter(lambda item: b"\0" not in item), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
 def test_any_strings_survive_text_and_json(texts: list[bytes]) -> None:
     layout = "|".join(["%s"] * len(texts))
     arguments = [(String(24 if index % 2 else 80), text) for index, text in enumerate(texts)]

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -123,7 +123,6 @@ def test_sums_wrap_and_averages_of_nothing() -> None:
 
 
 @given(st.lists(st.lists(st.integers(-(2**40), 2**40), max_size=4), min_size=2, max_size=4))
-@settings(max_examples=100, deadline=None)
 def test_merging_is_as_if_one_cpu_had_done_all(cpus: list[list[int]]) -> None:
     run = Run()
     everything = [value for values in cpus for value in values]

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
@@ -15,6 +15,7 @@ from pytrace.results import external_sort
 from pytrace.results.formats import openmetrics, table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
+from tests.support.examples import examples
 from tests.support.portable import KEYS, VALUES, maps
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stored
 
@@ -77,7 +78,7 @@ def test_an_identity_that_is_no_utf8_as_damaged_snapshots_have_it() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_many_keys_are_sorted_in_files_with_the_same_result(name: str, data: st.DataObject) -> None:
     """Also keys of the same text, whose order is that of the map."""

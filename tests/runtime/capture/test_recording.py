@@ -6,7 +6,7 @@ import hashlib
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -316,7 +316,6 @@ def text(trace: StackTrace) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
     st.lists(st.sampled_from((*STACK_TRACES_KNOWN, 0x7000, 0x8000)), max_size=8),

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.runtime.elf import go_build, go_functions, go_module
 from pytrace.runtime.elf.go_functions import functions
+from tests.support.examples import examples
 
 # ---------------------------------------------------------------------------------------------- go build
 # Tests of the version of Go that a program was built by.
@@ -138,7 +139,7 @@ def test_an_offset_that_is_too_large() -> None:
     assert functions(go_functions_file(bytes(whole))) is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(FORMATS), st.data())
 def test_damaged_tables(magic: int, data: st.DataObject) -> None:
     whole = bytearray(table(magic))

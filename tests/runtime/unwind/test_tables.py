@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.base import private_files
@@ -20,6 +20,7 @@ from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind import call_frames, tables
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP
+from tests.support.examples import examples
 from tests.support.waiting import finished
 
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
@@ -147,7 +148,7 @@ def test_damaged_section_gives_no_wrong_rows(junk: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_damaged_sections_never_raise(programs: Path, data: st.DataObject) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         whole, address = frames_of(file)
