@@ -56,6 +56,40 @@ need() {
         { say "apt-get could not install: $absent"; return 1; }
 }
 
+# need_together PACKAGE…: one call of apt for all of them, after a line that says what and how much. A machine without apt, or a package that its
+# distribution does not have, is no failure: what is missing is named.
+need_together() {
+    [ $# -gt 0 ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        say "for all tests install what Debian calls: $*. Tests that need what is missing are skipped"
+        return 0
+    fi
+    if ! is_root; then
+        say "for all tests type: sudo apt-get install --no-install-recommends $*. Tests that need what is missing are skipped"
+        return 0
+    fi
+    [ -n "$(unknown_packages "$@")" ] && apt_update force
+    unknown=$(unknown_packages "$@")
+    known=
+    for package in "$@"; do case " $unknown" in *" $package "*) ;; *) known="$known $package" ;; esac; done
+    if [ -n "$unknown" ]; then say "apt has no package ${unknown% }: the tests that need it are skipped"; fi
+    [ -n "$known" ] || return 0
+    # shellcheck disable=SC2086
+    size=$(LC_ALL=C apt-get install --assume-no --no-install-recommends $known 2>/dev/null | sed -n 's/^Need to get \([^/]*\).* of archives.*/\1/p')
+    say "installing$known (${size:-some} to fetch, once)"
+    # Packages of servers start none (RUNLEVEL).
+    # shellcheck disable=SC2086
+    RUNLEVEL=1 install_packages $known || { apt_update force && RUNLEVEL=1 install_packages $known; } ||
+        say "apt-get could not install them: tests that need what is missing are skipped"
+}
+
+# unknown_packages PACKAGE…: those that apt cannot install, each followed by a space.
+unknown_packages() {
+    for package in "$@"; do
+        LC_ALL=C apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]' || printf '%s ' "$package"
+    done
+}
+
 install_packages() {
     new_log || return 1
     # The first try goes without `update`, which is slow; packages may already be known.

@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from tests.support import browser, examples, forked, leaks
+from tests.support import browser, examples, forked, leaks, parts
 from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run case files only compiled, on this kernel, or as in the test machine (default: compile and host)",
     )  # fmt: skip
     parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every case and program")
+    parser.addoption("--core", action="store_true", help="in the test machine, only tests with the mark core")
     parser.addoption("--random-programs", type=int, default=8, help="random programs for each way to run them")
     parser.addoption("--random-seed", type=int, default=0, help="which is the first of them")
     parser.addoption("--at-most", type=float, default=0.0, metavar="SECONDS", help="begin no test after this time")
@@ -54,7 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not soak:
         unwanted.update(item for item in items if item.get_closest_marker("soak"))
     if _of_each_kernel(config):
-        unwanted.update(item for item in items if _chooses(item.path) and not item.get_closest_marker("each_kernel"))
+        marks = _chosen_marks(config)
+        unwanted.update(item for item in items if _chooses(item.path) and not any(map(item.get_closest_marker, marks)))
     if unwanted:
         config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
         items[:] = [item for item in items if item not in unwanted]
@@ -66,12 +68,17 @@ def _is_in(folder: str, item: pytest.Item) -> bool:
 
 def _of_each_kernel(config: pytest.Config) -> bool:
     """Whether only what each kernel has to show is run: in the emulated machine, which is slow."""
-    everything = config.getoption("--all-rows") or config.getoption("keyword")
+    everything = config.getoption("--all-rows") or (config.getoption("keyword") and not config.getoption("--core"))
     return config.getoption("--way") == ["vm"] and not everything
 
 
+def _chosen_marks(config: pytest.Config) -> tuple[str, ...]:
+    """The marks of tests that the test machine runs; what is in its core is for each kernel, too."""
+    return ("core",) if config.getoption("--core") else ("core", "each_kernel")
+
+
 def _chooses(path: Path) -> bool:
-    """Whether tests of a file run in the test machine only with the mark ``each_kernel``."""
+    """Whether tests of a file run in the test machine only with a mark."""
     return path.parent in (TESTS / "kernel", TESTS / "tools")
 
 
@@ -79,7 +86,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """The test machine does not import files without a test that it runs."""
     if collection_path.suffix != ".py" or not _of_each_kernel(config) or not _chooses(collection_path):
         return None
-    return "mark.each_kernel" not in collection_path.read_text(encoding="utf-8") or None
+    text = collection_path.read_text(encoding="utf-8")
+    return not any(f"mark.{name}" in text for name in _chosen_marks(config)) or None
 
 
 def _is_empty(item: pytest.Item) -> bool:
@@ -106,6 +114,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"no time left of {limit:.0f} s")
     if item.get_closest_marker("kernel") and os.geteuid() != 0:
         pytest.skip("needs root")
+    parts.need(*(name for mark in item.iter_markers("needs") for name in mark.args))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -202,6 +211,11 @@ class _Report:
         if report.failed:
             self._write(report.nodeid, "failed", "could not be collected", 0.0)
 
+    @pytest.hookimpl
+    def pytest_internalerror(self, excrepr: object) -> None:
+        with open(f"{self.path}.broken", "a", encoding="utf-8") as file:
+            file.write(f"{excrepr}\n")
+
     def _write(self, name: str, outcome: str, reason: str, seconds: float, tools: object = None) -> None:
         item = {"name": name, "outcome": outcome, "reason": reason, "seconds": seconds}
         with open(self.path, "a", encoding="utf-8") as file:
@@ -225,4 +239,4 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, default)
     path = os.environ.get("PYTRACE_TEST_REPORT")
     if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Report(path))
+        config.pluginmanager.register(_Report(path), "pytrace-report")

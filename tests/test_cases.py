@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,18 @@ IN_EACH_KERNEL = {
 to read and to loop. What its verifier accepts is in ``tests/kernel/test_acceptance.py``. With ``--all-rows``, or with
 ``-k``, it runs all cases and recorded programs."""
 
+CORE = {
+    "fentry": ("all_arguments", "kernel_stacks_begin_at_the_function", "listing", "order_and_numbers"),
+    "idioms": ("name_of_the_file_that_is_read",),
+    "kprobes": (
+        "address", "all_arguments", "arguments", "nothing_half_attached", "results", "several_blocks_in_order",
+        "stack_as_key",
+    ),
+    "selection": ("follow_fentry", "follow_kprobes"),
+}  # fmt: skip
+"""By family, cases of the core of the test machine: what is traced by kinds of probes that the usual kernel of a
+developer's sandbox lacks."""
+
 OF_SOME_KERNELS = frozenset({"kprobe", "fentry", "kprobe_multi", "kprobe_session", "modules", "module_btf", "override"})
 
 
@@ -52,7 +64,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ways = _ways(metafunc.config)
     if metafunc.function is test_case:
         cases = [*load_all(), *usage.cases()]
-        if ways == ("vm",) and not _everything(metafunc.config):
+        if metafunc.config.getoption("--core"):
+            cases = _listed(cases, CORE)
+        elif ways == ("vm",) and not _everything(metafunc.config):
             cases = _in_the_guest(cases)
         chosen = [(case, way) for case in cases for way in ways if way in case.where]
         metafunc.parametrize(
@@ -72,7 +86,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _everything(config: pytest.Config) -> bool:
-    return bool(config.getoption("--all-rows") or config.getoption("keyword"))
+    return bool(config.getoption("--all-rows") or (config.getoption("keyword") and not config.getoption("--core")))
 
 
 def _in_the_guest(cases: Iterable[Case]) -> list[Case]:
@@ -83,8 +97,12 @@ def _in_the_guest(cases: Iterable[Case]) -> list[Case]:
         if "vm" in case.where and case.family != "usage"
         if OF_SOME_KERNELS.intersection(case.needs)
         or "host" not in case.where
-        or case.name in IN_EACH_KERNEL.get(case.family, ())
+        or case in _listed([case], IN_EACH_KERNEL)
     ]
+
+
+def _listed(cases: Iterable[Case], names: Mapping[str, Collection[str]]) -> list[Case]:
+    return [case for case in cases if case.name in names.get(case.family, ())]
 
 
 def _marks(way: str) -> list[pytest.MarkDecorator]:
@@ -267,7 +285,7 @@ def _judge_row(row: outputs.Row, output: str, found: list[str], result: Result) 
 
 
 def test_cases_of_each_kernel_are_there() -> None:
-    named = {(family, name) for family, names in IN_EACH_KERNEL.items() for name in names}
+    named = {(family, name) for table in (IN_EACH_KERNEL, CORE) for family, names in table.items() for name in names}
     assert named <= {(case.family, case.name) for case in load_all() if "vm" in case.where}
 
 

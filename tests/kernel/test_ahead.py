@@ -222,7 +222,7 @@ def test_the_scripts_for_other_kernels_run_here(name: str, programs: Path, tmp_p
     assert pytrace("-q", "-c", f"{programs}/syscalls 10", made, "3").returncode == 0
 
 
-@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang")
+@pytest.mark.needs("clang")
 def test_object_files_are_part_of_the_file(tmp_path: Path) -> None:
     source, made = tmp_path / "add.c", tmp_path / "add.bpf.o"
     source.write_text("__attribute__((noinline)) long add_two(long a, long b) { return a * 2 + b; }\n")

@@ -39,7 +39,7 @@ from tests.support.machine import kernel_config, need
 from tests.support.patience import patience
 from tests.support.waiting import sleeps, until
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("no_leaks")]
 
 
 def symbols(path: Path) -> dict[str, int]:

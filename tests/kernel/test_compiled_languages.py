@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,8 +78,6 @@ def stacks(server: Server, process: subprocess.Popen[str], probe: str = "getsid"
 @pytest.fixture(scope="module")
 def php() -> list[str]:
     """PHP with the compiler."""
-    if shutil.which("php") is None:
-        pytest.skip("no PHP")
     options = ("opcache.enable_cli=1", "opcache.jit_buffer_size=16M", "opcache.jit=1205")
     command = ["php", *(word for option in options for word in ("-d", option))]
     test = "exit(function_exists('posix_getsid') && (opcache_get_status()['jit']['on'] ?? 0) ? 0 : 7);"
@@ -89,6 +86,7 @@ def php() -> list[str]:
     return command
 
 
+@pytest.mark.needs("php")
 def test_php(server: Server, php: list[str]) -> None:
     """Without names, by a perf map, by jitdump. Compiled code keeps no frames: stacks end at it."""
     for debug, name in ((0, "[JIT]"), (16, "JIT$leaf"), (32, "JIT$leaf")):
@@ -98,6 +96,7 @@ def test_php(server: Server, php: list[str]) -> None:
         assert {(stack[0], *stack[2:]) for stack in found} == {("getsid", name)}, found
 
 
+@pytest.mark.needs("php")
 def test_code_that_a_traced_command_makes_executable(server: Server, php: list[str]) -> None:
     """PHP's memory for code becomes executable after tables were read: the kernel reports it, and stacks get to it."""
     need("bpf_loop")
@@ -110,11 +109,10 @@ def test_code_that_a_traced_command_makes_executable(server: Server, php: list[s
     assert "WARNING" not in result.stderr
 
 
+@pytest.mark.needs("ruby")
 def test_ruby(server: Server) -> None:
     """YJIT of 3.1 names nothing and keeps no frames: a stack ends there, or leaves out what ran the code."""
     command = ["ruby", "--yjit", "--yjit-call-threshold=2"]
-    if shutil.which("ruby") is None:
-        pytest.skip("no Ruby")
     if subprocess.run([*command, "-e", ""], check=False, capture_output=True, timeout=patience(30)).returncode:
         pytest.skip("this Ruby has no YJIT")
     with running([*command, str(PROGRAMS / "calls.rb")]) as process:
@@ -135,10 +133,9 @@ JAVA = ("java", "-Xbatch", "-XX:-Inline", "-XX:TieredStopAtLevel=1")
 EXECUTABLE = "access /args.mode == 1/"
 
 
+@pytest.mark.needs("java")
 def test_java(server: Server) -> None:
     """Frame pointers by an option; names of a perf map that the process writes when asked."""
-    if shutil.which("javac") is None or shutil.which("jcmd") is None:
-        pytest.skip("no JDK")
     with running([*JAVA, "-XX:+PreserveFramePointer", str(PROGRAMS / "Calls.java")]) as process:
         ask = ["jcmd", str(process.pid), "Compiler.perfmap"]
         if subprocess.run(ask, check=False, capture_output=True, timeout=patience(60)).returncode:
@@ -155,11 +152,10 @@ DOTNET_CHAIN = (
 )  # fmt: skip
 
 
+@pytest.mark.needs("dotnet", "mono")
 def test_dotnet(server: Server, tmp_path: Path) -> None:
     """With names and without."""
     host = downloads.folder() / "dotnet/dotnetcore2/bin/dotnet"
-    if shutil.which("mcs") is None or not host.exists():
-        pytest.skip("needs mcs and the PyPI package dotnetcore2, which scripts/test installs")
     program = tmp_path / "calls.dll"
     subprocess.run(["mcs", f"-out:{program}", str(PROGRAMS / "calls.cs")], check=True, timeout=patience(60))
     runtime = {"name": "Microsoft.NETCore.App", "version": "3.1.0"}

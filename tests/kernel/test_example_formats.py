@@ -94,6 +94,7 @@ def test_each_format_has_a_reader() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+@pytest.mark.needs("readers")
 def test_an_example_in_every_format(script: Path, tmp_path: Path) -> None:
     kinds = re.findall(r"(?m)^(\w+:syscalls|\w+)(?=:)", script.read_text())
     for feature in dict.fromkeys(NEEDS[kind] for kind in NEEDS if kind in kinds):

@@ -42,6 +42,7 @@ def _bpftool_struct(name: str) -> str:
 
 @pytest.mark.each_kernel
 @needs_btf
+@pytest.mark.needs("bpftool")
 def test_task_struct_as_bpftool_has_it(kernel: LiveKernel) -> None:
     task = kernel.struct("struct", "task_struct")
     assert task is not None
@@ -76,7 +77,7 @@ def test_types(kernel: LiveKernel) -> None:
     assert "task_struct" in kernel.type_names("struct")
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 @needs_btf
 def test_prototypes(kernel: LiveKernel) -> None:
     read = kernel.function("vfs_read")
@@ -224,7 +225,7 @@ def test_modules(kernel: LiveKernel) -> None:
     assert place.offset == 0
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 def test_traceable_functions_as_ftrace_has_them(kernel: LiveKernel) -> None:
     try:
         text = Path(kernel.tracepoint_files.path, "available_filter_functions").read_text()
@@ -264,7 +265,7 @@ def test_list_arguments(kernel: LiveKernel) -> None:
     assert "    __data_loc char[] filename" in _lines(kernel, "tracepoint:sched:sched_process_exec", verbose=True)
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 @needs_btf
 def test_list_typed_arguments(kernel: LiveKernel) -> None:
     assert _lines(kernel, "fexit:vfs_read", verbose=True) == [
@@ -333,7 +334,7 @@ def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 @needs_btf
 def test_list_trampolines(kernel: LiveKernel) -> None:
     found = _lines(kernel, "fentry:vfs_*")

@@ -36,12 +36,14 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 @pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"needs {ssh_hosts.missing()}")
+@pytest.mark.needs("ip", "ssh")
 def test_hosts_and_faults(tmp_path: Path) -> None:
     """Seven hosts; scripts/measure-fleet --hosts asks fifty."""
     faulty_hosts.check(faulty_hosts.ask(tmp_path, 7, 14, "--every", "1"))
 
 
 @pytest.mark.skipif(bool(ssh_hosts.missing() or bad_line.missing()), reason="needs hosts, and /dev/net/tun")
+@pytest.mark.needs("ip", "ssh")
 def test_bad_lines(tmp_path: Path) -> None:
     """Lines that delay, lose, double and reorder, and one that is cut for some seconds, change no count and no time."""
     saved = tmp_path / "all.pts"
@@ -76,6 +78,7 @@ def topology(folder: Path, *routes: str) -> str:
 
 
 @pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"needs {ssh_hosts.missing()}")
+@pytest.mark.needs("ip", "ssh")
 def test_gateways_and_their_faults(tmp_path: Path) -> None:
     """Two gateways with three hosts each, which the controller does not reach: one host is dead, one gateway is killed.
 
@@ -125,6 +128,8 @@ web09: the command ended with status 1; it printed: This account is currently no
 
 
 @pytest.mark.skipif(bool(ssh_hosts.missing("sudo")), reason=f"needs {ssh_hosts.missing('sudo')}")
+@pytest.mark.needs("ip", "ssh")
+@pytest.mark.needs("sudo")
 def test_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users with sudo or without rights, and the ssh configuration: a jump host, a port, keys of an ssh-agent.
 
@@ -217,6 +222,7 @@ def test_ctrl_c_prints_what_there_is() -> None:
     assert (fleet.returncode, out.strip(), error) == (0, "@: 33", "3 of 3 hosts answered\n")
 
 
+@pytest.mark.needs("tmux")
 def test_ctrl_c_at_a_terminal_prints_what_there_is(tmp_path: Path) -> None:
     """The terminal sends it to all processes of the group: workers are in sessions of their own."""
     with terminal(tmp_path, 100, 30) as view:
@@ -485,6 +491,7 @@ def test_metrics_of_the_answer_so_far() -> None:
     assert sorted(line for line in run.out if line.strip()) == ["@[a1]: 11\n", "@[a2]: 11\n"]
 
 
+@pytest.mark.needs("tmux")
 def test_live_answers(tmp_path: Path) -> None:
     """The answer so far with who answered, the keys, Ctrl-C, and a view that is killed."""
     command = ("--worker", "exec", "--agent", AGENT, "--hosts", "a[1-2]", "--by", "host", "--every", "0.5")

@@ -93,6 +93,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     return {f"{request.param}_KERNEL_SOURCE": source, f"{request.param}_KERNEL_BUILD": build}
 
 
+@pytest.mark.needs("headers")
 def test_states_of_tasks(tmp_path: Path, environment: dict[str, str]) -> None:
     need("tracepoint")
     done = run(RUN_QUEUE, tmp_path, SLEEPER, **environment)
@@ -100,6 +101,7 @@ def test_states_of_tasks(tmp_path: Path, environment: dict[str, str]) -> None:
     assert done.stdout.strip() == "slept 1, waited 1, ends 128", (done.stdout, done.stderr)
 
 
+@pytest.mark.needs("headers")
 def test_families_and_states_of_sockets(tmp_path: Path, environment: dict[str, str]) -> None:
     need("kprobe", "syscalls")
     program = tmp_path / "connect.py"

@@ -123,7 +123,7 @@ def probed_functions() -> set[str]:
     return {name for line in lines if "[DISABLED]" not in line for name in re.findall(r"\bproc_do\w+", line)}
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 def test_nothing_stays_of_probes_on_kernel_functions() -> None:
     """But for the name of a kretprobe in tracefs, which tells how many returns it missed before perf events did (6.7).
 

@@ -15,7 +15,7 @@ from pytrace.results import file_form
 from tests.support.tmux import Terminal, terminal
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.needs("tmux"), pytest.mark.usefixtures("no_leaks")]
 
 CALLS = "tracepoint:syscalls:sys_enter_getpgid { @calls[comm] = count(); @total = count(); @h = hist(args.pid); }"
 """Nothing else on the machine makes this call in a hurry; the shell of the terminal makes none while it waits."""

@@ -15,7 +15,7 @@ from pytrace.runtime.load.map_reader import MapReader
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
 from tests.support.machine import kernel_version
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("no_leaks")]
 BEGIN = program("begin_0", "begin", target(NoTarget(), probe="begin"))
 
 

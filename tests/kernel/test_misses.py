@@ -11,7 +11,7 @@ import pytest
 from tests.support.machine import need
 from tests.support.server import Server
 
-pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.each_kernel]
+pytestmark = [pytest.mark.usefixtures("no_leaks"), pytest.mark.core]
 
 SLEEPERS = """
 import threading, time

@@ -53,6 +53,7 @@ def test_events_go_to_standard_error_and_stacks_to_standard_output(programs: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.needs("readers")
 def test_each_format_is_opened_by_its_readers(programs: Path, tmp_path: Path) -> None:
     saved, folded, profile = (tmp_path / name for name in ("x.pts", "x.folded", "x.pb.gz"))
     scope = tmp_path / "x.speedscope.json"

@@ -17,7 +17,7 @@ from tests.support.pictures import boxes
 from tests.support.saved import read, start
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.needs("chromium")]
 
 
 def test_a_run_as_a_report(programs: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _program(folder: Path, options: str) -> Path:
     return compiled(folder, "app", SOURCE, *options.split(), language="c++")
 
 
-@pytest.mark.parametrize("package", [False, True])
+@pytest.mark.parametrize("package", [False, pytest.param(True, marks=pytest.mark.needs("dwz"))])
 @pytest.mark.parametrize("form", ["-gdwarf-5 -O0", "-gdwarf-5 -O2", "-gdwarf-4 -O0", "-gdwarf-4 -O2"])
 def test_arguments(form: str, package: bool, server: Server, tmp_path: Path) -> None:
     path = _program(tmp_path, f"{form} -gsplit-dwarf")

@@ -81,7 +81,7 @@ def gaps(objects: Sequence[dict[str, Any]]) -> list[dict[str, int]]:
     return [gap for item in objects if item["type"] == "gap" for gap in item["data"]]
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 def test_counted_and_skipped_are_what_happened(tmp_path: Path) -> None:
     before = time.time_ns()
     tracer = Tracer(tmp_path, ("--watchdog", "1", "-e", f"{GETPPID} {{ @ = count(); }}"))

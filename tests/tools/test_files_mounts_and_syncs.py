@@ -142,6 +142,7 @@ def test_syncsnoop_of_other_calls_and_bad_files(tool: Tool, tmp_path: Path) -> N
 
 
 @pytest.mark.tool("writeback")
+@pytest.mark.needs("ext4")
 def test_writeback_counts_pages(tool: Tool, ext4: FileSystem) -> None:
     needs_tracepoint("writeback:writeback_start")
     device = number_of(ext4)
@@ -161,6 +162,7 @@ def test_writeback_counts_pages(tool: Tool, ext4: FileSystem) -> None:
 
 
 @pytest.mark.tool("writeback")
+@pytest.mark.needs("ext4")
 def test_writeback_during_a_command_as_text(tool: Tool, ext4: FileSystem) -> None:
     """The kernel's threads write for all processes, so the command restricts nothing."""
     needs_tracepoint("writeback:writeback_start")

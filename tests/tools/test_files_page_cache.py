@@ -45,6 +45,7 @@ def near(number: int, expected: int) -> bool:
 
 @pytest.mark.tool("cachestat")
 @BLOCKS
+@pytest.mark.needs("ext4")
 def test_reads_that_miss_and_hit(tool: Tool, ext4: FileSystem, block: str) -> None:
     path = ext4.folder / f"cached{block}"
     files.pages(path, PAGES)
@@ -61,6 +62,7 @@ def test_reads_that_miss_and_hit(tool: Tool, ext4: FileSystem, block: str) -> No
 
 
 @pytest.mark.tool("cachestat")
+@pytest.mark.needs("ext4")
 def test_writes_are_dirty_pages_and_no_misses(tool: Tool, ext4: FileSystem) -> None:
     run = tool("cachestat", command=copying("/dev/zero", ext4.folder / "written", "4k", f"count={PAGES}"))
     assert near(total(run, "DIRTIES"), PAGES), run.rows
@@ -88,6 +90,7 @@ def test_memory_is_that_of_meminfo(tool: Tool) -> None:
 
 
 @pytest.mark.tool("cachetop")
+@pytest.mark.needs("xfs")
 def test_by_process(tool: Tool, xfs: FileSystem) -> None:
     path = xfs.folder / "top"
     files.pages(path, PAGES)
@@ -105,6 +108,7 @@ def test_by_process(tool: Tool, xfs: FileSystem) -> None:
 
 
 @pytest.mark.tool("cachetop")
+@pytest.mark.needs("ext4")
 def test_outputs_and_lines(tool: Tool, ext4: FileSystem) -> None:
     path = ext4.folder / "lines"
     files.pages(path, 10)

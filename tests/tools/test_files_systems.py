@@ -14,8 +14,12 @@ from tests.support.workloads import files, storage
 from tests.support.workloads.storage import FileSystem
 from tests.tools.conftest import Tool
 
+EXT4 = pytest.param("ext4", marks=[pytest.mark.needs("ext4"), pytest.mark.each_kernel])
+XFS = pytest.param("xfs", marks=[pytest.mark.needs("xfs"), pytest.mark.each_kernel])
+BTRFS = pytest.param("btrfs", marks=pytest.mark.needs("btrfs"))
 
-@pytest.fixture(scope="module", params=[pytest.param("ext4", marks=pytest.mark.each_kernel), "xfs", "btrfs"])
+
+@pytest.fixture(scope="module", params=[EXT4, "xfs", BTRFS])
 def system(request: pytest.FixtureRequest) -> Iterator[FileSystem]:
     with storage.file_system(request.param) as made:
         yield made
@@ -56,6 +60,7 @@ def test_fast_operations_are_not_shown(tool: Tool, system: FileSystem) -> None:
 
 
 @pytest.mark.tool("fsslower")
+@pytest.mark.needs("ext4", "xfs")
 def test_other_file_systems_are_not_shown(tool: Tool, ext4: FileSystem, xfs: FileSystem) -> None:
     needs("syscalls")
 
@@ -85,7 +90,7 @@ def totals(run: ToolRun, name: str = "@usecs") -> dict[str, int]:
 
 
 @pytest.mark.tool("fsdist", "xfsdist", "btrfsdist")
-@pytest.mark.parametrize("kind", [pytest.param("xfs", marks=pytest.mark.each_kernel), "btrfs"])
+@pytest.mark.parametrize("kind", [XFS, BTRFS])
 def test_latency_of_operations(tool: Tool, kind: str, request: pytest.FixtureRequest) -> None:
     """Of all that this process does on such a file system; on ext4 it does more than its work."""
     needs("syscalls")
@@ -98,6 +103,7 @@ def test_latency_of_operations(tool: Tool, kind: str, request: pytest.FixtureReq
 
 
 @pytest.mark.tool("fsdist")
+@pytest.mark.needs("xfs")
 def test_getattr_is_measured_in_the_file_system(tool: Tool, xfs: FileSystem) -> None:
     needs("fentry")
     made = files.create(xfs.folder, [0] * 5, "attributes")
@@ -106,6 +112,7 @@ def test_getattr_is_measured_in_the_file_system(tool: Tool, xfs: FileSystem) -> 
 
 
 @pytest.mark.tool("fsdist", "ext4dist")
+@pytest.mark.needs("ext4")
 def test_intervals_and_milliseconds(tool: Tool, ext4: FileSystem) -> None:
     needs("syscalls")
     run = tool("ext4dist", "-m", "-T", 1, 2, work=lambda _: work(ext4, "interval"), interrupt=False)

@@ -78,7 +78,7 @@ def test_usdt(tool: Tool, programs: Path) -> None:
     assert counts(run) == {f"sample:{name}": 6 for name in ("plain", "one", "four", "guarded")}
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")
     run = tool("funccount", "vfs_r*", command="cat /etc/hostname")

@@ -68,7 +68,7 @@ def test_intervals_add_up(tool: Tool, programs: Path) -> None:
     assert sum(row["TOTAL(ms)"] for row in run.rows) >= measured(run)["lower"] - 0.1
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 @pytest.mark.tool("functime")
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")

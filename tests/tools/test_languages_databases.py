@@ -25,6 +25,7 @@ def server_of_queries() -> Iterator[database.Database]:
 
 
 @pytest.mark.tool("dbslower")
+@pytest.mark.needs("postgresql")
 def test_slow_queries(tool: Tool, server_of_queries: database.Database) -> None:
     made, slow = server_of_queries, database.sleep(SLOW)
     run = tool("dbslower", "postgres", "-m", SLOW, work=lambda _: made.query("select 1", slow, "select 2"))
@@ -34,6 +35,7 @@ def test_slow_queries(tool: Tool, server_of_queries: database.Database) -> None:
 
 
 @pytest.mark.tool("dbslower")
+@pytest.mark.needs("postgresql")
 def test_all_queries_of_one_server(tool: Tool, server_of_queries: database.Database) -> None:
     made = server_of_queries
     of_server = ("-m", 0, "-p", made.pid, "--follow")
@@ -70,6 +72,7 @@ def test_no_server(tool: Tool, name: str) -> None:
 
 @pytest.mark.tool("dbstat")
 @pytest.mark.parametrize(("options", "unit", "least"), [((), "milliseconds", 16), (("-u",), "microseconds", 16384)])
+@pytest.mark.needs("postgresql")
 def test_histogram(
     tool: Tool, server_of_queries: database.Database, options: tuple[str, ...], unit: str, least: int
 ) -> None:
@@ -84,6 +87,7 @@ def test_histogram(
 
 
 @pytest.mark.tool("dbstat")
+@pytest.mark.needs("postgresql")
 def test_histograms_at_intervals(tool: Tool, server_of_queries: database.Database) -> None:
     made = server_of_queries
     run = tool("dbstat", "postgres", "-i", 1, form="text", work=lambda _: made.query("select 1"), until="@times")

@@ -12,6 +12,11 @@ from tests.support.tools import ToolRun, check_columns
 from tests.support.workloads import languages
 from tests.tools.conftest import Tool
 
+LANGUAGES = [
+    "python",
+    pytest.param("php", marks=pytest.mark.needs("php")),
+    pytest.param("ruby", marks=pytest.mark.needs("ruby")),
+]
 SEPARATOR = {"python": ":", "php": "", "ruby": "."}
 
 
@@ -26,7 +31,7 @@ def calls(run: ToolRun, method: str, column: str = "CALLS") -> float:
 
 
 @pytest.mark.tool("ucalls")
-@pytest.mark.parametrize("language", ["python", "php", "ruby"])
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_calls_and_their_times(tool: Tool, folder: Path, language: str) -> None:
     needs("usdt")
     mark = SEPARATOR[language]
@@ -40,6 +45,7 @@ def test_calls_and_their_times(tool: Tool, folder: Path, language: str) -> None:
 
 
 @pytest.mark.tool("ucalls")
+@pytest.mark.needs("php")
 def test_most_frequent_calls_of_any_language(tool: Tool, folder: Path) -> None:
     needs("usdt")
     with languages.program(folder, "php", calls=50) as program:
@@ -52,6 +58,7 @@ def test_most_frequent_calls_of_any_language(tool: Tool, folder: Path) -> None:
 
 
 @pytest.mark.tool("ucalls")
+@pytest.mark.needs("php")
 def test_system_calls_beside_methods(tool: Tool, folder: Path) -> None:
     needs("usdt", "syscalls")
     with languages.program(folder, "php", calls=5) as program:
@@ -85,7 +92,7 @@ def test_what_has_no_methods(tool: Tool, words: tuple[object, ...], message: str
 
 
 @pytest.mark.tool("uflow")
-@pytest.mark.parametrize("language", ["python", "php", "ruby"])
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_entries_and_returns_are_indented(tool: Tool, folder: Path, language: str) -> None:
     needs("usdt")
     with languages.program(folder, language, calls=2) as program:
@@ -129,6 +136,7 @@ def test_collections_of_python(tool: Tool, folder: Path) -> None:
 
 
 @pytest.mark.tool("ugc")
+@pytest.mark.needs("ruby")
 def test_stages_of_ruby(tool: Tool, folder: Path) -> None:
     needs("usdt")
     with languages.program(folder, "ruby", collections=2) as program:
@@ -145,6 +153,7 @@ def test_stages_of_ruby(tool: Tool, folder: Path) -> None:
 
 
 @pytest.mark.tool("uobjnew")
+@pytest.mark.needs("ruby")
 def test_objects_of_ruby(tool: Tool, folder: Path) -> None:
     needs("usdt")
     library = languages.probes("ruby")

@@ -70,6 +70,7 @@ def carried(rows: list[Row]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.tool("sslsnoop")
+@pytest.mark.needs("openssl")
 def test_calls_of_openssl(tool: Tool, folder: Path) -> None:
     needs("uprobe")
     clients: list[int] = []

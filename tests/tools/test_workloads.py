@@ -279,6 +279,7 @@ def test_look_ups(server: Server, tmp_path: Path) -> None:
     assert f"@[{asked[0]}, host.pytrace.test]: 1" in lines
 
 
+@pytest.mark.needs("openssl")
 def test_tls(folder: Path) -> None:
     with tls.tls_server(folder) as server:
         assert tls.tls_client(server, "hello")[1] == "olleh"
@@ -287,7 +288,11 @@ def test_tls(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("language", "probe"),
-    [("python", "python:function__entry"), ("php", "php:function__entry"), ("ruby", "ruby:method__entry")],
+    [
+        ("python", "python:function__entry"),
+        pytest.param("php", "php:function__entry", marks=pytest.mark.needs("php")),
+        pytest.param("ruby", "ruby:method__entry", marks=pytest.mark.needs("ruby")),
+    ],
 )
 def test_languages(server: Server, tmp_path: Path, language: str, probe: str) -> None:
     need("usdt")
@@ -304,6 +309,7 @@ def test_languages(server: Server, tmp_path: Path, language: str, probe: str) ->
     assert "@[outer]: 5" in done.stdout.splitlines()
 
 
+@pytest.mark.needs("postgresql")
 def test_postgresql(server: Server) -> None:
     need("usdt")
     with database.postgres() as made:

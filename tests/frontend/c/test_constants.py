@@ -63,6 +63,7 @@ def for_programs(machine: str) -> dict[str, int]:
     return generator.user_constants(debian_headers(), machine, NAMES)
 
 
+@pytest.mark.needs("headers")
 def test_values_are_those_of_a_kernels_headers() -> None:
     """All of them, of Debian's 6.1."""
     expected = {**for_programs("x86_64"), **own()}
@@ -74,6 +75,7 @@ def test_values_are_those_of_a_kernels_headers() -> None:
 
 
 @pytest.mark.parametrize("machine", generator.MACHINES)
+@pytest.mark.needs("headers")
 def test_values_of_machines(machine: str) -> None:
     of_x86, expected = for_programs("x86_64"), for_programs(machine)
     kernel = RecordedKernel(arch=machine)

@@ -273,6 +273,7 @@ REAL = """
 """
 
 
+@pytest.mark.needs("headers")
 def test_headers_of_a_distribution() -> None:
     names = {
         "TASK_RUNNING": 0, "TASK_UNINTERRUPTIBLE": 2, "AF_INET": 2, "AF_INET6": 10, "EPERM": 1, "ENOENT": 2,

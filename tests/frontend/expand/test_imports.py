@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -223,7 +222,7 @@ def test_objects_must_be_bpf(tree: Tree) -> None:
     assert "BPF object" in diagnostics.errors[0].message
 
 
-@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+@pytest.mark.needs("clang")
 def test_bpf_c_is_compiled(tree: Tree) -> None:
     tree.write("a.bpf.c", "int twice(int x) { return 2 * x; }\n")
     program, diagnostics = tree.resolve('import "a.bpf.c";\nbegin { }')
@@ -235,7 +234,7 @@ def test_bpf_c_is_compiled(tree: Tree) -> None:
     assert "nothing" in diagnostics.errors[0].message
 
 
-@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
+@pytest.mark.needs("clang")
 def test_a_compilation_rests_on_the_headers_of_bpf_c_too(tree: Tree) -> None:
     header = tree.write("some part/a b.h", "#define VALUE 5\n")
     file = tree.write("a.bpf.c", '#include "some part/a b.h"\nint value(void) { return VALUE; }\n')

@@ -29,6 +29,7 @@ def document(snapshot_: SnapshotData) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.needs("readers")
 def test_the_profiler_reads_a_thread_for_each_key_and_number(tmp_path: Path) -> None:
     found = {thread["name"]: (thread["weight"], thread["stacks"]) for thread in threads(tmp_path, WHOLE)}
     assert found == {
@@ -40,6 +41,7 @@ def test_the_profiler_reads_a_thread_for_each_key_and_number(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.needs("readers")
 def test_the_profiler_reads_rows_as_markers_of_their_threads(tmp_path: Path) -> None:
     rows = table(COLUMNS, KINDS, [
         (BOOT + 5_000, 10, 10, "cat", 3, "/a"),
@@ -101,6 +103,7 @@ def test_an_empty_map_is_an_empty_thread_and_rows_need_a_time() -> None:
         document(snapshot(tables=(table(["pid", "lat_us"], [types.INT32, types.INT64], []),)))
 
 
+@pytest.mark.needs("readers")
 def test_stacks_of_two_tasks(tmp_path: Path) -> None:
     (thread,) = threads(tmp_path, snapshot(two_tasks()))
     assert thread["stacks"] == {TWO_TASKS: 4}

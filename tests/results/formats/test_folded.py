@@ -126,6 +126,7 @@ def test_two_snapshots_side_by_side() -> None:
     assert folded.differential(before, after, WriteOptions()) == b"f 1 0\ng 0 2\nsame 5 5\n"
 
 
+@pytest.mark.needs("readers")
 def test_speedscope_reads_it(tmp_path: Path) -> None:
     entries: dict[Any, Any] = {
         ("sh", stack("vfs", "entry", user=False), stack("leaf", "main")): 3,

@@ -128,6 +128,7 @@ def test_when_and_where(tmp_path: Path) -> None:
     assert [found.texts[number] for number in found.data["comment"]] == ["x.bt on here, Linux 6.1.0, pytrace 0.1"]
 
 
+@pytest.mark.needs("readers")
 def test_speedscope_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "x.pb.gz"
     path.write_bytes(written(snapshot(map_data("@", KEY, COUNT, {ENTRY: 3}))))

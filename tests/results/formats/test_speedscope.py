@@ -35,6 +35,7 @@ def written(snapshot_: SnapshotData, wanted: str = "speedscope") -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.needs("readers")
 def test_speedscope_reads_a_profile_for_each_key_and_number(tmp_path: Path) -> None:
     path = tmp_path / "x.speedscope.json"
     path.write_bytes(written(WHOLE))
@@ -55,6 +56,7 @@ def test_speedscope_reads_a_profile_for_each_key_and_number(tmp_path: Path) -> N
     assert {"name": "main", "file": "/bin/program"} in found["shared"]["frames"]
 
 
+@pytest.mark.needs("readers")
 def test_speedscope_reads_all_keys_together(tmp_path: Path) -> None:
     path = tmp_path / "x.speedscope.json"
     path.write_bytes(written(snapshot(WHOLE.maps["@"]), "speedscope:together"))
@@ -84,6 +86,7 @@ def test_negative_numbers_are_refused() -> None:
         written(snapshot(map_data("@x", USTACK, types.Sum(), {stack("f"): -3})))
 
 
+@pytest.mark.needs("readers")
 def test_stacks_of_two_tasks(tmp_path: Path) -> None:
     path = tmp_path / "x.speedscope.json"
     path.write_bytes(written(snapshot(two_tasks())))

@@ -31,6 +31,8 @@ from tests.support.snapshots import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.needs("chromium")
+
 K, U = types.Stack(False), types.Stack(True)
 KEY = types.Tuple((STRING, K, U))
 NONE = stack(user=False)

@@ -16,6 +16,7 @@ from tests.support.rows import each_row
 SECTIONS = "-O2 -gdwarf-5 -ffunction-sections", "-O2 -gdwarf-4 -ffunction-sections"
 
 
+@pytest.mark.needs("clang")
 @each_row("compiler", ["gcc", "clang"])
 @each_row("options", [*FORMS, *SECTIONS])
 def test_code_and_names_are_those_of_pyelftools(options: str, compiler: str, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_structs_by_value(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=pytest.mark.needs("clang"))])
 def test_floating_point_numbers(compiler: str, tmp_path: Path) -> None:
     """Each of the registers is for one argument; those after them are in memory, as long ones are."""
     text = """
@@ -109,7 +109,7 @@ def test_classes_that_must_not_be_copied_are_passed_by_reference(compiler: str, 
     assert _places(path, "_Z4give*") == {"n": "si"}
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=pytest.mark.needs("clang"))])
 def test_what_the_compiler_made_constant(compiler: str, tmp_path: Path) -> None:
     text = """
     #include <stdio.h>

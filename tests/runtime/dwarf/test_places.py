@@ -104,6 +104,7 @@ def test_what_was_read_in_part_is_not_taken_for_the_whole(
     assert [debug.frames(address) for address in addresses] == expected
 
 
+@pytest.mark.needs("clang")
 def test_units_without_ranges_are_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2", compiler="clang")
     first = CachedDebugInfo(ElfFile.open(str(path)))

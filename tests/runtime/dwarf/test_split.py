@@ -40,6 +40,7 @@ __attribute__((noinline)) long deep(struct point *where, long how) { return wher
 )
 FORMS = ["-gdwarf-5", "-gdwarf-4", "-gdwarf-5 -fdebug-types-section", "-gdwarf-4 -fdebug-types-section"]
 # dwp of binutils 2.40 crashes on DWARF 5.
+DWZ = pytest.mark.needs("dwz")
 PACKERS = [("llvm-dwp", form) for form in FORMS] + [("dwp", form) for form in FORMS if "4" in form]
 
 
@@ -80,12 +81,13 @@ def _complete(path: Path, *debuginfo: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("compiler", ["gcc", pytest.param("clang", marks=pytest.mark.needs("clang"))])
 @pytest.mark.parametrize("form", FORMS)
 def test_dwo_files(form: str, compiler: str, tmp_path: Path) -> None:
     assert _complete(_build(tmp_path, form, compiler))
 
 
+@pytest.mark.needs("clang", "dwz")
 @each_row("compiler", ["gcc", "clang"])
 @each_row(("packer", "form"), PACKERS)
 def test_packages(packer: str, form: str, compiler: str, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     assert "second.dwo" in problems
 
 
-@pytest.mark.parametrize("package", [False, True])
+@pytest.mark.parametrize("package", [False, pytest.param(True, marks=DWZ)])
 def test_skeletons_in_a_separate_debug_file(package: bool, tmp_path: Path) -> None:
     path = _build(tmp_path, "-gdwarf-5")
     if package:
@@ -177,6 +179,7 @@ def test_skeletons_in_a_separate_debug_file(package: bool, tmp_path: Path) -> No
     assert _complete(path, str(tmp_path / "symbols"))
 
 
+@DWZ
 @pytest.mark.parametrize("form", ["-gdwarf-5", "-gdwarf-4"])
 def test_supplementary_files(form: str, tmp_path: Path) -> None:
     text = FIRST + SECOND.removeprefix(SHARED)
@@ -195,6 +198,7 @@ def test_supplementary_files(form: str, tmp_path: Path) -> None:
     assert _complete(path, "symbols"), "--debuginfo"
 
 
+@DWZ
 @pytest.mark.parametrize(("form", "file"), [
     ("-gdwarf-5", "p"), ("-gdwarf-5", "first.dwo"), ("-gdwarf-5", "p.dwp"), ("-gdwarf-4", "p"), ("-gdwarf-4", "p.dwp"),
 ])  # fmt: skip

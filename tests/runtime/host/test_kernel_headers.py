@@ -208,6 +208,7 @@ def test_a_damaged_archive_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert kernel_headers._unpacked(str(tmp_path / "none")) == ""
 
 
+@pytest.mark.needs("headers")
 def test_debians_packages() -> None:
     build = debian_build()
     found = find(Path("/nowhere"), PYTRACE_KERNEL_BUILD=build)

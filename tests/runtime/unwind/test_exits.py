@@ -50,7 +50,7 @@ int main(int n, char **v) {
 """
 
 
-@pytest.fixture(scope="module", params=["gcc", "clang"])
+@pytest.fixture(scope="module", params=["gcc", pytest.param("clang", marks=pytest.mark.needs("clang"))])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     return compiled(folder, "program", TEXT, "-O2", "-Wno-all", compiler=request.param)
