@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import parts
+
 ROOT = Path(__file__).parent.parent
 SETUP = ROOT / "scripts" / "setup.sh"
 
@@ -197,3 +199,64 @@ def test_each_script_in_python_is_type_checked() -> None:
     packages = {path.parent for path in (ROOT / "scripts").glob("*/__init__.py")}
     found = {str(path.relative_to(ROOT)) for path in [*python, *packages]}
     assert found == {name for name in files if name.startswith("scripts/")}
+
+
+def test_ci_tests_everything() -> None:
+    """As long as scripts/test alone runs less."""
+    assert "scripts/test all || status=1" in (ROOT / ".ci" / "run").read_text()
+    text = (ROOT / "scripts" / "test").read_text()
+    assert "all) parts+=(unit kernel vm); shift ;;" in text
+    assert "parts=(unit kernel core)" in text
+
+
+def test_each_part_that_a_test_needs_is_known() -> None:
+    named = set().union(*(parts.needed(part) for part in ("unit", "kernel", "vm")))
+    assert named | {parts.ALWAYS} == set(parts.PARTS)
+
+
+def test_what_is_installed_is_what_the_chosen_tests_need() -> None:
+    assert parts.wanted(["unit"]) == {"compilers"}
+    assert parts.wanted(["quick"]) == {"compilers"}
+    assert parts.wanted(["kernel", "tests/kernel/test_reports.py::test_x"]) == {"compilers", "chromium"}
+    assert parts.wanted(["vm", "tests/kernel/test_attach.py"]) == {"compilers", "machine"}
+    assert {"machine", "chromium", "ruby", "zsh"} <= parts.wanted(["unit", "kernel", "core"])
+    assert "ruby" not in parts.wanted(["core"])
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_what_is_missing_is_a_skip_and_in_ci_a_failure(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.delenv("PYTRACE_TEST_VM", raising=False)
+    monkeypatch.setitem(parts.PARTS, "none", parts.Part(("no-such-program",)))
+    with pytest.raises(outcome, match="no-such-program"):
+        parts.need("none")
+
+
+APT_OF_PARTS = """#!/bin/sh
+echo "$@" >>"$LOG"
+case $* in
+    *policy*none*) echo '  Candidate: (none)' ;;
+    *policy*) echo '  Candidate: 1.0' ;;
+    *--assume-no*) echo 'Need to get 12.5 MB/13 MB of archives.' ;;
+esac
+"""
+
+
+def test_parts_are_installed_in_one_call_that_says_how_much(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, text in (("apt-get", APT_OF_PARTS), ("apt-cache", APT_OF_PARTS), ("id", "#!/bin/sh\necho 0\n")):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {
+        **os.environ, "XDG_CACHE_HOME": str(tmp_path), "LOG": str(tmp_path / "log"), "TMPDIR": str(tmp_path),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }  # fmt: skip
+    script = f"root='{tmp_path}'; . {SETUP}; need_together zsh none fish"
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert "apt has no package none: the tests that need it are skipped" in done.stderr
+    assert "installing zsh fish (12.5 MB to fetch, once)" in done.stderr
+    calls = [line for line in (tmp_path / "log").read_text().splitlines() if " -y " in f" {line} "]
+    assert len(calls) == 1
+    assert calls[0].endswith(" zsh fish")

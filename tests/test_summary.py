@@ -101,3 +101,18 @@ def test_only_a_few_failures_run_again(tmp_path: Path) -> None:
     assert few(tmp_path, 3, result("t.py", "failed")) == [], "a file that could not be read is no test"
     hung = json.dumps({"name": "t.py::h", "outcome": "failed", "reason": "the machine hung", "seconds": 0.0})
     assert few(tmp_path, 3, hung) == []
+
+
+def test_a_failure_shows_the_command_that_repeats_it(tmp_path: Path) -> None:
+    _, lines = summary(tmp_path, vm=[result("tests/t.py::a[x y]", "failed")])
+    assert "  repeat: scripts/test vm 'tests/t.py::a[x y]'" in lines
+
+
+def test_a_run_that_broke_down_says_why(tmp_path: Path) -> None:
+    (tmp_path / "unit.jsonl.broken").write_text("first\nKeyError: 'gw0'\n")
+    (tmp_path / "unit.jsonl").write_text(result("a", "passed") + "\n")
+    for status, said in ((3, "an error in pytest or a plugin: KeyError: 'gw0'"), (137, "by SIGKILL: KeyError: 'gw0'")):
+        (tmp_path / "unit.status").write_text(f"{status} 12\n")
+        done = subprocess.run([sys.executable, SUMMARY, tmp_path, "unit"], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"unit: the test run itself broke down with status {status}: {said}" in done.stdout
