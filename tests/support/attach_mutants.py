@@ -1,0 +1,171 @@
+"""Faults put into the attachers, one at a time, each of which a test of the core of the test machine has to notice.
+
+``python -m tests.support.attach_mutants [NAME…] [-- TEST…]`` prints a line for each: killed, or survived. One process
+imports everything; for each fault it forks, replaces the code of the functions that differ, and runs the tests to the
+first failure. In the test machine: ``scripts/vm -- .venv/bin/python -m tests.support.attach_mutants``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+CORE = (
+    "tests/kernel/test_attach.py", "tests/kernel/test_selection.py", "tests/kernel/test_misses.py",
+    "tests/kernel/test_killed_tracers.py", "tests/test_cases.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A text of a module of ``pytrace.runtime.attach``, and the faulty one in its place."""
+
+    module: str
+    text: str
+    fault: str
+
+
+KPROBE, UPROBE, TRACEPOINT, EVENTS = "kprobe", "uprobe", "tracepoint", "events"
+BASE, OPENED, ATTACHMENTS, LEGACY = "base", "opened", "attachments", "legacy"
+MUTANTS = {
+    # wrong target
+    "kprobe_offset_lost": Mutant(KPROBE, "else place.offset\n", "else 0\n"),
+    "kprobe_address_offset_lost": Mutant(KPROBE, "_address(place) + place.offset if", "_address(place) if"),
+    "kprobe_is_return": Mutant(KPROBE, '"retprobe") if job.returns else 0', '"retprobe")'),
+    "kretprobe_is_entry": Mutant(KPROBE, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
+    "kprobe_traced_offset_lost": Mutant(KPROBE, '(f"+{place.offset}" if place.offset else "")', '""'),
+    "kprobe_traced_is_return": Mutant(
+        KPROBE, "legacy.open_kprobe(_text(place), returns=job.returns", "legacy.open_kprobe(_text(place), returns=True"
+    ),
+    "kprobe_on_address_0": Mutant(KPROBE, "        return place.address\n    address", "        return 0\n    address"),
+    "uprobe_first_byte": Mutant(UPROBE, "config1=name.address, config2=offset)", "config1=name.address, config2=0)"),
+    "uprobe_is_return": Mutant(UPROBE, '"retprobe") if returns else 0', '"retprobe")'),
+    "uretprobe_is_entry": Mutant(UPROBE, '(perf.pmu_bit("uprobe", "retprobe") if returns else 0)', "0"),
+    "uprobe_traced_is_entry": Mutant(
+        UPROBE, "returns=job.returns, pid=job.options.uprobe_pid, opened=", "returns=False, pid=None, opened="
+    ),
+    "usdt_counter_lost": Mutant(UPROBE, "else 0) | semaphore << 32", "else 0)"),
+    "usdt_counter_not_raised": Mutant(UPROBE, "if semaphore and not counted:", "if False:"),
+    "tracepoint_of_another_number": Mutant(TRACEPOINT, "number = int(file.read())", "number = int(file.read()) + 1"),
+    "tracepoint_missing_unnoticed": Mutant(TRACEPOINT, "except FileNotFoundError:", "except ZeroDivisionError:"),
+    "raw_cookie_lost": Mutant(TRACEPOINT, "attach_type], target.cookie)", "attach_type], 0)"),
+    "timer_is_slow": Mutant(EVENTS, "period=timer.frequency, frequency=True", "period=1, frequency=True"),
+    "timer_has_another_period": Mutant(EVENTS, "period=timer.period_ns)", "period=timer.period_ns // 4)"),
+    "interval_on_each_cpu": Mutant(EVENTS, "target, opened, one=True)", "target, opened)"),
+    "software_is_another_event": Mutant(EVENTS, "event_type, event.config, period=", "event_type, 9, period="),
+    "watchpoint_elsewhere": Mutant(EVENTS, "breakpoint_attr(place.address,", "breakpoint_attr(place.address + 8,"),
+    # no filter, or another one
+    "uprobe_of_all_processes": Mutant(UPROBE, "    if pid is not None:\n", "    if False:\n"),
+    "uprobe_traced_of_all_processes": Mutant(
+        UPROBE, "returns=job.returns, pid=job.options.uprobe_pid, opened", "returns=job.returns, pid=None, opened"
+    ),
+    "events_of_all_processes": Mutant(BASE, "    if not pids:\n", "    if True:\n"),
+    "first_thread_only": Mutant(BASE, "for thread in threads(pid)):", "for thread in threads(pid)[:1]):"),
+    "threads_do_not_inherit": Mutant(BASE, "attr = attr.inheriting(threads_only=not job.options.follow)", "pass"),
+    "one_cpu_only": Mutant(BASE, "        if one:\n", "        if True:\n"),
+    # cookies, order, counts
+    "cookie_lost": Mutant(BASE, "(job.program, event, cookie)", "(job.program, event, 0)"),
+    "not_enabled": Mutant(BASE, "    if enabled:\n", "    if False:\n"),
+    "first_target_only": Mutant(BASE, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
+    "first_kprobe_only": Mutant(KPROBE, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
+    "blocks_in_reverse": Mutant(ATTACHMENTS, "(backward if kind.backwards else forward)", "backward"),
+    "failure_unnoticed": Mutant(ATTACHMENTS, "raise failure_error(failures)", "pass"),
+    "gone_is_failure": Mutant(ATTACHMENTS, "(gone if outcome.gone else failures)", "failures"),
+    # not detached
+    "links_stay": Mutant(OPENED, "close_all(closing.links)\n", "pass\n"),
+    "events_stay": Mutant(OPENED, "        close_all(closing.events)\n", "        pass\n"),
+    "steps_stay": Mutant(OPENED, "for step in reversed(closing.steps):", "for step in ():"),
+    "programs_stay": Mutant(OPENED, "for part in closing.programs.values():", "for part in ():"),
+    "cpus_stay": Mutant(OPENED, "            for part in events.parts.values():", "            for part in ():"),
+    "failed_target_stays": Mutant(BASE, "    finally:\n        own.close()\n", "    finally:\n        pass\n"),
+    # losses not counted
+    "recursion_not_counted": Mutant(OPENED, 'counts["recursion", self._indexes[symbol]] = missed', "pass"),
+    "missed_not_counted": Mutant(OPENED, 'counts.get(("missed", index), 0) + missed', "0"),
+}  # fmt: skip
+
+
+def apply(mutant: Mutant) -> int:
+    """Replace the code of the functions in which the faulty module differs. Returns how many do."""
+    module = importlib.import_module(f"pytrace.runtime.attach.{mutant.module}")
+    source, file = inspect.getsource(module), str(module.__file__)
+    if source.count(mutant.text) != 1:
+        raise LookupError(f"{mutant.module} has {source.count(mutant.text)} times: {mutant.text!r}")
+    before = dict(_code(compile(source, file, "exec")))
+    after = dict(_code(compile(source.replace(mutant.text, mutant.fault), file, "exec")))
+    changed = 0
+    for function in _functions():
+        name = function.__code__.co_qualname
+        if function.__code__.co_filename == file and after.get(name) != before.get(name):
+            function.__code__ = after[name]
+            changed += 1
+    return changed
+
+
+def _code(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield inner.co_qualname, inner
+            yield from _code(inner)
+
+
+def _functions() -> Iterator[types.FunctionType]:
+    """The functions of all attachers, and those that decorators have in their closures."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("pytrace.runtime.attach.")]
+    pending: list[object] = [item for module in modules for item in vars(module).values()]
+    pending += [item for module in modules for item in getattr(module, "ATTACHERS", {}).values()]
+    seen: set[int] = set()
+    while pending:
+        item = pending.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, types.FunctionType):
+            yield item
+            pending += [cell.cell_contents for cell in item.__closure__ or ()]
+        elif isinstance(item, type) and item.__module__.startswith("pytrace.runtime.attach."):
+            pending += list(vars(item).values())
+
+
+def killed(mutant: Mutant, tests: list[str]) -> bool:
+    """Whether a test fails in a process with that fault."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            if apply(mutant):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, 1)
+                options = ["-x", "-q", "-p", "no:cacheprovider", "--way", "vm", "--core", "-m", "core"]
+                status = int(pytest.main([*options, *tests]))
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == 99:
+        raise LookupError(f"no function has the fault {mutant.fault!r}")
+    return status != 0
+
+
+def main(words: list[str]) -> None:
+    """Print what becomes of each mutant."""
+    for name in {mutant.module for mutant in MUTANTS.values()} | {"iterator", "python"}:
+        importlib.import_module(f"pytrace.runtime.attach.{name}")
+    names, _, tests = " ".join(words).partition("--")
+    chosen = names.split() or list(MUTANTS)
+    files = tests.split() or list(CORE)
+    dead = 0
+    for name in chosen:
+        died = killed(MUTANTS[name], files)
+        dead += died
+        print(f"{name}: {'killed' if died else 'SURVIVED'}", flush=True)
+    print(f"{dead} of {len(chosen)} killed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
