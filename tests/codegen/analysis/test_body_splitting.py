@@ -46,7 +46,7 @@ def test_statements_are_cut_in_order() -> None:
 
 
 def test_there_are_never_more_parts_than_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MOST", 8)
+    monkeypatch.setattr(bodies, "MOST_PARTS", 8)
     plan, body = planned(f"begin {{ {statements(3000)} }}")
     assert 8 <= len(plan.blocks[body]) <= 10
 

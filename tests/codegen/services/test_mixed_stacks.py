@@ -97,7 +97,8 @@ def _joined(
         for index, word in enumerate(values):
             e.b.store(word - (word >= FRAME) * (1 << 64), e.area(at + 8 * index))
 
-    def runs(e: Emitter, _node: object, out: int, _limit: int, state: int) -> None:
+    def runs(part: python_stacks.PythonStacks, _node: object, out: int, _limit: int, state: int) -> None:
+        e = part.e
         write(e, out, words)
         write(e, state, [int(tail_calls and word is Word.TAIL_CALLS) for word in Word])
         write(e, state + threads.STATE_COUNT, [len(words)])
@@ -108,8 +109,8 @@ def _joined(
         write(e, parts.stack, [len(native), *native])
         write(e, parts.count, [len(native)])
 
-    monkeypatch.setattr(python_stacks, "runs", runs)
-    monkeypatch.setattr(user_stacks, "chosen", lambda *rest: chosen(*rest[:-1], parts=rest[-1]))
+    monkeypatch.setattr(python_stacks.PythonStacks, "runs", runs)
+    monkeypatch.setattr(user_stacks.UserUnwinding, "chosen", lambda part, *rest: chosen(part.e, parts=rest[-1]))
     script = compiled(f"{CONFIG}kprobe:vfs_read {{ @[ustack(perf{words_of_limit})] = count(); }}", KERNEL)
     found = Machine(script, task=bytes(128))
     found.run()
