@@ -138,7 +138,7 @@ def fixed(_forms: PythonForms, type_: types.Fixed) -> Callable[[int], float]:
     return type_.number
 
 
-def members(forms: PythonForms, type_: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Result]:
+def members(forms: PythonForms, type_: types.Tuple | types.Record) -> Callable[[tuple[object, ...]], Result]:
     """Tuples and records."""
     if not any(isinstance(inner, types.Fixed) for inner in types.parts(type_.members)):
         return lambda value: value

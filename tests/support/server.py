@@ -168,7 +168,7 @@ class Server:
     @staticmethod
     def _answer(process: subprocess.Popen[str], request: dict[str, Any], times: int) -> dict[str, Any]:
         assert process.stdout is not None
-        words = request.get("argv") or request["together"]
+        words = request["argv"] if "argv" in request else request["together"]
         if not select.select([process.stdout], [], [], request["timeout"] * times + GRACE)[0]:
             raise RuntimeError(f"the run could not be ended: {words}")
         line = process.stdout.readline()

@@ -214,7 +214,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
     ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
     ("met_binaries", (), None), ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
-    ("attached", (), None),
+    ("attached", (), None), ("pause", (0.5,), 0.5),
 ]  # fmt: skip
 
 
