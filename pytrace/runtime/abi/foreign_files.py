@@ -276,7 +276,8 @@ def _inside(root: str, path: str, flags: int, *, closed: bool, own_folders: list
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if not closed:
                 _check_link(*folders[-2:])
-                if file_system_type(folders[-1]) == _PROC:
+                # Of its folder, as 9p answers ELOOP about a link.
+                if file_system_type(folders[-2]) == _PROC:
                     # It may be one to an open file or a program, which no path leads to.
                     folders.append(os.open(part, os.O_PATH | os.O_CLOEXEC, dir_fd=folders[-2]))
                     mode = _judged(folders[-1], root)
