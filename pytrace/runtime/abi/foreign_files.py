@@ -527,6 +527,11 @@ _opener = limited_process.LimitedProcess(
 """The one process for all such files: it is started when there is one."""
 
 
+def close() -> None:
+    """End that process, if there is one; the next such file starts another."""
+    _opener.close()
+
+
 _silent: set[int] = set()
 """Mounts that did not answer, which are asked no more."""
 

@@ -12,6 +12,7 @@ from pytrace.base.terminal import colour, unicode
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.render.text import Bars
+from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import available_memory
@@ -49,6 +50,8 @@ def open_run(
     """
     manifest = script.manifest
     loading.raise_limits(manifest)
+    # Last of all: closing the others may ask for files of others, too.
+    stack.callback(foreign_files.close)
     requests = EndRequests()
     functions = loading.python_functions(manifest)
     lazy = loading.symbols(manifest.config, options, requests, functions)
