@@ -166,7 +166,8 @@ def test_names_of_user_functions(tmp_path: Path, programs: Path) -> None:
 def test_stacks_of_processes_that_have_ended(tmp_path: Path, programs: Path) -> None:
     """Their mappings are recorded while they run; binaries are read afterwards."""
     script = f"uprobe:{programs}/calls:inner {{ @[ustack(2)] = count(); }}"
-    seen = run(tmp_path, "-q", "-e", script, "-c", f"/bin/sh -c 'for n in 1 2 3; do {programs}/calls 1; done'")
+    command = f"/bin/sh -c 'for n in 1 2 3; do {programs}/calls 1; done'"
+    seen = run(tmp_path, "-q", "--follow", "-e", script, "-c", command)
     assert seen.output.count("inner+0") == seen.output.count("middle+") == 3
 
 

@@ -147,7 +147,7 @@ def test_processes_that_end_while_they_are_looked_at(server: Server, tmp_path: P
     tool("objcopy", "--strip-all", f"--add-gnu-debuglink={path}.debug", path)
     (tmp_path / "run").write_text(f"cd {tmp_path}\n{IN_A_NAMESPACE}")
     program = f'profile:hz:1999 /comm == "vanishing"/ {{ {script} }}'
-    result = server.run(("-q", "-e", program, "-c", f"unshare -m sh {tmp_path}/run"), timeout=60)
+    result = server.run(("-q", "--follow", "-e", program, "-c", f"unshare -m sh {tmp_path}/run"), timeout=60)
     assert result.status == 0, result.stderr
     assert "BUG" not in result.stderr
     assert "Traceback" not in result.stderr

@@ -132,9 +132,19 @@ class LateWatch:
 def _serves(process: int) -> bool:
     """Whether a process is one that runs are forked from, which stays for later tests; runs have another name."""
     try:
-        return Path(f"/proc/{process}/comm").read_text().strip() == FORKS_RUNS
+        name = Path(f"/proc/{process}/comm").read_text().strip()
+        # It has its name once it has begun.
+        begins = name.startswith("python") and b"tests.support." in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return False
+    return name == FORKS_RUNS or begins
+
+
+def _command(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "ended"
 
 
 @contextmanager
@@ -146,4 +156,4 @@ def no_leaks() -> Iterator[None]:
     assert not watch.leaked(), "left in the kernel"
     until(lambda: definitions() <= defined)
     left = {process for process in _family() - children if not _serves(process)}
-    assert not left, f"processes left: {left}"
+    assert not left, f"processes left: {[(process, _command(process)) for process in left]}"

@@ -39,7 +39,8 @@ NEEDS = {
 
 WARNINGS = (
     r"(?s)\A(((Attached|Attaching) [^\n]*|WARNING: (in total, )?(\d+ recursive probe hits? skipped|"
-    r"\d+ strings? truncated|lost |source lines were read for )[^\n]*|HINT: [^\n]*|\{[^\n]*)?\n)*\Z"
+    r"\d+ strings? truncated|lost |source lines were read for )[^\n]*|"
+    r"HINT: [^\n]*|processes that the command started [^\n]*|\{[^\n]*)?\n)*\Z"
 )
 """What may be said while a busy machine is traced."""
 
