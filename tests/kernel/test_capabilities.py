@@ -217,7 +217,7 @@ def test_what_needs_more_says_so(user: User, arguments: tuple[str, ...], named: 
     assert named in done.stderr
 
 
-def test_the_readme_names_them() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_the_page_of_privileges_names_them() -> None:
+    text = (ROOT / "docs/operate/privileges.md").read_text()
     for name in (*ENOUGH, "syslog", "sys_ptrace", "dac_override", "sys_admin"):
         assert f"CAP_{name.upper()}" in text

@@ -77,7 +77,8 @@ def go_on(tracer: Tracer, *names: str) -> None:
 def test_a_cpu_that_goes_and_comes_back_is_observed_again(hotplug: None) -> None:
     """The timer of an interval moves to another CPU; programs of tracepoints run for events of all CPUs anyway."""
     need("perf_events", "tracepoint", "syscalls")
-    with Tracer("-e", ON_CPUS, "-c", f'{sys.executable} -c "{CALLS}"', code=HOME) as tracer:
+    # The user selects in place of the command: samples are those of all processes.
+    with Tracer("--uid", "0", "-e", ON_CPUS, "-c", f'{sys.executable} -c "{CALLS}"', code=HOME) as tracer:
         go_on(tracer, "interval", "profile[1]", "software[1]", "calls")
         CPU1.write_text("0")
         tracer.said("CPU 1 went offline: interval:ms:20 was attached again")

@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,6 +102,8 @@ class _Origin:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
+        self._lock = threading.Lock()
+        """Of the socket: tests of clusters start agents in several threads."""
         self._socket, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
@@ -120,13 +123,14 @@ class _Origin:
         """The process of a new run, which is a child of this one."""
         data = json.dumps(request).encode()
         # The new process is forked twice, so that it is an orphan, and this one adopts it.
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            socket.send_fds(self._socket, [len(data).to_bytes(8, "little")], descriptors)
-            self._socket.sendall(data)
-            answer = self._socket.recv(8)
-        finally:
-            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        with self._lock:
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._socket, [len(data).to_bytes(8, "little")], descriptors)
+                self._socket.sendall(data)
+                answer = self._socket.recv(8)
+            finally:
+                _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         assert answer, "the process that starts are forked from has ended"
         return int.from_bytes(answer, "little")
 
