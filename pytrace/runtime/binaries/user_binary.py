@@ -37,7 +37,7 @@ class Binary:
         self.path = elf.path
         self.elf = elf
         self._search = tuple(debug_directories)
-        self._root = root
+        self.root = root
         self._asked = False
         self._unanswered: list[str] = []
         self._gone: dict[str, None] = {}
@@ -50,7 +50,7 @@ class Binary:
     @cached_property
     def debug_path(self) -> str | None:
         """Path of the separate debug file."""
-        return debug_files.find(self.elf, self._search, self._root)
+        return debug_files.find(self.elf, self._search, self.root)
 
     @cached_property
     def tables(self) -> tuple[SymbolTable, ...]:
@@ -191,7 +191,7 @@ class Binary:
                 continue
             replaced = path == own and file.build_id != self.elf.build_id
             if debug_files.has_dwarf(file) and not replaced:
-                return CachedDebugInfo(file, (self.path,), self._search, self._root)
+                return CachedDebugInfo(file, (self.path,), self._search, self.root)
             file.close()
         return None
 
@@ -230,7 +230,7 @@ class Binary:
     def files(self) -> list[str]:
         """Other files that former answers depend on, also such that are not there."""
         looked = "debug_path" in self.__dict__
-        paths = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if looked else []
+        paths = [path for path, _ in debug_files.candidates(self.elf, self._search, self.root)] if looked else []
         return [*paths, *(self._opened_debug.files if self._opened_debug is not None else ())]
 
 

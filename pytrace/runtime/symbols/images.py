@@ -133,6 +133,9 @@ class Images:
     ) -> AnyBinary:
         stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
         binary = self._binaries.pop(stamp, None)
+        if isinstance(binary, Binary) and binary.root and not root:
+            # It was met in a container, whose debug files go with it; of this process they are found by our own paths.
+            binary = None
         if stamp in self._refused:
             raise TraceError(self._refused[stamp])
         if binary is None:
