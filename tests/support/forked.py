@@ -88,9 +88,7 @@ def run(
 def _can(words: list[str], environment: Mapping[str, str], given: Mapping[str, Any]) -> bool:
     differs = any(environment.get(name) != os.environ.get(name) for name in _READ_AT_START)
     package = environment.get("PYTHONPATH", "")
-    special = any(
-        given.get(name) not in (None, -1, False) for name in ("preexec_fn", "uid", "gid", "gids", "umask", "shell")
-    )
+    special = any(given.get(name) not in (None, -1, False) for name in _OF_THE_KERNEL)
     forks = words[:2] == [sys.executable, "-m"] and any(word in MODULES for word in words[2:3])
     return forks and os.path.abspath(package or ROOT) == str(ROOT) and not (differs or special)
 
