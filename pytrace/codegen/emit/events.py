@@ -436,6 +436,12 @@ class Events(Part):
         inner.b.ret(0)
         return program.failure_function
 
+    def failed_stack(self, node: nodes.Call | nodes.Identifier, helper: str, kind: str) -> None:
+        """Count a stack that *helper* could not walk, and report the first ones. *kind* is its counter and its text."""
+        before = self.e.counter(kind, self.script.layout.site(helper, location(node.span)))
+        if self.script.options.checks:
+            self.first_ones(before, lambda: self.report(node, kind))
+
     def first_ones(self, before: Number, action: Callable[[], None], most: int = REPORTED) -> None:
         """Emit *action* for the first failures on a CPU; later ones are only counted, to save ring space."""
         with self.b.when(self.b.icmp("ult", before, most)):

@@ -571,7 +571,7 @@ class VisitedStacks(Part):
             length = b.helper(helpers.GET_TASK_STACK, task, place, limit * type_.frame_size, 0)
             # A task that has ended has no stack any more.
             with b.when(b.both(b.icmp("slt", length, 0), b.icmp("ne", length, _NO_STACK)), likely=False):
-                self._failed(node, "kernel_stack")
+                self.e.events.failed_stack(node, "bpf_get_task_stack", "kernel_stack")
             return length
 
         length = get_stack(frames, type_.limit)
@@ -585,7 +585,7 @@ class VisitedStacks(Part):
             if not self.e.foreign.may_sleep():
                 # Programs with some maps may not.
                 b.store(-errno.EOPNOTSUPP, count)
-                self._failed(node, "user_stack")
+                self.e.events.failed_stack(node, "bpf_get_task_stack", "user_stack")
                 return
             self.program.sleeps = True
             saved = b.pointer(b.helper(helpers.TASK_PT_REGS, b.address(task)))
@@ -623,9 +623,3 @@ class VisitedStacks(Part):
                         StackTruncation(self.e).count(node)
                         b.jump(ended)
                         b.start(ended)
-
-    def _failed(self, node: Node, kind: str) -> None:
-        """Count and report a stack that could not be walked."""
-        before = self.e.counter(kind, self.script.layout.site("bpf_get_task_stack", location(node.span)))
-        if self.script.options.checks:
-            self.e.events.first_ones(before, lambda: self.e.events.report(node, kind))

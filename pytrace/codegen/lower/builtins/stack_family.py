@@ -214,11 +214,7 @@ class StackBuiltins(Builtins):
             else:
                 b.jump(counted)
             b.start(counted)
-            site = self.script.layout.site("bpf_get_stack", location(node.span))
-            before = self.e.counter("user_stack" if type_.user else "kernel_stack", site)
-            if self.script.options.checks:
-                error = "user_stack" if type_.user else "kernel_stack"
-                self.e.events.first_ones(before, lambda: self.e.events.report(node, error))
+            self.e.events.failed_stack(node, "bpf_get_stack", "user_stack" if type_.user else "kernel_stack")
             b.jump(passed)
             b.start(passed)
 
