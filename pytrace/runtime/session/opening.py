@@ -12,7 +12,6 @@ from pytrace.base.terminal import colour, unicode
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.render.text import Bars
-from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import available_memory
@@ -51,7 +50,7 @@ def open_run(
     manifest = script.manifest
     loading.raise_limits(manifest)
     # Last of all: closing the others may ask for files of others, too.
-    stack.callback(foreign_files.close)
+    stack.callback(_end_opener_of_foreign_files)
     requests = EndRequests()
     functions = loading.python_functions(manifest)
     lazy = loading.symbols(manifest.config, options, requests, functions)
@@ -240,3 +239,10 @@ def renderer(
     )
     stack.callback(opened.close)
     return opened
+
+
+def _end_opener_of_foreign_files() -> None:
+    """End the process that opens files of others; few runs meet such a file, so nothing imports its module before."""
+    module = sys.modules.get("pytrace.runtime.abi.foreign_files")
+    if module is not None:
+        module.close()
