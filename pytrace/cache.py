@@ -23,7 +23,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 KIND = "scripts"
 """The kind of cached files (:mod:`pytrace.base.private_files`)."""
@@ -160,7 +160,7 @@ def load(
     Args:
         name: the entry's digest (:func:`key`).
         options: the options of the compilation.
-        still_true: whether recorded facts about the machine still hold (``runtime.host.fingerprints.still_true``).
+        still_true: whether recorded facts about the machine still hold (``runtime.machine.fingerprints.still_true``).
 
     Returns:
         The compiled script; None when there is no entry, or it was compiled by other code or for other facts.

@@ -32,7 +32,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.support import front
 
 ROOT = Path(__file__).resolve().parent.parent

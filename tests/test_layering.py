@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytrace"
 
 ONLY_IN = {
-    "ctypes": "runtime/abi",
+    "ctypes": "runtime/machine",
     "llvmlite": "codegen/ir",
     "ply": "frontend/syntax",
     "clang": "frontend/expand",
@@ -26,7 +26,7 @@ ONLY_IN = {
     "urllib3": "remote",
     "yaml": "remote",
     "elftools": "runtime/dwarf",
-    "pyroute2": "runtime/host",
+    "pyroute2": "runtime/machine",
     "textual": "live",
     "rich": "live",
     "zstandard": ("remote", "results", "runtime/dwarf"),
@@ -299,24 +299,24 @@ def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 OWN_FILES = {
-    "runtime/abi/bpf_token.py": {"_make"},  # a mounted bpf file system, by option
-    "runtime/abi/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},
-    "runtime/abi/landlock.py": {"_allow"},  # O_PATH, of folders that the run may read
-    "runtime/abi/perf.py": {"max_stack"},
-    "runtime/abi/privileges.py": {"check"},
     "runtime/attach/legacy.py": {"_open", "sweep", "_write"},  # tracefs
     "runtime/attach/opened.py": {"MissReader._profile"},  # tracefs
     "runtime/attach/tracepoint.py": {"_attach_events"},  # tracefs
     "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
     "runtime/btf/reader.py": {"map_file"},
-    "runtime/host/containers.py": {"_json", "processes"},  # state of Docker and Podman, root's
-    "runtime/host/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
-    "runtime/host/kallsyms.py": {"Kallsyms.text", "Kallsyms._module_ranges"},
-    "runtime/host/kernel_headers.py": {"_unpacked", "_tree_digest", "_source_of"},
-    "runtime/host/module_index.py": {"ModuleIndex._read"},  # /lib/modules
-    "runtime/host/network.py": {"open_namespace"},  # of --netns
-    "runtime/host/traceable_functions.py": {"blacklist", "TraceableFunctions.__init__"},  # tracefs, debugfs
-    "runtime/host/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
+    "runtime/machine/bpf_token.py": {"_make"},  # a mounted bpf file system, by option
+    "runtime/machine/containers.py": {"_json", "processes"},  # state of Docker and Podman, root's
+    "runtime/machine/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
+    "runtime/machine/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},
+    "runtime/machine/kallsyms.py": {"Kallsyms.text", "Kallsyms._module_ranges"},
+    "runtime/machine/kernel_headers.py": {"_unpacked", "_tree_digest", "_source_of"},
+    "runtime/machine/landlock.py": {"_allow"},  # O_PATH, of folders that the run may read
+    "runtime/machine/module_index.py": {"ModuleIndex._read"},  # /lib/modules
+    "runtime/machine/network.py": {"open_namespace"},  # of --netns
+    "runtime/machine/perf.py": {"max_stack"},
+    "runtime/machine/privileges.py": {"check"},
+    "runtime/machine/traceable_functions.py": {"blacklist", "TraceableFunctions.__init__"},  # tracefs, debugfs
+    "runtime/machine/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
     "runtime/output/blocking.py": {"read_file", "_family"},  # cat(), which a limited process reads
     "runtime/output/handlers.py": {"PcapWriter.__init__"},
     "runtime/output/streams.py": {"create"},
@@ -350,4 +350,4 @@ def test_files_that_others_name_are_opened_in_one_place() -> None:
         for place in _openings(ast.parse(path.read_text())):
             found.setdefault(path.relative_to(PACKAGE).as_posix(), set()).add(place)
     others = {path: places - OWN_FILES.get(path, set()) for path, places in found.items()}
-    assert not {path: places for path, places in others.items() if places}, "use runtime/abi/foreign_files.py"
+    assert not {path: places for path, places in others.items() if places}, "use runtime/machine/foreign_files.py"

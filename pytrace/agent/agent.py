@@ -50,7 +50,7 @@ from pytrace.remote.messages import (
     Variant,
     Warned,
 )
-from pytrace.runtime.host.clocks import together
+from pytrace.runtime.machine.clocks import together
 from pytrace.runtime.output.channel import Channel
 
 PATIENCE = 60.0

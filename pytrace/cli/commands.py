@@ -166,7 +166,7 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
 
 def _check_machine(options: RunOptions) -> None:
     """Raise an error if this process may not trace, and warn about missing features of the machine."""
-    from pytrace.runtime.abi import privileges
+    from pytrace.runtime.machine import privileges
 
     messages.warn(privileges.check(), options)
     privileges.keep_capabilities()
@@ -348,7 +348,7 @@ def _unattachable(pattern: str, kernel: KernelInfo) -> Iterator[str]:
 
     Who may not trace cannot ask the kernel, and is told nothing.
     """
-    from pytrace.runtime.abi import privileges  # as the listing
+    from pytrace.runtime.machine import privileges  # as the listing
 
     if privileges.missing_capabilities(privileges.effective_capabilities(), privileges.NEEDED):
         return

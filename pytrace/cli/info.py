@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import bpf_token, landlock, perf, privileges, seccomp
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import bpf_token, landlock, perf, privileges, seccomp
 
 Value = str | int | bool
 """Of a row: a text, a number, or whether the machine has something."""
@@ -227,7 +227,7 @@ def _llvm() -> str:
 
 
 def _libbpf() -> str:
-    from pytrace.runtime.abi import libbpf
+    from pytrace.runtime.machine import libbpf
 
     try:
         version: str = libbpf.version()

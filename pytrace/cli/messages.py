@@ -79,7 +79,7 @@ def viewer(path: str | None, format_: str) -> Viewer:
         TraceError: there is no file that a desktop could show.
     """
     from pytrace.base import desktop
-    from pytrace.runtime.abi import capabilities
+    from pytrace.runtime.machine import capabilities
 
     if path is None or format_.partition(":")[0] not in PICTURES:
         hints = ("for example -o report.html --open, or -o graph.svg --open",)

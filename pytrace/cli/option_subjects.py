@@ -98,7 +98,7 @@ def _interface(name: str) -> tuple[str, ...] | None:
 
 def _in_other_namespaces(name: str) -> bool:
     """Whether another network namespace has an interface of that name: tools see packets of all namespaces."""
-    from pytrace.runtime.host import network
+    from pytrace.runtime.machine import network
 
     for namespace in network.names():
         try:

@@ -22,7 +22,7 @@ def filters(line: CommandLine) -> ProcessFilters:
     _check_together(line, bool(pids))
     if not any(key in line.values for key in _BY_NAME):
         return ProcessFilters(pids)
-    from pytrace.runtime.host import selected_processes as selected  # most runs select nothing by name
+    from pytrace.runtime.machine import selected_processes as selected  # most runs select nothing by name
 
     awaited = line.text("exec_wait")
     netns = line.text("netns")

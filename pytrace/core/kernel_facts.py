@@ -43,7 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     release: Release
     build: tuple[Word, ...]
-    """The fact of :func:`pytrace.runtime.host.fingerprints.kernel_fact`."""
+    """The fact of :func:`pytrace.runtime.machine.fingerprints.kernel_fact`."""
     cpus: Annotated[int, Meta(ge=1, le=MOST_CPUS)]
     """CPUs that code must have room for: the next power of two, so that machines of many sizes are one kind."""
     features: Annotated[tuple[Word, ...], Meta(max_length=len(FEATURES))]

@@ -452,5 +452,5 @@ class KernelInfo(Protocol):
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
         """Fingerprints of the facts that the answers so far depend on, for the compile cache; checked by
-        ``runtime.host.fingerprints.still_true``.
+        ``runtime.machine.fingerprints.still_true``.
         """

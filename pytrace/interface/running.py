@@ -32,7 +32,7 @@ from pytrace.interface.errors import TraceWarning, warn
 from pytrace.interface.events import Event
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.tracing import LONGEST, Trace
-from pytrace.runtime.abi import privileges
+from pytrace.runtime.machine import privileges
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.runtime.host import selected_processes as selected
+from pytrace.runtime.machine import selected_processes as selected
 
 Names: TypeAlias = str | Sequence[str]
 Users: TypeAlias = str | int | Sequence[str | int]

@@ -21,9 +21,9 @@ from pytrace.remote.messages import NamedPlace, Place
 from pytrace.remote.naming import has_stacks, place_of, places
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
-from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
+from pytrace.runtime.machine.demangle import demangle, short_name
 from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.met_binaries import Detail, detail

@@ -2,7 +2,7 @@
 asked for.
 
 What the answers depend on is recorded and handed out by :meth:`LiveKernel.dependencies`, so that a cached
-compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_true`.
+compilation can be checked with :func:`pytrace.runtime.machine.fingerprints.still_true`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.abi import perf
-from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.btf.kernel import KernelTypes, locate
-from pytrace.runtime.host import fingerprints, procfs, tracefs
-from pytrace.runtime.host.fingerprints import Fact
-from pytrace.runtime.host.kallsyms import Kallsyms
-from pytrace.runtime.host.module_index import ModuleIndex
-from pytrace.runtime.host.traceable_functions import KernelFunctions, never_traceable
-from pytrace.runtime.host.tracefs import Tracepoints
+from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine.fingerprints import Fact
+from pytrace.runtime.machine.foreign_files import open_regular
+from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.module_index import ModuleIndex
+from pytrace.runtime.machine.traceable_functions import KernelFunctions, never_traceable
+from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:
     from pytrace.core.probes.instructions import FunctionExits
@@ -536,7 +535,7 @@ class LiveKernel:
         return next((mount.point for mount in cgroups.hierarchies() if mount.unified), "/sys/fs/cgroup")
 
     def headers(self) -> KernelHeaders:
-        from pytrace.runtime.host import kernel_headers  # few scripts have C definitions
+        from pytrace.runtime.machine import kernel_headers  # few scripts have C definitions
 
         for path in kernel_headers.candidates(self.release):
             self.depend_on_file(path)

@@ -13,9 +13,9 @@ from pytrace.core.kernel_facts import Answer, Facts, Question
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, TracepointField
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.btf.kernel import StatedTypes
-from pytrace.runtime.host.fingerprints import Fact
-from pytrace.runtime.host.tracefs import parse_format, space_of
 from pytrace.runtime.live_kernel import AHEAD_CPUS, LiveKernel
+from pytrace.runtime.machine.fingerprints import Fact
+from pytrace.runtime.machine.tracefs import parse_format, space_of
 
 MACHINES = frozenset({"x86_64", "aarch64"})
 """Those that this one can compile for: of the same byte order, with known registers."""

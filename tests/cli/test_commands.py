@@ -35,8 +35,8 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget, TimerTarget
 from pytrace.core.source import Source
 from pytrace.pipeline import Compilation, Watch
-from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import libbpf, privileges
 from tests.support.facts import RecordedKernel
 
 # ---------------------------------------------------------------------------------------------- entry

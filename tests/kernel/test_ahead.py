@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.core.manifest import _HEADER, INTERPRETER, CompiledScript, file_form
 from pytrace.core.probes.targets import UserTarget
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 from tests.support.compile import compiled
 from tests.support.patience import patience
 from tests.support.programs import BUILT, build

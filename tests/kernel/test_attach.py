@@ -28,11 +28,11 @@ from pytrace.core.probes.targets import (
     UserTarget,
     WatchpointTarget,
 )
-from pytrace.runtime.abi import perf
-from pytrace.runtime.abi.syscalls import string_memory
 from pytrace.runtime.attach import attachments, iterator
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import perf
+from pytrace.runtime.machine.syscalls import string_memory
 from pytrace.runtime.session import child
 from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_config, need
@@ -543,7 +543,7 @@ def test_kprobe_places(programs: Path, by_address: bool) -> None:
     need("kprobe")
     place = KernelFunctionTarget("__x64_sys_getppid", offset=behind_the_hook())
     if by_address:
-        from pytrace.runtime.host.kallsyms import Kallsyms
+        from pytrace.runtime.machine.kallsyms import Kallsyms
 
         place = KernelFunctionTarget(address=Kallsyms().address("__x64_sys_getppid") or 0)
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.abi.privileges import CAPABILITIES
+from pytrace.runtime.machine.privileges import CAPABILITIES
 from tests.support.patience import patience
 
 pytestmark = [

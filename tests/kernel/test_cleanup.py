@@ -13,10 +13,9 @@ import pytest
 
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import TimerTarget, TracepointTarget
-from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.attach import attachments, legacy, opened
 from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import bpf_maps, tracefs
 from tests.support import leaks
 from tests.support.loading import Loaded, program, target
 from tests.support.patience import patience

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytrace.runtime.abi import landlock, seccomp
-from pytrace.runtime.abi.privileges import CAPABILITIES
+from pytrace.runtime.machine import landlock, seccomp
+from pytrace.runtime.machine.privileges import CAPABILITIES
 from tests.support.patience import patience
 
 pytestmark = [
@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVER = """
 import errno, json, os, socket, sys
 from pytrace.cli import main
-from pytrace.runtime.abi import bpf, bpf_maps, perf
-from pytrace.runtime.abi.bpf import ProgramType
+from pytrace.runtime.machine import bpf, bpf_maps, perf
+from pytrace.runtime.machine.bpf import ProgramType
 from pytrace.runtime.session.services.losses import Losses
 
 folder = sys.argv.pop(1)

@@ -12,10 +12,9 @@ import pytest
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, AddressSpace, Pointer, String, Struct
-from pytrace.runtime.abi import perf
-from pytrace.runtime.host import fingerprints
 from pytrace.runtime.listing import probes
 from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.machine import fingerprints, perf
 from tests.support.machine import own_cgroup
 from tests.support.pace import unit
 from tests.support.waiting import sleeps, until

@@ -70,7 +70,7 @@ def test_an_ordinary_user(tmp_path: Path, opened: Path) -> None:
 
 
 USES_TOKENS = """
-from pytrace.runtime.abi import libbpf, privileges
+from pytrace.runtime.machine import libbpf, privileges
 version = privileges.version_numbers(libbpf.version().removeprefix("v"))
 raise SystemExit(version < privileges.WITH_TOKENS)
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.machine import syscalls
 from tests.support.machine import need
 from tests.support.patience import patience
 

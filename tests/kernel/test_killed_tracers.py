@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.kernel.test_pinning import in_bpffs
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need

@@ -79,7 +79,7 @@ def test_a_ring_that_the_kernel_does_not_make() -> None:
 
 @pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)
 def test_map_reader(spec: object) -> None:
-    from pytrace.runtime.abi import bpf_maps
+    from pytrace.runtime.machine import bpf_maps
 
     with ExitStack() as stack:
         loaded = Loaded(stack, BEGIN)
@@ -100,8 +100,8 @@ def test_map_reader(spec: object) -> None:
 def test_walk_by_keys_gives_the_same_as_batches() -> None:
     import os
 
-    from pytrace.runtime.abi import bpf_maps
     from pytrace.runtime.load import map_reader
+    from pytrace.runtime.machine import bpf_maps
 
     descriptor = bpf_maps.create(MapType.HASH, 8, 8, 500)
     try:

@@ -35,7 +35,7 @@ def hotplug() -> Iterator[None]:
 
 HOME = """
 import sys
-from pytrace.runtime.abi import perf
+from pytrace.runtime.machine import perf
 online = perf.online_cpus
 perf.online_cpus = lambda: sorted(online(), reverse=True)
 from pytrace.cli.entry import command

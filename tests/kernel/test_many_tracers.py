@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.support.crowd import ROUNDS
 from tests.support.machine import need
 from tests.support.patience import patience

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.support.machine import kernel_version, need
 from tests.support.server import Server
 from tests.support.two_ways import Tracer, end, grouped, of_one_program

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host.procfs import live_thread
+from pytrace.runtime.machine.procfs import live_thread
 from tests.support.compile import compiled
 from tests.support.expect import Result
 from tests.support.machine import need, own_cgroup

@@ -18,7 +18,7 @@ import pytest
 
 from pytrace.runtime.attach import legacy
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.waiting import until

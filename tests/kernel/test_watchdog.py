@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import pytrace
-from pytrace.runtime.host import clocks
+from pytrace.runtime.machine import clocks
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

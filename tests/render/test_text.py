@@ -43,8 +43,8 @@ from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.names import Names
 from pytrace.render.tables import Page, TextTable, visible
 from pytrace.results.formats.portable_forms import PortableNames
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.host.host_names import HostNames
+from pytrace.runtime.machine.clocks import Clock
+from pytrace.runtime.machine.host_names import HostNames
 from pytrace.runtime.symbols.images import Frame
 from tests.render.test_decoders import VALUES
 from tests.support.encode import Run, Symbols

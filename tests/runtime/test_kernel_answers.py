@@ -12,9 +12,9 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.runtime import kernel_answers
-from pytrace.runtime.abi import perf
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import perf
 from tests.runtime.btf.test_kernel import folder
 
 __all__ = ["folder"]

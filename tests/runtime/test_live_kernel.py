@@ -13,11 +13,10 @@ from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FunctionPrototype, UserSymbol
 from pytrace.core.types import VOID, Struct
-from pytrace.runtime.abi import perf
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.host import fingerprints, procfs
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import fingerprints, perf, procfs
 from tests.support.small_program import built, split
 
 

@@ -26,9 +26,9 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
-from pytrace.runtime.host import fingerprints
-from pytrace.runtime.host.fingerprints import Fact
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import fingerprints
+from pytrace.runtime.machine.fingerprints import Fact
 
 VARIABLE = "PYTRACE_TEST_COMPILER"
 """Names the folder of requests, which both sides can write."""

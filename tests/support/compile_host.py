@@ -24,9 +24,9 @@ import pytrace
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.pipeline import compile_script
-from pytrace.runtime.host import fingerprints, kallsyms, module_index
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
+from pytrace.runtime.machine import fingerprints, kallsyms, module_index
 from tests.support.compile_guest import MODULES, PLACES, Facts, Request
 
 _CLONE_NEWNS = 0x20000

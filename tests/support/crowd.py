@@ -20,7 +20,7 @@ from statistics import median
 from typing import NoReturn
 
 from pytrace.cli import main as cli
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.machine import syscalls
 from tests.support.programs import build
 
 ATTACHED = "__PYTRACE_NOTIFY_PROBES_ATTACHED"

@@ -16,7 +16,7 @@ from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec,
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.types.tables import RowTable
 from pytrace.render.decoders import Values, integer_code
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output

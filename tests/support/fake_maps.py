@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytrace.runtime.abi import syscalls
-from pytrace.runtime.abi.bpf import Command
+from pytrace.runtime.machine import syscalls
+from pytrace.runtime.machine.bpf import Command
 
 
 def _fail(number: int) -> OSError:

@@ -17,7 +17,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.attach.attachments import Attached
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Output

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.kernel_info import KernelHeaders
-from pytrace.runtime.host import kernel_headers
+from pytrace.runtime.machine import kernel_headers
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,9 +25,9 @@ from typing import Any
 from unittest.mock import patch
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.binaries.user_binary import static_tracepoints
 from pytrace.runtime.elf.file import ElfFile, Section
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.symbols import images, jit_dump, perf_map
 from pytrace.runtime.symbols.code_history import Reading
 from pytrace.runtime.symbols.images import AnyBinary, ForeignBinaries, ForeignBinary, Frame, Images

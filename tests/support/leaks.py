@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytrace.runtime.host.fingerprints import TRACEFS
+from pytrace.runtime.machine.fingerprints import TRACEFS
 from tests.support.patience import patience
 from tests.support.server import FORKS_RUNS
 from tests.support.waiting import until

@@ -15,7 +15,7 @@ from itertools import count
 
 from pyroute2 import NetNS, netns
 
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.machine import bpf
 
 _SCHED_CLS = 3
 """``BPF_PROG_TYPE_SCHED_CLS``."""

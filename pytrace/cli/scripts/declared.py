@@ -18,7 +18,7 @@ from pytrace.base import private_files, typed_json
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 FORMAT = 3
 """Version of the entries."""

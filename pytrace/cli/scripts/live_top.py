@@ -10,7 +10,7 @@ import msgspec
 
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import tracefs
 
 _HEAD = "// top\nconfig = { print_maps_on_exit = 0 }\n"
 """The title; the view shows the maps; nobody reads thousands of lines after it."""

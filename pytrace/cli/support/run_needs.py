@@ -9,7 +9,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
-from pytrace.runtime.abi import privileges
+from pytrace.runtime.machine import privileges
 from pytrace.runtime.session import confinement
 
 Row = tuple[str, str | bool]

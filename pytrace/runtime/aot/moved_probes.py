@@ -21,7 +21,7 @@ from pytrace.core.manifest import Manifest, ProgramSpec, Target
 from pytrace.core.probes.instructions import is_misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.elf.file import attach_path
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 Row = Sequence[str]
 _LONGEST = 16

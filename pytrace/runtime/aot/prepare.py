@@ -18,7 +18,7 @@ from pytrace.core.manifest import LOAD_TIME_SECTION, AheadOfTime, CompiledScript
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 SHOWN = 5
 """Maximum number of differences in an error."""

@@ -14,11 +14,10 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
 from pytrace.core.probes.targets import UserTarget
-from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import CpuEvents, Opened
-from pytrace.runtime.host import procfs
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
+from pytrace.runtime.machine import bpf, perf, procfs
 
 
 class AttachOptions(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ import os
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import HARDWARE, INTERVAL, PROFILE, SOFTWARE, WATCHPOINT
 from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget, sampling_period
-from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
     Attached,
     Attacher,
@@ -19,6 +18,7 @@ from pytrace.runtime.attach.base import (
     one_by_one,
 )
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.machine import perf
 
 _REASONS = {
     errno.ENOENT: "this machine's CPU or kernel does not support that event",

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
-from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.machine import bpf, bpf_maps
 
 
 @one_by_one

@@ -10,8 +10,6 @@ from functools import cache
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import KernelFunctionTarget
-from pytrace.runtime.abi import bpf, perf
-from pytrace.runtime.abi.syscalls import string_memory
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -23,8 +21,9 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import tracefs
-from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.machine import bpf, perf, tracefs
+from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.syscalls import string_memory
 
 _REASONS = {
     errno.ENOENT: "the kernel has no function of that name",

@@ -19,10 +19,9 @@ import re
 import struct
 from functools import cache, partial
 
-from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import CannotAttachError
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import fingerprints, procfs, tracefs
+from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 
 _numbers = itertools.count()
 

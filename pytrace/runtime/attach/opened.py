@@ -32,8 +32,8 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
-from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf, bpf_maps, perf
 
 
 class SamplingClock(msgspec.Struct):
@@ -309,7 +309,7 @@ class MissReader:
         return [(index, missed) for index, missed in counts if missed]
 
     def _profile(self) -> Mapping[str, int]:
-        from pytrace.runtime.host import tracefs
+        from pytrace.runtime.machine import tracefs
 
         with open(f"{tracefs.root()}/kprobe_profile", encoding="utf-8") as file:
             return profile_misses(file.read())

@@ -8,13 +8,12 @@ from contextlib import suppress
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Target
-from pytrace.runtime.abi import bpf
-from pytrace.runtime.abi.foreign_files import kernel_path
 from pytrace.runtime.attach import uprobe
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, Outcome, attach_event, attempt
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import bpf, procfs
+from pytrace.runtime.machine.foreign_files import kernel_path
 from pytrace.runtime.python import interpreters
 from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
 from pytrace.runtime.python.layouts import UnsupportedError

@@ -8,8 +8,6 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, TRACEPOINT, known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
-from pytrace.runtime.abi import bpf, perf
-from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach.base import (
     LIMITS,
     OF_ALL,
@@ -23,8 +21,9 @@ from pytrace.runtime.attach.base import (
     one_by_one,
 )
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import tracefs
 from pytrace.runtime.load.loader import ATTACH_TYPES
+from pytrace.runtime.machine import bpf, perf, tracefs
+from pytrace.runtime.machine.syscalls import ENOTSUPP
 
 
 @one_by_one

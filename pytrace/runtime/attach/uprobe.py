@@ -8,9 +8,6 @@ from collections.abc import Sequence
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
-from pytrace.runtime.abi import bpf, perf
-from pytrace.runtime.abi.foreign_files import kernel_path
-from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory
 from pytrace.runtime.attach.base import (
     Attached,
     CannotAttachError,
@@ -23,6 +20,9 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.machine import bpf, perf
+from pytrace.runtime.machine.foreign_files import kernel_path
+from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
 
 _REASONS = {
     errno.ENOENT: "there is no such file",

@@ -22,10 +22,10 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes import instructions
 from pytrace.core.probes.instructions import BadCodeError, Decoder
-from pytrace.runtime.abi.syscalls import function_address
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile
 from pytrace.runtime.elf.unwind_entries import UnwindEntries
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import procfs
+from pytrace.runtime.machine.syscalls import function_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,14 +10,14 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.elf.file import attach_path, is_elf
-from pytrace.runtime.host import fingerprints, procfs
+from pytrace.runtime.machine import fingerprints, procfs
+from pytrace.runtime.machine.foreign_files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytrace.runtime.host.fingerprints import Fact
+    from pytrace.runtime.machine.fingerprints import Fact
 
 LIBRARY_CACHE = "/etc/ld.so.cache"
 _MOST_CACHE = 16 << 20

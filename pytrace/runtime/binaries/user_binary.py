@@ -20,7 +20,7 @@ from pytrace.runtime.binaries.go_lines import GoLines
 from pytrace.runtime.elf import debug_files, go_build, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, check_strings, function_names
-from pytrace.runtime.host.name_patterns import matching, name_pattern
+from pytrace.runtime.machine.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -280,7 +280,7 @@ class UserBinaries:
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions whose demangled name a ``*`` pattern accepts, with that name; by ``_Z…`` their symbols."""
-        from pytrace.runtime.abi.demangle import demangle, mangled, qualified_name
+        from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
 
         binary = self.binary(path)
         accepts = name_pattern(pattern).fullmatch

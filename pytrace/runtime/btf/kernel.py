@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.abi import bpf
-from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.btf import reader as btf_file
 from pytrace.runtime.btf import validation, value_types
 from pytrace.runtime.btf.reader import Btf
-from pytrace.runtime.host import fingerprints
-from pytrace.runtime.host.name_patterns import exact, matching, name_pattern
+from pytrace.runtime.machine import bpf, fingerprints
+from pytrace.runtime.machine.name_patterns import exact, matching, name_pattern
+from pytrace.runtime.machine.syscalls import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

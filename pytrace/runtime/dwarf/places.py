@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.base import private_files
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,7 +23,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.sections import FileSections, SectionParts
 from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
 from pytrace.runtime.elf.file import ElfFile, quoted
-from pytrace.runtime.host.procfs import normalized, resolved
+from pytrace.runtime.machine.procfs import normalized, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

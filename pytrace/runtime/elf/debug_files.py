@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from pytrace.base import private_files, private_folders, progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
-from pytrace.runtime.host.procfs import normalized, resolved
+from pytrace.runtime.machine.procfs import normalized, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -17,7 +17,8 @@ import msgspec
 
 from pytrace.base import cgroups, limited_process, typed_json
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi.foreign_files import (
+from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+from pytrace.runtime.machine.foreign_files import (
     Contents,
     contents_of,
     open_contents,
@@ -27,7 +28,6 @@ from pytrace.runtime.abi.foreign_files import (
     reopened,
     status_of,
 )
-from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.host.name_patterns import exact, within
+from pytrace.runtime.machine.name_patterns import exact, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -57,10 +57,10 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.runtime.host import procfs
-from pytrace.runtime.host.name_patterns import matching
 from pytrace.runtime.listing import arguments, python_functions
 from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.machine import procfs
+from pytrace.runtime.machine.name_patterns import matching
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
 """Kinds that are listed, in this order, when no provider is named."""

@@ -8,8 +8,8 @@ from functools import lru_cache
 from types import CodeType
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi.foreign_files import open_regular
-from pytrace.runtime.host.name_patterns import matching
+from pytrace.runtime.machine.foreign_files import open_regular
+from pytrace.runtime.machine.name_patterns import matching
 
 _MOST = 16 << 20
 """Bytes of a source that are read."""

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf, bpf_maps, libbpf, perf, syscalls
-from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.abi.syscalls import Memory
+from pytrace.runtime.machine import bpf, bpf_maps, libbpf, perf, syscalls
+from pytrace.runtime.machine.bpf import AttachType, ProgramType
+from pytrace.runtime.machine.syscalls import Memory
 
 RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """``r0 = 0; exit``."""

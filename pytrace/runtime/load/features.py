@@ -1,7 +1,7 @@
 """The table of kernel features, and which of them this kernel has: it is tried, and its version is never looked at.
 
 :func:`has` answers by name; :data:`FEATURES` is the table. An answer costs some system calls once for each boot of
-each kernel: it is cached under the user's cache directory (see :mod:`pytrace.runtime.host.fingerprints`).
+each kernel: it is cached under the user's cache directory (see :mod:`pytrace.runtime.machine.fingerprints`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf_token, privileges
-from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.host import fingerprints
-from pytrace.runtime.host.fingerprints import TRACEFS
 from pytrace.runtime.load.feature_probes import (
     PATH_CALL,
     STACK_INTO_UNSET,
@@ -45,6 +41,9 @@ from pytrace.runtime.load.feature_probes import (
     tracing_cookie,
     uprobe_multi,
 )
+from pytrace.runtime.machine import bpf_token, fingerprints, privileges
+from pytrace.runtime.machine.bpf import AttachType, ProgramType
+from pytrace.runtime.machine.fingerprints import TRACEFS
 
 _FILE = "features.json"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MapType, RandomWords
-from pytrace.runtime.abi import bpf_maps
+from pytrace.runtime.machine import bpf_maps
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_reader import Block

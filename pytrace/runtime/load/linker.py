@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import ObjectFunction
-from pytrace.runtime.abi import libbpf
 from pytrace.runtime.btf import validation
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load.verifier import LoadError
+from pytrace.runtime.machine import libbpf
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNC = 2

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, MapType
-from pytrace.runtime.abi import bpf, bpf_maps
+from pytrace.runtime.machine import bpf, bpf_maps
 
 _FIRST = bytes(4)
 

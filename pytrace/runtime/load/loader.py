@@ -30,11 +30,11 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     TypedFunctionTarget,
 )
-from pytrace.runtime.abi import bpf, bpf_maps, libbpf, perf
-from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, Positions, VerifierLogs, explain, map_refused
+from pytrace.runtime.machine import bpf, bpf_maps, libbpf, perf
+from pytrace.runtime.machine.bpf import AttachType, ProgramType
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_memory import MapSize

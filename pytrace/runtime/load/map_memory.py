@@ -12,7 +12,7 @@ import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.core.manifest import PER_CPU_TYPES, MapType
-from pytrace.runtime.abi import perf
+from pytrace.runtime.machine import perf
 
 _ARRAYS = frozenset({MapType.ARRAY, MapType.PERCPU_ARRAY, MapType.ARRAY_OF_MAPS, MapType.PERF_EVENT_ARRAY})
 _LRU = frozenset({MapType.LRU_HASH, MapType.LRU_PERCPU_HASH})

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
-from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf, bpf_maps, perf
 
 Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""

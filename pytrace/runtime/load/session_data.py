@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from pytrace.core.manifest import EXITED, STOPPED, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.abi import bpf_maps
-from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf_maps
+from pytrace.runtime.machine.clocks import Clock, together
 
 NEVER = (1 << 64) - 1
 """A deadline of the watchdog that is never reached."""

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError, cut_line
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
-from pytrace.runtime.abi import libbpf, privileges
-from pytrace.runtime.abi.syscalls import ZeroedMemory
+from pytrace.runtime.machine import libbpf, privileges
+from pytrace.runtime.machine.syscalls import ZeroedMemory
 
 BRIEF = 4
 """``BPF_LOG_STATS``: a log of errors and statistics, without the instructions that the verifier followed."""

@@ -16,8 +16,8 @@ from pytrace.render.events import printf
 from pytrace.render.forms import Decoders, JsonForms, TextForms
 from pytrace.render.names import Names, Symbols
 from pytrace.render.text import Bars
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.host.host_names import HostNames
+from pytrace.runtime.machine.clocks import Clock
+from pytrace.runtime.machine.host_names import HostNames
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Output

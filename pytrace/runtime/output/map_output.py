@@ -11,7 +11,7 @@ from pytrace.core.event_layout import PrintedMap
 from pytrace.core.types import Hist, LHist
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Block, MapView, Reader, Shown
-from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
+from pytrace.runtime.machine.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render.large_maps.printing import LargeMap

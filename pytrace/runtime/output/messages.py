@@ -257,7 +257,7 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
 def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
     # Most runs have nothing to say here.
     from pytrace.core.stacks.chunk_format import DEEPEST
-    from pytrace.runtime.abi import perf
+    from pytrace.runtime.machine import perf
 
     most, depth = perf.max_stack(), manifest.config.max_stack_depth
     hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST}" if depth < DEEPEST else ""

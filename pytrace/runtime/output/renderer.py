@@ -14,7 +14,7 @@ from pytrace.render import json
 from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import RunHandler, Tally
 from pytrace.render.events.event_decoder import reader as event_reader
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.messages import Totals
 from pytrace.runtime.output.run_state import RenderOptions, RunState

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
-from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.elf.file import read_file
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import bpf_maps, procfs
 from pytrace.runtime.python import checking, interpreters
 from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
 from pytrace.runtime.python.interpreters import Interpreter
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import Manifest
     from pytrace.runtime.elf.file import ElfFile, Result
-    from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
+    from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.python.functions import PythonFunctions
 
 

@@ -29,7 +29,7 @@ from threading import Lock
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
 from pytrace.render.events.event_decoder import RunHandler
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.ring.batches import Batches, Group
 from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
 

@@ -26,8 +26,7 @@ from pytrace.base import kernel_files
 from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Surroundings
-from pytrace.runtime.abi import syscalls
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import procfs, syscalls
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -398,7 +397,7 @@ def _surround(surroundings: Surroundings | None) -> Mapping[str, str]:
 
 def _enter(namespace: int, report: int) -> None:
     """Move the child to a network namespace; an error of that is reported as another one than that of exec."""
-    from pytrace.runtime.host.network import CLONE_NEWNET  # --netns has imported it
+    from pytrace.runtime.machine.network import CLONE_NEWNET  # --netns has imported it
 
     try:
         syscalls.enter_namespace(namespace, CLONE_NEWNET)

@@ -20,8 +20,8 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
-from pytrace.runtime.abi import bpf, capabilities, landlock, perf, privileges, seccomp
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf, capabilities, landlock, perf, privileges, seccomp
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Notices

@@ -15,11 +15,11 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.runtime.abi import privileges
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.load.verifier import LOG_HINT, LoadError
+from pytrace.runtime.machine import privileges
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.resources import Command, Notices
 from pytrace.runtime.session.services.processes import NothingUnwound, Processes
@@ -90,7 +90,7 @@ def run_to_interpreter(traced: Command, *, strict: bool) -> None:
     if not strict:
         return
     if traced.poll() is None:
-        from pytrace.runtime.host import procfs
+        from pytrace.runtime.machine import procfs
 
         text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
     else:

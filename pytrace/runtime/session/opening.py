@@ -107,7 +107,7 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
     """
     if options.netns is None:
         return None
-    from pytrace.runtime.host.network import open_namespace
+    from pytrace.runtime.machine.network import open_namespace
 
     descriptor = open_namespace(options.netns)
     stack.callback(os.close, descriptor)
@@ -243,6 +243,6 @@ def renderer(
 
 def _end_opener_of_foreign_files() -> None:
     """End the process that opens files of others; few runs meet such a file, so nothing imports its module before."""
-    module = sys.modules.get("pytrace.runtime.abi.foreign_files")
+    module = sys.modules.get("pytrace.runtime.machine.foreign_files")
     if module is not None:
         module.close()

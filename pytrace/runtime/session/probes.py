@@ -13,9 +13,9 @@ from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.runtime.abi import perf
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import perf
 from pytrace.runtime.session.services.losses import Key, NoHeartbeat
 from pytrace.runtime.session.services.processes import Processes
 
@@ -89,7 +89,7 @@ class Probes:
 
     def _attach_options(self, step: progress.Step) -> AttachOptions:
         from pytrace.runtime.attach.attachments import AttachOptions
-        from pytrace.runtime.host import procfs
+        from pytrace.runtime.machine import procfs
 
         attached = count()
 
@@ -138,7 +138,7 @@ class Probes:
         pids = self._options.filters.pids
         if self._options.follow or not pids:
             return
-        from pytrace.runtime.host import procfs
+        from pytrace.runtime.machine import procfs
 
         own = {os.getpid(), *procfs.ancestors(os.getpid())}
         left_out = {child for pid in pids for child in procfs.children(pid)} - own - set(pids)

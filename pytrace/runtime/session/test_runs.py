@@ -15,7 +15,7 @@ from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.render import json
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.session.resources import Resources
 
 _LEAST_NS = 1_000_000

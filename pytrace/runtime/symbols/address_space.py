@@ -28,10 +28,9 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
-from pytrace.runtime.abi import bpf_maps, perf
-from pytrace.runtime.abi.syscalls import file_facts
-from pytrace.runtime.host import procfs
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine import bpf_maps, perf, procfs
+from pytrace.runtime.machine.procfs import Mapping
+from pytrace.runtime.machine.syscalls import file_facts
 from pytrace.runtime.symbols.image_places import is_file
 from pytrace.runtime.symbols.jit_dump import NAME, JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
@@ -39,7 +38,7 @@ from pytrace.runtime.symbols.perf_map import PerfMap
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.machine.procfs import Mapping
 
 _RECHECK = 1.0
 """Seconds after which a process is asked again whether it still runs the same program."""

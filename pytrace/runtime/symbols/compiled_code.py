@@ -16,7 +16,7 @@ from pytrace.runtime.symbols.images import Frame
 if TYPE_CHECKING:
     from collections.abc import Mapping as Table
 
-    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.symbols.address_space import AddressSpace
     from pytrace.runtime.symbols.code_history import Period
 

@@ -18,12 +18,11 @@ from pytrace.base import typed_json
 from pytrace.base.limited_process import LimitedProcess, LimitError, Limits, LostError
 from pytrace.base.limited_process import inside as inside_limits
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import foreign_files
-from pytrace.runtime.abi.demangle import demangle, with_bodies
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.elf.file import ElfFile, Segment, address_of
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import foreign_files, procfs
+from pytrace.runtime.machine.demangle import demangle, with_bodies
 from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.abi import foreign_files
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.symbols.code_history import LATEST, READING, Code, CodeHistory, Period
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from pytrace.base import kernel_files
-from pytrace.runtime.abi import foreign_files
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.symbols.code_history import LATEST, READING, Code, CodeHistory, Period
 
 if TYPE_CHECKING:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.image_format import FIRST_IMAGE
-from pytrace.runtime.abi import foreign_files
-from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.elf.file import quoted
-from pytrace.runtime.host import procfs
-from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.machine import foreign_files, procfs
+from pytrace.runtime.machine.demangle import demangle, short_name
+from pytrace.runtime.machine.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, Image, MappingRecorder
 from pytrace.runtime.symbols.compiled_code import JIT, CompiledCode
 from pytrace.runtime.symbols.image_places import (
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from pytrace.base.interruption import EndRequests
     from pytrace.runtime.elf.file import Segment
-    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.symbols.images import AnyBinary
 
 _PASSING = 0.1

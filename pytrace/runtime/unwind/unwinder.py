@@ -19,9 +19,8 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import bpf, bpf_maps, procfs
 from pytrace.runtime.symbols.image_places import is_file, is_generated, is_memory_file, replaced
 from pytrace.runtime.symbols.images import remember, vdso_image
 from pytrace.runtime.unwind import tables
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import Manifest, UnwindMaps
     from pytrace.runtime.elf.file import Segment
-    from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
+    from pytrace.runtime.machine.procfs import Mapping
 
 _RANGE = struct.Struct("=QQQII")
 MOST_REQUESTED = 256

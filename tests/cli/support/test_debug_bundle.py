@@ -23,8 +23,8 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
-from pytrace.runtime.abi import privileges
 from pytrace.runtime.load.verifier import LoadError
+from pytrace.runtime.machine import privileges
 from pytrace.runtime.session import confinement
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel

@@ -15,7 +15,7 @@ from pytrace.core.types import Enum
 from pytrace.frontend.expand import c_definitions, c_translation
 from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import parser
-from pytrace.runtime.host import kernel_headers
+from pytrace.runtime.machine import kernel_headers
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.headers import build_tree, debian_headers, source_tree

@@ -14,7 +14,7 @@ from pytrace.core.types import INT8, INT32, Array, Enum, Pointer, Struct
 from pytrace.frontend.expand import c_definitions
 from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.syntax import nodes, parser
-from pytrace.runtime.host import kernel_headers
+from pytrace.runtime.machine import kernel_headers
 from tests.frontend.c.reading import fields, good
 from tests.support.facts import LIST, TASK, RecordedKernel
 from tests.support.front import analyse

@@ -15,7 +15,6 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type, parts
 from pytrace.frontend.probes import usdt
 from pytrace.frontend.probes.usdt import BadArgumentError
-from pytrace.runtime.abi import demangle
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.btf import validation
 from pytrace.runtime.btf.reader import Btf, Kind
@@ -23,6 +22,7 @@ from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.dwarf.split import PackageIndex
 from pytrace.runtime.elf import debug_files, leb128
 from pytrace.runtime.elf.file import ElfFile, archive_member, parse_notes
+from pytrace.runtime.machine import demangle
 from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.unwind import tables
 from tests.fuzz.scratch import stored

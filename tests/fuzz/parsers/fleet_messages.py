@@ -31,7 +31,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.runtime.stated_kernel import StatedKernel
 from tests.fuzz.target import Target
-from tests.runtime.host.test_tracefs import FORMAT
+from tests.runtime.machine.test_tracefs import FORMAT
 from tests.support import agents, lies
 
 

@@ -10,16 +10,16 @@ from itertools import pairwise
 
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.types import AddressSpace
-from pytrace.runtime.host import containers, fingerprints, procfs, tracefs
-from pytrace.runtime.host.kallsyms import Kallsyms
-from pytrace.runtime.host.module_index import ModuleIndex
-from pytrace.runtime.host.traceable_functions import KernelFunctions, TraceableFunctions
+from pytrace.runtime.machine import containers, fingerprints, procfs, tracefs
+from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.module_index import ModuleIndex
+from pytrace.runtime.machine.traceable_functions import KernelFunctions, TraceableFunctions
 from pytrace.runtime.symbols import perf_map
 from pytrace.runtime.symbols.jit_dump import JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
-from tests.runtime.host.test_tracefs import FORMAT, KNOWN
+from tests.runtime.machine.test_tracefs import FORMAT, KNOWN
 
 
 def tracepoint_format(data: bytes) -> None:

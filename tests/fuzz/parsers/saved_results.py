@@ -31,7 +31,7 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.aot import prepare
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
 from tests.support import snapshots

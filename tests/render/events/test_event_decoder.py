@@ -51,8 +51,8 @@ from pytrace.render.events.gfp_flags import BITS, COMPOUNDS, names
 from pytrace.render.events.printf import Piece
 from pytrace.render.forms import TextForms
 from pytrace.render.names import Names
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.host.host_names import HostNames
+from pytrace.runtime.machine.clocks import Clock
+from pytrace.runtime.machine.host_names import HostNames
 from tests.support.encode import Cut, Run, Symbols, encode_event, record
 from tests.support.rows import each_row
 

@@ -47,7 +47,7 @@ from pytrace.render.maps import map_printer
 from pytrace.render.maps.map_printer import Shown
 from pytrace.render.sort_keys import Piece
 from pytrace.render.value_types import merging_of, pieces
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.machine import syscalls
 from pytrace.runtime.output import map_output
 from tests.core.types.test_types import SAMPLES
 from tests.support.encode import Frame, Run, Symbols, encode

@@ -22,7 +22,7 @@ from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT64, Enum, Field, Int, Pointer, String, Struct
 from pytrace.runtime.aot import layouts, moved_probes, prepare
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field
 from tests.support.rows import each_row
 

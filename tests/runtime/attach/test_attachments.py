@@ -18,7 +18,6 @@ import pytest
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import SYSTEM_CALLS, NoTarget, TracepointTarget, UserTarget
-from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.attach import attachments, base
 from pytrace.runtime.attach import opened as opened_opened
 from pytrace.runtime.attach.attachments import ATTACHERS
@@ -32,7 +31,7 @@ from pytrace.runtime.attach.opened import (
     link_misses,
     profile_misses,
 )
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.machine import bpf, bpf_maps, perf, tracefs
 from tests.support.attach_requests import PROGRAM, Kernel, attached, job, kernel, spec
 from tests.support.rows import each_row
 

@@ -32,15 +32,14 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     WatchpointTarget,
 )
-from pytrace.runtime.abi import bpf, bpf_maps, perf
-from pytrace.runtime.abi.bpf import AttachType
-from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach import base, iterator, kprobe, legacy, tracepoint
 from pytrace.runtime.attach.base import Attached, Attacher, CannotAttachError, Failure, Outcome
 from pytrace.runtime.attach.events import ATTACHERS
 from pytrace.runtime.attach.iterator import Task, descendants, include_descendants
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.host import fingerprints, procfs, tracefs
+from pytrace.runtime.machine import bpf, bpf_maps, fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine.bpf import AttachType
+from pytrace.runtime.machine.syscalls import ENOTSUPP
 from tests.support.attach_requests import (
     PROGRAM,
     Kernel,

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.core.probes.targets import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
-from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import legacy, python, uprobe
 from pytrace.runtime.attach.base import Attached, Failure, Outcome
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.machine import perf
 from pytrace.runtime.python.eval_loop import EvalLoop
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
 

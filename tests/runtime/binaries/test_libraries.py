@@ -14,7 +14,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.libraries import Libraries, library_cache
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.host import fingerprints, procfs
+from pytrace.runtime.machine import fingerprints, procfs
 from tests.support.compile import compiled
 from tests.support.waiting import until
 

@@ -12,10 +12,10 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, VOID, AddressSpace, Enum, Pointer, Struct
-from pytrace.runtime.abi import bpf
 from pytrace.runtime.btf import kernel
 from pytrace.runtime.btf.kernel import KernelTypes, locate
 from pytrace.runtime.btf.reader import Btf, Kind
+from pytrace.runtime.machine import bpf
 from tests.support.btf_builder import BtfBuilder
 from tests.support.compile import compiled, tool
 

@@ -32,7 +32,7 @@ from pytrace.core.types import (
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.validation import check
 from pytrace.runtime.btf.value_types import TypeReader, place_field
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.machine import fingerprints
 from tests.support.btf_builder import BtfBuilder, small_types
 
 # ---------------------------------------------------------------------------------------------- reader

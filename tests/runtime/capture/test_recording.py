@@ -42,8 +42,8 @@ from pytrace.runtime.capture import maps
 from pytrace.runtime.capture.prints import PrintKeeper
 from pytrace.runtime.capture.recording import Recording, RowKeeper
 from pytrace.runtime.capture.stack_traces import StackTraces
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.host.host_names import HostNames
+from pytrace.runtime.machine.clocks import Clock
+from pytrace.runtime.machine.host_names import HostNames
 from tests.support.captured import Places, captured, forms
 from tests.support.encode import Frame, Run
 

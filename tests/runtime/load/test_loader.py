@@ -46,14 +46,14 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.types import BOOL, INT8, INT32, UINT32, UINT64, VOID, Enum, Pointer, Struct
-from pytrace.runtime.abi import bpf, libbpf
-from pytrace.runtime.abi.bpf import AttachType, Command, ProgramType
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load import linker, loader, rates, session_data
 from pytrace.runtime.load.line_table import LineTable
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript, Quiescence
 from pytrace.runtime.load.loader import LoadError, LoadOptions
 from pytrace.runtime.load.verifier import LoadError as LinkerLoadError
+from pytrace.runtime.machine import bpf, libbpf
+from pytrace.runtime.machine.bpf import AttachType, Command, ProgramType
 from tests.codegen.running import compiled
 from tests.support.fake_maps import FakeMap, FakeMaps, install
 from tests.support.fake_run import HERE as RATES_HERE
@@ -548,7 +548,7 @@ def test_waiting_makes_its_maps_once(maps: FakeMaps, stack: ExitStack) -> None:
 
 @pytest.mark.kernel
 def test_the_kernel_takes_both(stack: ExitStack) -> None:
-    from pytrace.runtime.abi import bpf_maps
+    from pytrace.runtime.machine import bpf_maps
 
     made = Generations((MapType.HASH, 8, 8), 100, "counts", stack)
     array = bpf_maps.create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_test", inner=made.current)

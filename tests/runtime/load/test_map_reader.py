@@ -15,12 +15,12 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.manifest import GlobalSlot, MapSpec, MapType, RandomWords
 from pytrace.core.types import INT32, UINT64, String
-from pytrace.runtime.abi import bpf, bpf_maps, perf, syscalls
-from pytrace.runtime.abi.bpf import Command
 from pytrace.runtime.load import key_digests, map_memory, map_reader
 from pytrace.runtime.load.key_digests import joined
 from pytrace.runtime.load.map_memory import MapSize
 from pytrace.runtime.load.map_reader import MapReader, paired, read_blocks, round_up
+from pytrace.runtime.machine import bpf, bpf_maps, perf, syscalls
+from pytrace.runtime.machine.bpf import Command
 from tests.support.fake_maps import FakeMaps, install
 
 # ---------------------------------------------------------------------------------------------- map reader

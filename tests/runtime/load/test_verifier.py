@@ -19,13 +19,13 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.core.types import UINT64, String
-from pytrace.runtime.abi import bpf, libbpf, privileges, syscalls
-from pytrace.runtime.abi.bpf import ProgramType
-from pytrace.runtime.abi.libbpf import WARN
 from pytrace.runtime.load import feature_probes, features, verifier
 from pytrace.runtime.load.features import FEATURES
 from pytrace.runtime.load.refusals import REFUSALS, refusal_of
 from pytrace.runtime.load.verifier import Finding, LoadError, VerifierLogs, explain, finding, map_refused
+from pytrace.runtime.machine import bpf, libbpf, privileges, syscalls
+from pytrace.runtime.machine.bpf import ProgramType
+from pytrace.runtime.machine.libbpf import WARN
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- verifier

@@ -17,7 +17,7 @@ from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling, Site, Target
 from pytrace.core.probes.targets import TimerTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String, Type
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import blocking, messages
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.handlers import HANDLERS, PcapWriter

@@ -22,7 +22,7 @@ from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64, UINT8, UINT32, UINT64, Buffer, Count, Hist, LHist
 from pytrace.render.text import Bars
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.output.heat_output import histograms, unprinted
 from pytrace.runtime.output.renderer import Renderer

@@ -35,8 +35,8 @@ from pytrace.core.stacks.python_format import (
 )
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.elf.symbol_table import Symbol
-from pytrace.runtime.host import procfs
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine import procfs
+from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.python import checking, interpreters, layouts, line_tables, processes
 from pytrace.runtime.python.eval_loop import EvalLoop
 from pytrace.runtime.python.functions import UNKNOWN, PythonFunctions, function

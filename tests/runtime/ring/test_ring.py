@@ -17,7 +17,7 @@ from pytrace.core.event_layout import RECORD_HEADER, WORD, EventLayout
 from pytrace.core.types import UINT32, UINT64, String, Type
 from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each
 from pytrace.render.events.printf import compile_pieces
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.ring import batches
 from pytrace.runtime.ring import reader as ringbuffer
 from pytrace.runtime.ring.batches import Batches

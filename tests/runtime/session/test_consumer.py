@@ -23,7 +23,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.stacks.image_format import FIRST_IMAGE
-from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader

@@ -14,10 +14,10 @@ from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, ProgramSpec
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import attachments, iterator, opened
 from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
 from pytrace.runtime.attach.opened import CpuEvents, Opened
+from pytrace.runtime.machine import perf
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services.losses import NoHeartbeat
 from tests.support.fake_run import program

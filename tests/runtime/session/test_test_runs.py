@@ -15,7 +15,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.targets import NamedRunTarget
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.session import test_runs
 
 HERE = Location("script.bt", 1, 1)

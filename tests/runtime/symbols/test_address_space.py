@@ -17,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
-from pytrace.runtime.abi import bpf_maps, perf
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.host import procfs
-from pytrace.runtime.host.kallsyms import Kallsyms
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine import bpf_maps, perf, procfs
+from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.symbols import address_space
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
 from pytrace.runtime.symbols.images import Frame

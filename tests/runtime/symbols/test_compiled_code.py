@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.symbols import code_history, jit_dump, perf_map
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.code_history import Code, CodeHistory

@@ -11,9 +11,9 @@ import pytest
 
 from pytrace.base.limited_process import Limits
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.symbols import images
 from pytrace.runtime.symbols.images import ForeignBinaries, ForeignBinary, Frame, Images
 from pytrace.runtime.symbols.line_reading import LineReading

@@ -15,8 +15,8 @@ import pytest
 from pytrace.base.interruption import EndRequests
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile, Segment, parse_notes
-from pytrace.runtime.host.kallsyms import Kallsyms
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.symbols import image_places, line_reading
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, replaced

@@ -14,7 +14,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.dwarf.places import Place
 from pytrace.runtime.elf import debug_files
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import procfs
 from pytrace.runtime.symbols import images
 from pytrace.runtime.symbols.images import Frame, Images, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import LineReading

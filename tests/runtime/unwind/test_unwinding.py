@@ -13,7 +13,7 @@ import pytest
 from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.elf.go_functions import Layout
-from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.unwind import go_tables
 from pytrace.runtime.unwind import unwinder as unwinder_module
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP, Interpreter, State, cfa_expression

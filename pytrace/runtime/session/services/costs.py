@@ -14,9 +14,9 @@ from pytrace.core.costs import ASSUMED, ProbeCost, RunCost, entry_cost
 from pytrace.core.manifest import HITS, Manifest, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.results.formats.cost_forms import cost_line, cost_text
-from pytrace.runtime.abi import bpf
 from pytrace.runtime.load import map_memory
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.services.losses import CounterReader
 from pytrace.runtime.session.services.service import Service

@@ -15,8 +15,7 @@ from typing import Protocol, TextIO
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
-from pytrace.runtime.abi import perf, uevents
-from pytrace.runtime.host import procfs
+from pytrace.runtime.machine import perf, procfs, uevents
 from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
 

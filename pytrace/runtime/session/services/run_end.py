@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.host import procfs
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import procfs
 from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
 

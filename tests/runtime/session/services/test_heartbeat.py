@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from pytrace.core.manifest import SessionData
-from pytrace.runtime.host import clocks
+from pytrace.runtime.machine import clocks
 from pytrace.runtime.session.services import heartbeat as module
 from pytrace.runtime.session.services.heartbeat import Heartbeat
 from tests.support.patience import patience

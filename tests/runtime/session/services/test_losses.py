@@ -23,7 +23,7 @@ from pytrace.core.manifest import Counters, Manifest, Target
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
 from pytrace.core.types import UINT64, KSym, Stack, Type, USym
-from pytrace.runtime.abi import perf, uevents
+from pytrace.runtime.machine import perf, uevents
 from pytrace.runtime.session.services import losses as module
 from pytrace.runtime.session.services import machine_changes, module_loading
 from pytrace.runtime.session.services.losses import CounterReader
@@ -430,9 +430,8 @@ def test_files_and_functions_of_a_script() -> None:
 ROOT = Path(__file__).resolve().parents[4]
 PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
-    "pytrace.runtime.abi", "pytrace.runtime.aot", "pytrace.runtime.attach", "pytrace.runtime.btf",
-    "pytrace.runtime.host", "pytrace.runtime.load", "pytrace.runtime.python", "pytrace.runtime.session",
-    "pytrace.runtime.unwind",
+    "pytrace.runtime.aot", "pytrace.runtime.attach", "pytrace.runtime.btf", "pytrace.runtime.load",
+    "pytrace.runtime.machine", "pytrace.runtime.python", "pytrace.runtime.session", "pytrace.runtime.unwind",
     "pytrace.core.options", "pytrace.live", "pyroute2",
 )  # fmt: skip
 """What compiling, opening, loading and attaching import, and therefore no later step for the first time."""

@@ -1,0 +1,347 @@
+"""bpf(2): commands that do not go through libbpf.
+
+libbpf 1.1 does not know the newest commands (uprobe_multi, kprobe sessions), so links, batches and information go
+through here.  Attribute layouts are those of ``union bpf_attr`` in ``include/uapi/linux/bpf.h``.  Every function
+raises :class:`OSError` with the kernel's error number and a text that names the command.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pytrace.runtime.machine import bpf_token, syscalls
+from pytrace.runtime.machine.syscalls import Memory, string_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Command(IntEnum):
+    """``enum bpf_cmd``."""
+
+    MAP_CREATE = 0
+    MAP_LOOKUP_ELEM = 1
+    MAP_UPDATE_ELEM = 2
+    MAP_DELETE_ELEM = 3
+    MAP_GET_NEXT_KEY = 4
+    PROG_LOAD = 5
+    OBJ_PIN = 6
+    PROG_TEST_RUN = 10
+    PROG_GET_NEXT_ID = 11
+    MAP_GET_NEXT_ID = 12
+    PROG_GET_FD_BY_ID = 13
+    MAP_GET_FD_BY_ID = 14
+    OBJ_GET_INFO_BY_FD = 15
+    RAW_TRACEPOINT_OPEN = 17
+    BTF_LOAD = 18
+    BTF_GET_FD_BY_ID = 19
+    BTF_GET_NEXT_ID = 23
+    MAP_LOOKUP_BATCH = 24
+    MAP_LOOKUP_AND_DELETE_BATCH = 25
+    MAP_UPDATE_BATCH = 26
+    LINK_CREATE = 28
+    LINK_GET_FD_BY_ID = 30
+    LINK_GET_NEXT_ID = 31
+    ENABLE_STATS = 32
+    ITER_CREATE = 33
+
+
+class ProgramType(IntEnum):
+    """``enum bpf_prog_type``, as far as used."""
+
+    SOCKET_FILTER = 1
+    KPROBE = 2
+    TRACEPOINT = 5
+    PERF_EVENT = 7
+    RAW_TRACEPOINT = 17
+    TRACING = 26
+
+
+class AttachType(IntEnum):
+    """``enum bpf_attach_type``, as far as used."""
+
+    NONE = 0
+    TRACE_RAW_TP = 23
+    TRACE_FENTRY = 24
+    TRACE_FEXIT = 25
+    TRACE_ITER = 28
+    PERF_EVENT = 41
+    TRACE_KPROBE_MULTI = 42
+    TRACE_UPROBE_MULTI = 48
+    TRACE_KPROBE_SESSION = 56
+    TRACE_UPROBE_SESSION = 57
+
+
+SLEEPABLE = 1 << 4
+"""``BPF_F_SLEEPABLE``."""
+
+MULTI_RETURN = 1
+"""``BPF_F_KPROBE_MULTI_RETURN`` and ``BPF_F_UPROBE_MULTI_RETURN``."""
+
+
+def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytearray]:
+    """Run one command, and return its result and the attributes, in which the kernel may have written.
+
+    Raises:
+        OSError: the command failed.
+    """
+    memory = Memory(attributes)
+    try:
+        result = syscalls.call("bpf", int(number), memory.address, len(memory.data))
+    except OSError as error:
+        code = error.errno or 0
+        raise OSError(code, f"bpf({number.name}): {os.strerror(code)}") from None
+    return result, memory.data
+
+
+# ---------------------------------------------------------------------------------------------- programs
+
+
+_LOADS = 100
+"""Attempts to load a program while signals interrupt the verifier."""
+
+
+def prog_load(
+    program_type: int,
+    instructions: bytes,
+    *,
+    attach_type: int = 0,
+    attach_btf_id: int = 0,
+    log: Memory | None = None,
+    flags: int = 0,
+) -> int:
+    """Load a program of raw instructions (8 bytes each) and return its descriptor.
+
+    *log*, when given, takes the verifier's text. The load is repeated when a signal interrupts the verifier (EAGAIN).
+    """
+    insns, text, token = Memory(instructions), string_memory("GPL"), bpf_token.token()
+    attributes = struct.pack(
+        "=IIQQIIQII16sIIIIQIIQIIII",
+        program_type,
+        len(instructions) // 8,
+        insns.address,
+        text.address,
+        1 if log is not None else 0,
+        len(log.data) if log is not None else 0,
+        log.address if log is not None else 0,
+        0,
+        flags | (bpf_token.FLAG if token is not None else 0),
+        b"",
+        0,
+        attach_type,
+        0, 0, 0, 0, 0, 0, 0,
+        attach_btf_id,
+        0,
+        0,
+    ) + struct.pack("=QQIIi", 0, 0, 0, 0, token or 0)  # fmt: skip
+    for _ in range(_LOADS - 1):
+        with suppress(BlockingIOError):
+            return command(Command.PROG_LOAD, attributes)[0]
+    return command(Command.PROG_LOAD, attributes)[0]
+
+
+def btf_load(data: bytes) -> int:
+    """Load type information (``.BTF``) and return its descriptor."""
+    memory, token = Memory(data), bpf_token.token()
+    attributes = struct.pack("=QQIIII", memory.address, 0, len(data), 0, 0, 0)
+    if token is not None:
+        attributes += struct.pack("=Ii", bpf_token.FLAG, token)
+    return command(Command.BTF_LOAD, attributes)[0]
+
+
+def prog_test_run(program: int, context: bytes) -> int:
+    """Run a raw tracepoint program now, with *context* as its ``u64`` arguments, and return its result."""
+    memory = Memory(context)
+    attributes = struct.pack(
+        "=IIIIQQIIIIQQIIII", program, 0, 0, 0, 0, 0, 0, 0, len(context), 0, memory.address, 0, 0, 0, 0, 0
+    )
+    _, data = command(Command.PROG_TEST_RUN, attributes)
+    value: int = struct.unpack_from("=i", data, 4)[0]
+    return value
+
+
+# ---------------------------------------------------------------------------------------------- links
+
+
+def link_create(program: int, target: int, attach_type: int, tail: bytes = b"") -> int:
+    """Make a link from *program* to *target* and return its descriptor; *tail* is the part for the link's kind."""
+    return command(Command.LINK_CREATE, struct.pack("=IIII", program, target, attach_type, 0) + tail)[0]
+
+
+def link_perf_event(program: int, event: int, cookie: int) -> int:
+    """Attach *program* to an open perf event (since Linux 5.15)."""
+    return link_create(program, event, AttachType.PERF_EVENT, struct.pack("=Q", cookie))
+
+
+def link_tracing(program: int, attach_type: int, cookie: int) -> int:
+    """Attach a loaded fentry, fexit or BTF raw tracepoint program, with a cookie (raw tracepoints: since 6.9)."""
+    return link_create(program, 0, attach_type, struct.pack("=IIQ", 0, 0, cookie))
+
+
+def raw_tracepoint_open(program: int) -> int:
+    """Attach a fentry, fexit or BTF raw tracepoint program where it was loaded for, without cookie."""
+    return command(Command.RAW_TRACEPOINT_OPEN, struct.pack("=QII", 0, program, 0))[0]
+
+
+def link_iter(program: int) -> int:
+    """Make the link of an iterator program, from which :func:`iter_create` opens readable files."""
+    return link_create(program, 0, AttachType.TRACE_ITER)
+
+
+def iter_create(link: int) -> int:
+    """A descriptor from which the output of an iterator is read."""
+    return command(Command.ITER_CREATE, struct.pack("=II", link, 0))[0]
+
+
+def _words(values: Sequence[int]) -> bytes:
+    """An array of ``u64``."""
+    return struct.pack(f"={len(values)}Q", *values)
+
+
+def link_kprobe_multi(
+    program: int,
+    *,
+    symbols: Sequence[str] = (),
+    addresses: Sequence[int] = (),
+    cookies: Sequence[int] = (),
+    returns: bool = False,
+    session: bool = False,
+) -> int:
+    """Attach to many kernel functions with one link, by name or by address (since 5.18; sessions since 6.10)."""
+    texts = [string_memory(name) for name in symbols]
+    names = Memory(_words([item.address for item in texts]))
+    places = Memory(_words(addresses))
+    values = Memory(_words(cookies))
+    tail = struct.pack(
+        "=IIQQQ",
+        MULTI_RETURN if returns else 0,
+        len(texts) or len(addresses),
+        names.address,
+        places.address,
+        values.address,
+    )
+    kind = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
+    return link_create(program, 0, kind, tail)
+
+
+def link_uprobe_multi(
+    program: int,
+    path: str,
+    offsets: Sequence[int],
+    *,
+    cookies: Sequence[int] = (),
+    semaphores: Sequence[int] = (),
+    pid: int = 0,
+    returns: bool = False,
+    session: bool = False,
+) -> int:
+    """Attach to many offsets of one file with one link (since 6.6; sessions since 6.13).
+
+    *semaphores* are the file offsets of USDT reference counters (0 for none); *pid* 0 means every process.
+    """
+    name = string_memory(path)
+    places = Memory(_words(offsets))
+    counters = Memory(_words(semaphores))
+    values = Memory(_words(cookies))
+    tail = struct.pack(
+        "=QQQQIIII",
+        name.address,
+        places.address,
+        counters.address,
+        values.address,
+        len(offsets),
+        MULTI_RETURN if returns else 0,
+        pid,
+        0,
+    )
+    kind = AttachType.TRACE_UPROBE_SESSION if session else AttachType.TRACE_UPROBE_MULTI
+    return link_create(program, 0, kind, tail)
+
+
+def obj_pin(descriptor: int, path: str) -> None:
+    """Give a program, map or link a name in a bpffs."""
+    name = string_memory(path)
+    command(Command.OBJ_PIN, struct.pack("=QIIII", name.address, descriptor, 0, 0, 0))
+
+
+# ---------------------------------------------------------------------------------------------- objects by id
+
+
+def ids(kind: str) -> list[int]:
+    """Ids of all objects of *kind* in the kernel: ``prog``, ``map``, ``link`` or ``btf``."""
+    number = Command[f"{kind.upper()}_GET_NEXT_ID"]
+    numbers: list[int] = []
+    current = 0
+    while True:
+        try:
+            _, data = command(number, struct.pack("=III", current, 0, 0))
+        except FileNotFoundError:
+            return numbers
+        current = struct.unpack_from("=I", data, 4)[0]
+        numbers.append(current)
+
+
+def open_by_id(kind: str, number: int) -> int:
+    """A descriptor of the object of *kind* (as in :func:`ids`) and id."""
+    return command(Command[f"{kind.upper()}_GET_FD_BY_ID"], struct.pack("=III", number, 0, 0))[0]
+
+
+def info(descriptor: int, size: int) -> bytes:
+    """The first *size* bytes of an object's information structure (``struct bpf_prog_info`` and such)."""
+    memory = Memory(size)
+    command(Command.OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, size, memory.address))
+    return bytes(memory.data)
+
+
+def info_size(descriptor: int, most: int) -> int:
+    """How many bytes of information this kernel has about an object, up to *most*."""
+    memory = Memory(most)
+    _, data = command(Command.OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, most, memory.address))
+    return int(struct.unpack_from("=I", data, 4)[0])
+
+
+def prog_id(program: int) -> int:
+    """The id of a loaded program."""
+    return int(struct.unpack_from("=II", info(program, 8))[1])
+
+
+def map_info(descriptor: int) -> tuple[int, int, int, int, int]:
+    """Type, id, key size, value size and number of entries of a map."""
+    kind, number, key, value, entries = struct.unpack_from("=IIIII", info(descriptor, 20))
+    return kind, number, key, value, entries
+
+
+def link_info(descriptor: int) -> tuple[int, int, int]:
+    """Type (``enum bpf_link_type``), id and program id of a link."""
+    kind, number, program = struct.unpack_from("=III", info(descriptor, 12))
+    return kind, number, program
+
+
+LINK_INFO_WITH_MISSES = 56
+"""Bytes of ``struct bpf_link_info`` on kernels whose links count missed kprobes (6.7)."""
+
+_RECURSION_AT = 208
+
+
+def recursion_misses(program: int) -> int:
+    """How often a program was not run because it (or, for some kinds, one like it) was running on that CPU."""
+    return int(struct.unpack_from("=Q", info(program, _RECURSION_AT + 8), _RECURSION_AT)[0])
+
+
+_RUN_TIME_AT = 192
+"""Where ``run_time_ns`` and ``run_cnt`` lie in ``struct bpf_prog_info`` (``include/uapi/linux/bpf.h``)."""
+
+
+def enable_statistics() -> int:
+    """Have the kernel time all programs while the returned descriptor is open (Linux 5.8)."""
+    return command(Command.ENABLE_STATS, struct.pack("=I", 0))[0]
+
+
+def run_statistics(program: int) -> tuple[int, int]:
+    """Nanoseconds that a program ran while statistics were on, and how often."""
+    nanoseconds, count = struct.unpack_from("=QQ", info(program, _RUN_TIME_AT + 16), _RUN_TIME_AT)
+    return nanoseconds, count

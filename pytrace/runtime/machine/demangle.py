@@ -1,0 +1,309 @@
+"""Names of C++ and Rust functions as their programmers wrote them.
+
+C++ goes through ``__cxa_demangle`` of the C++ runtime library, which is on every system that has a C++ program; Rust's
+older (``legacy``) mangling through the ``rust_demangler`` package, the newer one through :mod:`.rust_names`. Names that
+are not mangled come back as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
+_RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
+_RUST_HASH_TEXT = re.compile(r"::h[0-9a-f]{16}$")
+
+
+@cache
+def _cxx() -> Callable[[bytes], str | None] | None:
+    """The C++ runtime's demangler; None where there is no such library."""
+    for name in _LIBRARIES:
+        try:
+            return _bind(ctypes.CDLL(name))
+        except OSError:
+            continue
+    return None
+
+
+def _bind(library: ctypes.CDLL) -> Callable[[bytes], str | None]:
+    function = library.__cxa_demangle
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    free = ctypes.CDLL(None).free
+    free.restype, free.argtypes = None, [ctypes.c_void_p]
+    string_at = ctypes.string_at
+
+    def demangler(text: bytes) -> str | None:
+        address = function(text, None, None, None)
+        if not address:
+            return None
+        try:
+            return string_at(address).decode(errors="replace")
+        finally:
+            free(address)
+
+    return demangler
+
+
+def mangled(name: str) -> bool:
+    """True if a name has the form of a mangled C++ or Rust name."""
+    return name.startswith(("_Z", "_R", "__Z", "___Z"))
+
+
+def available() -> bool:
+    """True if C++ names can be demangled here (a C++ runtime library was found)."""
+    return _cxx() is not None
+
+
+@lru_cache(maxsize=65536)
+def demangle(name: str) -> str:
+    """The readable form of a mangled name; the name itself when it is none."""
+    if not mangled(name):
+        return name
+    if name.startswith("_R") or ("17h" in name and name.startswith("_ZN") and _RUST_HASH.search(name)):
+        rust = _rust(name)
+        if rust is not None:
+            return rust
+    # The compiler splits functions and marks the parts (.cold, .part.0, .isra.0); keep the marks readable. Identifiers
+    # may have dots, too (those of frames of GCC's coroutines).
+    marks = _MARKS.search(name)
+    for base in dict.fromkeys((name[: marks.start()] if marks else name, name.partition(".")[0])):
+        demangler = _cxx() if len(base) <= LONGEST and expanded_size(base) <= MOST_EXPANDED else None
+        text = demangler(base.encode(errors="surrogateescape")) if demangler else None
+        if text is not None:
+            break
+    else:
+        return name
+    return "".join([text, *(f" [clone {mark}]" for mark in _MARK.findall(name[len(base) :]))])
+
+
+_MARKS = re.compile(r"(?:\.[a-z0-9_]+)+\Z")
+_MARK = re.compile(r"\.[^.]*(?:\.\d+(?![^.]))*")
+_TOKEN = re.compile(r"S[0-9A-Z]*_|T[0-9]*_|[0-9]+|.", re.DOTALL)
+_SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
+_LISTS = frozenset("INFXJZ")
+_FEW = 16
+MOST_EXPANDED = 1 << 27
+"""Largest :func:`expanded_size` that is demangled; of 123,000 names of LLVM, Arrow and libstdc++ none exceeds it."""
+
+
+def expanded_size(name: str) -> int:
+    """An estimate, rather too large, of the characters of a demangled C++ name.
+
+    A substitution (``S_``, ``T_``) stands for an earlier part, which may contain substitutions: 200 characters can
+    stand for gigabytes, which the C++ runtime would write. Each is taken for the largest part before it. A *few*
+    substitutions cannot do that, whatever they stand for.
+    """
+    if len(_SUBSTITUTION.findall(name)) < _FEW:
+        return 0
+    place, largest, sizes, nested = 2, 16, [0], [False]
+    while place < len(name):
+        token = _TOKEN.match(name, place)
+        assert token is not None
+        text, place = token[0], token.end()
+        if text[0].isdigit():
+            length = int(text) if len(text) < 6 else 0
+            place += length
+            sizes[-1] += length + 2
+        elif len(text) > 1:
+            sizes[-1] += max(largest, *(size for size, name_ in zip(sizes, nested, strict=True) if name_), 0)
+        elif text in _LISTS:
+            sizes.append(0)
+            nested.append(text in "NZ")
+        elif text == "E" and len(sizes) > 1:
+            nested.pop()
+            size = sizes.pop() + 16
+            largest = max(largest, size)
+            sizes[-1] += size
+        else:
+            sizes[-1] += 8
+        if sizes[-1] > MOST_EXPANDED:
+            return sizes[-1]
+    return sum(sizes)
+
+
+# ---------------------------------------------------------------------------------------------- Rust
+
+LONGEST = 1 << 14
+"""Characters of the longest mangled name that is demangled."""
+
+
+def _rust(name: str) -> str | None:
+    """The readable form of a name; None when it is not Rust after all: the caller tries C++."""
+    if name.startswith("_R"):
+        from pytrace.runtime.machine import rust_names
+
+        try:
+            return rust_names.demangle(name)
+        except rust_names.MalformedNameError:
+            return None
+    from rust_demangler import rust_legacy
+
+    try:
+        text = rust_legacy.LegacyDemangler().demangle(name)
+    except (rust_legacy.UnableToLegacyDemangle, AttributeError, LookupError, TypeError, ValueError):
+        # The package checks little.
+        return None
+    return _RUST_HASH_TEXT.sub("", str(text))
+
+
+_CLOSURE = re.compile(r"\{closure#\d+\}|\{\{closure\}\}")
+_WRITTEN = re.compile(r"\{([a-z_]+?)(?:_env)?(#\d+)\}")
+_COMPONENT = re.compile(r"(?:\w+|\{\{?[^{}]*\}\}?)\Z")
+
+
+def with_bodies(name: str, written: str) -> str:
+    """The demangled name of a function of Rust with the bodies of async functions and blocks named as DWARF has them.
+
+    To symbols they are closures: ``app::handle::{closure#0}`` is *written* ``app::handle::{async_fn#0}`` in DWARF.
+    Those in arguments of a generic function are there, too, as types (``{async_fn_env#0}``).
+    """
+    bodies = _bodies(written, numbered="{closure#" in name) if "closure" in name else {}
+    parts: list[str] = []
+    end = 0
+    for match in _CLOSURE.finditer(name) if bodies else ():
+        path = _path(name, match.end())
+        body = max((known for known in bodies if f"::{path}".endswith(f"::{known}")), key=len, default="")
+        if bodies.get(body):
+            parts += [name[end : match.start()], bodies[body]]
+            end = match.end()
+    return "".join([*parts, name[end:]])
+
+
+def _bodies(written: str, *, numbered: bool) -> dict[str, str]:
+    """Names of bodies by the path of what is a closure to symbols; empty for closures, and where paths are equal."""
+    bodies: dict[str, str] = {}
+    for match in _WRITTEN.finditer(written):
+        kind, number = match[1], match[2]
+        path = _WRITTEN.sub(r"{closure\2}" if numbered else "{{closure}}", _path(written, match.end()))
+        body = "" if kind == "closure" else f"{{{kind}{number}}}"
+        bodies[path] = body if bodies.get(path, body) == body else ""
+    return bodies
+
+
+def _path(text: str, end: int) -> str:
+    """The path that ends there, without arguments of generics; of a method, from the method's name on."""
+    parts: list[str] = []
+    at = end
+    while at:
+        if text[at - 1] == ">":
+            opened = _opening(text, at)
+            if not opened or not (text[opened - 1].isalnum() or text[opened - 1] in "_:}"):
+                break  # the type that a method is of
+            at = opened - 2 * text.startswith("::", opened - 2)
+        component = _COMPONENT.search(text, 0, at)
+        if component is None or component[0].startswith("{impl#"):
+            break
+        parts.append(component[0])
+        at = component.start()
+        if not text.endswith("::", 0, at):
+            break
+        at -= 2
+    return "::".join(reversed(parts))
+
+
+def _opening(text: str, at: int) -> int:
+    """Where the angle bracket is that the one before *at* closes; 0 if there is none, or nothing before it."""
+    depth = 0
+    for place in range(at - 1, -1, -1):
+        if text[place] == "<":
+            depth -= 1
+        elif text[place] == ">" and text[place - 1] != "-":
+            depth += 1
+        if not depth:
+            return place
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- parts of names
+
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_SCOPE = re.compile(r"(?: const)?::")
+
+
+def qualified_name(demangled: str) -> str:
+    """A demangled function without result type and parameters, template arguments kept: ``ns::Class<int>::method``."""
+    depth = start = at = 0
+    while at < len(demangled):
+        character = demangled[at]
+        operator = _OPERATOR.match(demangled, at) if character == "o" else None
+        if operator:
+            at = operator.end()
+            continue
+        if character == "(" and not depth:
+            end = _closing(demangled, at)
+            # What follows a namespace without a name, or a function that has others inside, belongs to the name.
+            scope = _SCOPE.match(demangled, end)
+            if scope is None:
+                break
+            at = scope.end()
+            continue
+        if character in "<{(":
+            depth += 1
+        elif character in ">})":
+            depth -= 1
+        elif character == " " and not depth:
+            start = at + 1
+        at += 1
+    return demangled[start:at]
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the parenthesis that opens at *at* has closed."""
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place + 1
+    return len(text)
+
+
+_CLOSING = {">": "<", ")": "(", "]": "[", "}": "{"}
+
+
+def short_name(name: str) -> str:
+    """As :func:`demangle`, with ``<…>`` for the arguments of generic functions and types (templates)."""
+    text = demangle(name)
+    return _shortened(text) if text != name and "<" in text else text
+
+
+def _shortened(text: str) -> str:
+    """A readable name without arguments in angle brackets; those of Rust's ``<Type as Trait>`` stay."""
+    parts: list[str] = []
+    at = start = named = 0
+    while at < len(text):
+        operator = _OPERATOR.match(text, at) if text[at] == "o" else None
+        if operator:
+            at = named = operator.end()
+        elif text[at] == "<" and at and (at == named or text[at - 1].isalnum() or text[at - 1] in "_:"):
+            end = _end_of_arguments(text, at)
+            if not end:
+                return text
+            parts += [text[start:at], "<…>"]
+            at = start = end
+        else:
+            at += 1
+    return "".join([*parts, text[start:]])
+
+
+def _end_of_arguments(text: str, at: int) -> int:
+    """Where the arguments end whose bracket is *at*; 0 if that is not known."""
+    opened: list[str] = []
+    for place in range(at, len(text)):
+        character = text[place]
+        if character in "<([{":
+            opened.append(character)
+        elif character == ">" and (opened[-1] != "<" or text[place - 1] == "-"):
+            continue  # of an arrow, or a comparison, which stands in parentheses
+        elif character in _CLOSING:
+            while opened and opened.pop() != _CLOSING[character]:
+                pass
+            if not opened:
+                return place + 1
+    return 0
