@@ -317,8 +317,7 @@ OWN_FILES = {
     "runtime/machine/privileges.py": {"check"},
     "runtime/machine/traceable_functions.py": {"blacklist", "TraceableFunctions.__init__"},  # tracefs, debugfs
     "runtime/machine/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
-    "runtime/output/blocking.py": {"read_file", "_family"},  # cat(), which a limited process reads
-    "runtime/output/handlers.py": {"PcapWriter.__init__"},
+    "runtime/output/handlers.py": {"PcapWriter.__init__", "read_file", "_family"},  # cat(): a limited process reads
     "runtime/output/streams.py": {"create"},
     "runtime/python/layouts.py": {"_rows"},  # part of pytrace
     "runtime/symbols/image_places.py": {"_build_id_of_notes"},  # sysfs

@@ -51,7 +51,7 @@ from pytrace.remote.messages import (
     Warned,
 )
 from pytrace.runtime.machine.clocks import together
-from pytrace.runtime.output.channel import Channel
+from pytrace.runtime.output.streams import Channel
 
 PATIENCE = 60.0
 """Seconds until the request must have come."""

@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 from pytrace.remote.messages import End, FromAgent, Snapshot, encode
-from pytrace.runtime.output.channel import Channel
+from pytrace.runtime.output.streams import Channel
 
 PAUSE = 0.05
 """Seconds of one wait for room."""

@@ -22,8 +22,8 @@ from pytrace.render.value_types import ROWS
 from pytrace.results.values import Portable
 from pytrace.runtime.capture.maps import portable
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
-from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
+from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
 
 PRINTED = {"print_value": "print", "print_map": "map"}
@@ -137,10 +137,10 @@ class EventSources:
         self._programs = programs
         self._symbols = symbols
 
-    def source(self, context: Context, spec: EventSpec, text: Callable[[bytes], bytes]) -> EventSource:
+    def source(self, renderer: Renderer, spec: EventSpec, text: Callable[[bytes], bytes]) -> EventSource:
         """The source that *spec* describes."""
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
-        read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
+        read: Callable[[bytes, int], Values] = reader(layout, renderer.forms.decoders)
         durable = all(ROWS[type(inner)].durable for inner in parts(layout.args))
         forms: list[PortableForms] = []
         converters = [as_python(type_) for type_ in layout.args]
@@ -148,7 +148,7 @@ class EventSources:
         def values(record: bytes) -> tuple[Portable, ...]:
             # Stacks are cached by their addresses, which may be those of other functions later.
             if not durable or not forms:
-                forms[:] = [self.forms(context)]
+                forms[:] = [self.forms(renderer)]
             pairs = zip(layout.args, read(record, 0), strict=True)
             conversions = zip(converters, pairs, strict=True)
             return tuple(convert(forms[0].form(type_)(value)) for convert, (type_, value) in conversions)
@@ -157,9 +157,9 @@ class EventSources:
         names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
         return EventSource(kind, spec.location, names, text, values, self._probe(spec), durable)
 
-    def forms(self, context: Context) -> PortableForms:
+    def forms(self, renderer: Renderer) -> PortableForms:
         """Conversions of decoded values to plain ones."""
-        return PortableForms(context.texts, StackTraces(self._symbols))
+        return PortableForms(renderer.forms.texts, StackTraces(self._symbols))
 
     def _probe(self, spec: EventSpec) -> Callable[[bytes], str]:
         layout = spec.layout
@@ -184,7 +184,7 @@ def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- handlers
 
 
-def _unseen(_context: Context, _spec: EventSpec) -> RunHandler:
+def _unseen(_renderer: Renderer, _spec: EventSpec) -> RunHandler:
     """The handler of events that have no meaning for programs."""
     return Tally(lambda _count: None)
 
@@ -218,17 +218,17 @@ def _keep(collector: Collector, source: EventSource) -> RunHandler:
 
 
 def _formatted(collector: Collector, sources: EventSources, *, error: bool = False) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
         static = spec.static_part(Formatted)
-        parts = compile_pieces(static_bytes(static.format), spec.args, context.texts)
-        one = formatter(spec.layout, context.decoders, parts)
-        keep = _keep(collector, sources.source(context, spec, lambda record: one(record, 0)))
+        parts = compile_pieces(static_bytes(static.format), spec.args, renderer.forms.texts)
+        one = formatter(spec.layout, renderer.forms.decoders, parts)
+        keep = _keep(collector, sources.source(renderer, spec, lambda record: one(record, 0)))
         if not error:
             return keep
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
-            context.state.errors += count
-            context.state.assertion_failed |= static.assertion
+            renderer.state.errors += count
+            renderer.state.assertion_failed |= static.assertion
             keep(data, offset, length, stride, count)
 
         return run
@@ -237,38 +237,38 @@ def _formatted(collector: Collector, sources: EventSources, *, error: bool = Fal
 
 
 def _value(collector: Collector, sources: EventSources) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
-        one = formatter(spec.layout, context.decoders, compile_pieces(b"%s\n", spec.args, context.texts))
-        return _keep(collector, sources.source(context, spec, lambda record: one(record, 0)))
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        one = formatter(spec.layout, renderer.forms.decoders, compile_pieces(b"%s\n", spec.args, renderer.forms.texts))
+        return _keep(collector, sources.source(renderer, spec, lambda record: one(record, 0)))
 
     return make
 
 
 def _row(collector: Collector, sources: EventSources) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
         from pytrace.runtime.output import rows
 
-        text = rows.line(context, spec)
-        collect = _keep(collector, sources.source(context, spec, lambda record: text(record, 0)))
-        return rows.waiting(context, spec, rows.keeping(context, spec, collect))
+        text = rows.line(renderer, spec)
+        collect = _keep(collector, sources.source(renderer, spec, lambda record: text(record, 0)))
+        return rows.waiting(renderer, spec, rows.keeping(renderer, spec, collect))
 
     return make
 
 
 def _map(collector: Collector, sources: EventSources) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
         static = spec.static_part(PrintedMap)
         shown = Shown(static.top, static.div or 1, static.order, static.clear)
         at_end = replace(shown, clear=False)
-        state, view = context.state, context.maps.view(static.map)
-        source = sources.source(context, spec, bytes)
+        state, view = renderer.state, renderer.maps.view(static.map)
+        source = sources.source(renderer, spec, bytes)
 
         def handle(data: bytes, offset: int) -> None:
             if state.resumed:
                 state.shown_at_end.add(static.map)
             entries = view.entries(at_end if state.resumed else shown, always=True)
             text = view.entries_text(entries, shown)
-            values = portable(view.spec, entries, sources.forms(context), div=shown.div)
+            values = portable(view.spec, entries, sources.forms(renderer), div=shown.div)
             form = as_python(view.spec.value)
             mapping = {key: form(value) for key, value in values.items()}
             collector.add(Event(source, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
@@ -279,9 +279,9 @@ def _map(collector: Collector, sources: EventSources) -> Make:
 
 
 def _text(collector: Collector, sources: EventSources, original: Make) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
-        inner = original(context, spec)
-        source = sources.source(context, spec, bytes)
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        inner = original(renderer, spec)
+        source = sources.source(renderer, spec, bytes)
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
             for start in range(offset, offset + stride * count, stride):

@@ -45,7 +45,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.remote.push import bootstrap as program
 from pytrace.results import file_form
-from pytrace.runtime.output.channel import Channel
+from pytrace.runtime.output.streams import Channel
 from tests.support.agents import Agent, agent, request
 from tests.support.snapshots import COUNT, STRING, map_data, run
 from tests.support.snapshots import snapshot as gateway_snapshot

@@ -43,7 +43,7 @@ from pytrace.remote.messages import (
     ToAgent,
 )
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.output.channel import Channel
+from pytrace.runtime.output.streams import Channel
 from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.symbols.met_binaries import MetBinaries
 from tests.support import small_program

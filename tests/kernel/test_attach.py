@@ -273,11 +273,12 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
         run(calls, "1")
         # The event carries the number of hits so far: 1 when its program ran first.
         from pytrace.render.events.event_decoder import each
-        from pytrace.runtime.ring.reader import RingReader
+        from pytrace.runtime.output.batches import Handlers
+        from pytrace.runtime.output.ring import RingReader
 
         seen: list[bytes] = []
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
-        reader.drain([each(lambda data, offset: seen.append(data[offset : offset + 16]))])
+        reader.drain(Handlers([each(lambda data, offset: seen.append(data[offset : offset + 16]))]))
         assert loaded.hits == 2
         assert [int.from_bytes(event[8:16], "little") for event in seen] == [1]
 

@@ -15,8 +15,10 @@ from pytrace.core.probes.targets import TracepointTarget
 from pytrace.render.events.event_decoder import each
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.ring.reader import EventLoop, RingReader
+from pytrace.runtime.output.batches import Handlers
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session import child
+from pytrace.runtime.session.consumer import EventLoop
 from pytrace.runtime.session.services.losses import CounterReader
 from tests.support.loading import Loaded, program, target
 
@@ -49,7 +51,7 @@ def test_received_and_lost_make_all(programs: Path) -> None:
         drained = 0
         while process.poll() is None or reader.pending:
             loop.wait(0.05, drained)
-            drained = reader.drain([take], 10_000)
+            drained = reader.drain(Handlers([take]), 10_000)
         lost = CounterReader(loaded.loaded).totals().get(("lost", 0), 0)
         assert len(numbers) + lost == loaded.hits == 300_000
         assert lost < 3_000
@@ -62,7 +64,7 @@ def test_small_ring_loses_and_counts(programs: Path) -> None:
         counters = CounterReader(loaded.loaded)
         process.release()
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
-        got = reader.drain([lambda data, offset, length, stride, count: None])
+        got = reader.drain(Handlers([lambda data, offset, length, stride, count: None]))
         assert 0 < got < 200
         assert counters.totals() == {("lost", 0): 50_000 - got}
 
@@ -75,15 +77,15 @@ def test_limit_and_failing_handler(programs: Path) -> None:
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         seen: list[int] = []
         handler = each(lambda _data, offset: seen.append(offset))
-        assert reader.drain([handler], 100) == 100
+        assert reader.drain(Handlers([handler]), 100) == 100
         assert [later - first for first, later in pairwise(seen)] == [40] * 99
 
         def fail(*_: object) -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            reader.drain([fail], 100)
-        assert reader.drain([handler]) == 800
+            reader.drain(Handlers([fail]), 100)
+        assert reader.drain(Handlers([handler])) == 800
         assert not reader.pending
 
 
@@ -94,4 +96,4 @@ def test_unknown_event_id(programs: Path) -> None:
         process.release()
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         with pytest.raises(InternalError, match="unknown id 0"):
-            reader.drain([])
+            reader.drain(Handlers([]))

@@ -31,7 +31,7 @@ class Places(Symbols):
 
 def forms(run: Run, symbols: Places | None = None) -> PortableForms:
     """Portable forms with the names of a run."""
-    return PortableForms(run.renderer.texts, StackTraces(symbols or Places()))
+    return PortableForms(run.renderer.forms.raw_texts, StackTraces(symbols or Places()))
 
 
 def captured(run: Run, name: str, symbols: Places | None = None) -> MapData:

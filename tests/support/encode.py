@@ -17,8 +17,7 @@ from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.types.tables import RowTable
 from pytrace.render.decoders import Values, integer_code
 from pytrace.runtime.machine.clocks import Clock
-from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
 
 PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')
@@ -246,6 +245,7 @@ class Run(msgspec.Struct, dict=True):
     csv: bool = False
     options: RenderOptions = msgspec.field(default_factory=RenderOptions)
     keep_row: Callable[[RowTable, Values], None] | None = None
+    unwatch: Callable[[int], None] = lambda _address: None
     requests: EndRequests = msgspec.field(default_factory=EndRequests)
     reader: FakeReader = msgspec.field(default_factory=FakeReader)
     messages: bytes = b""
@@ -306,7 +306,7 @@ class Run(msgspec.Struct, dict=True):
             self.output = _Kept(self)
             self._made = Renderer(
                 manifest, self.output, self.symbols, self.reader, Clock(), self.options,
-                RunState(requests=self.requests), keep_row=self.keep_row,
+                RunState(requests=self.requests), keep_row=self.keep_row, unwatch=self.unwatch,
             )  # fmt: skip
             self.output.capture()
         return self._made

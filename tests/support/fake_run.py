@@ -18,15 +18,14 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.attach.attachments import Attached
 from pytrace.runtime.machine.clocks import Clock
-from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Key, Losses, NoHeartbeat
 from pytrace.runtime.session.services.service import Service
-from tests.runtime.ring.test_ring import Ring, event
+from tests.runtime.output.test_ring import Ring, event
 from tests.support.encode import Run, encode
 
 HERE = Location("script.bt", 1, 1)
@@ -73,9 +72,6 @@ class FakeProbes:
 
     def detach(self) -> None:
         self.detached = True
-
-    def unwatch(self, addresses: list[int]) -> None:
-        addresses.clear()
 
     def missed(self) -> dict[Key, int]:
         return self.lost
@@ -177,8 +173,8 @@ class FakeRun:
         self.state = RunState(requests=self.requests)
         renderer = Renderer(manifest, self.output, script.symbols, script.reader, Clock(), render, self.state)
         reader = RingReader(self.ring.file, stack)
-        consumer = Consumer(reader, renderer, self.output, self.requests, self.probes, FakeSymbols())
         loaded, probes, loop = cast(Any, self.loaded), cast(Any, self.probes), cast(Any, self.loop)
+        consumer = Consumer(reader, renderer, self.output, self.requests, probes, cast(Any, FakeSymbols()))
         losses = Losses(loaded, probes, consumer, renderer, self.output, NoHeartbeat(), lambda _text: None)
         self.resources = Resources(
             options=self.options, embedded=embedded, requests=self.requests, signals=self.signals,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from pytrace.render.events.event_decoder import RunHandler
-from pytrace.runtime.ring.index import Index
-from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.output.batches import Handlers
+from pytrace.runtime.output.ring import Index, RingReader
 
 
 @dataclass
@@ -37,7 +35,7 @@ def counted(patch: pytest.MonkeyPatch) -> Work:
         work.looks += count
         return agreeing(self, words, place, stride, count, value)
 
-    def count_slice(self: RingReader, handlers: Sequence[RunHandler], most: int) -> int:
+    def count_slice(self: RingReader, handlers: Handlers, most: int) -> int:
         work.slices += 1
         return handling(self, handlers, most)
 

@@ -3,7 +3,7 @@
 Printing is the hot path of a tracer: millions of events go through here. So the work for each place is written out as
 the source of a Python function and compiled, as ``collections.namedtuple`` does: one unpack of the fixed part by a
 ``struct.Struct``, one formatting operation, nothing that depends on the type of an argument.  Records come in runs of
-equal length (:mod:`pytrace.runtime.ring.reader`), which a fixed layout decodes by one iterator.
+equal length (:mod:`pytrace.runtime.output.ring`), which a fixed layout decodes by one iterator.
 """
 
 from __future__ import annotations

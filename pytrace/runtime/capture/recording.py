@@ -15,7 +15,7 @@ import pytrace
 from pytrace.core.types import Record, settled
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData, Print, Run, SnapshotData, Table
-from pytrace.runtime.capture.maps import ReadMap, map_data, read, read_greatest
+from pytrace.runtime.capture.maps import ReadMap, map_data, portable, read, read_greatest
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytrace.render.decoders import Values
     from pytrace.render.forms import TextForms
     from pytrace.render.maps.map_printer import MapView
-    from pytrace.runtime.capture.prints import PrintKeeper
+    from pytrace.runtime.output.map_output import PrintKeeper
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
@@ -137,8 +137,8 @@ class Recording:
         return StackTraces(self._symbols, places=self._options.places)
 
     def prints(self, keeper: PrintKeeper) -> tuple[Print, ...]:
-        """What the script has printed of its maps."""
-        return keeper.prints(PortableForms(self._texts, self._stacks()))
+        """What the script has printed of its maps, by the times."""
+        return prints(keeper, PortableForms(self._texts, self._stacks()))
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """The contents of one map at this moment."""
@@ -172,6 +172,15 @@ class Recording:
             gaps=gaps,
             text="" if self._manifest.ahead is not None else self._options.text,
         )
+
+
+def prints(keeper: PrintKeeper, forms: PortableForms) -> tuple[Print, ...]:
+    """What *keeper* has, by the times."""
+    found = [
+        Print(view.name, kept.time, portable(view.spec, kept.entries, forms, div=kept.div), kept.cleared, kept.number)
+        for view, kept in keeper
+    ]
+    return tuple(sorted(found, key=lambda item: item.time))
 
 
 def _script_hash(manifest: Manifest, options: RunOptions) -> str:

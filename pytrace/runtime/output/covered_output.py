@@ -7,8 +7,7 @@ from collections import deque
 from threading import Lock
 
 from pytrace.base.interruption import EndRequests
-from pytrace.runtime.output.channel import Batch
-from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.output.streams import Batch, Flush, Output
 
 _MOST = 1 << 17
 """Bytes that are collected between two refreshes of the view; older ones are dropped."""

@@ -6,11 +6,16 @@ event is done when the handler is created.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
+import signal
+import stat
 import struct
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import (
@@ -32,9 +37,11 @@ from pytrace.render.events import printf
 from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 from pytrace.render.strftime import strftime
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.context import Context
 
-Make = Callable[[Context, EventSpec], RunHandler]
+if TYPE_CHECKING:
+    from pytrace.runtime.output.renderer import Renderer, RunState
+
+Make = Callable[["Renderer", EventSpec], RunHandler]
 
 
 def static_bytes(text: str) -> bytes:
@@ -45,37 +52,37 @@ def static_bytes(text: str) -> bytes:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _parts(context: Context, spec: EventSpec, *, shown: bool = True) -> list[bytes | printf.Piece]:
+def _parts(renderer: Renderer, spec: EventSpec, *, shown: bool = True) -> list[bytes | printf.Piece]:
     """The parts of a format; *shown*: the text is printed, not used (as the path of a file)."""
-    texts = context.texts if shown else context.raw_texts
+    texts = renderer.forms.texts if shown else renderer.forms.raw_texts
     return printf.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, texts)
 
 
-def _print_run(context: Context, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
+def _print_run(renderer: Renderer, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
     quick = all(isinstance(type_, _QUICK) for type_ in spec.args)
-    return Texts(Formatter(spec.layout, context.decoders, parts), context.extend_text, quick=quick)
+    return Texts(Formatter(spec.layout, renderer.forms.decoders, parts), renderer.extend_text, quick=quick)
 
 
-def _row(context: Context, spec: EventSpec) -> RunHandler:
+def _row(renderer: Renderer, spec: EventSpec) -> RunHandler:
     types = FlatLayout.of(spec.layout).args
-    return context.rows.handler(spec, quick=all(isinstance(type_, _QUICK) for type_ in types))
+    return renderer.rows.handler(spec, quick=all(isinstance(type_, _QUICK) for type_ in types))
 
 
-def _print_rows(context: Context, spec: EventSpec) -> RunHandler:
+def _print_rows(renderer: Renderer, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int]] | None
-    read = reader(spec.layout, context.decoders) if spec.layout.args else None
+    read = reader(spec.layout, renderer.forms.decoders) if spec.layout.args else None
 
-    return each(lambda data, offset: context.rows.sorted.print(0 if read is None else read(data, offset)[0]))
+    return each(lambda data, offset: renderer.rows.sorted.print(0 if read is None else read(data, offset)[0]))
 
 
-def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
-    output = context.output
+def _clear_terminal(renderer: Renderer, _spec: EventSpec) -> RunHandler:
+    output = renderer.output
     if output.json or output.csv or not output.terminal:
         return _nothing()
 
     def handle(_data: bytes, _offset: int) -> None:
         output.write(b"\x1b[H\x1b[2J")
-        if rows := context.used_rows:
+        if rows := renderer.used_rows:
             rows.page.clear()
 
     return each(handle)
@@ -92,43 +99,45 @@ def _json_parts(kind: str, parts: list[bytes | printf.Piece], mark: str) -> list
     return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"%s\n' % json.ending(mark)]
 
 
-def _printf(context: Context, spec: EventSpec) -> RunHandler:
-    parts = _parts(context, spec)
-    return _print_run(context, spec, _json_parts("printf", parts, context.mark(spec)) if context.output.json else parts)
+def _printf(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    parts = _parts(renderer, spec)
+    if renderer.output.json:
+        parts = _json_parts("printf", parts, renderer.mark(spec))
+    return _print_run(renderer, spec, parts)
 
 
-def _heading(context: Context, spec: EventSpec) -> RunHandler:
+def _heading(renderer: Renderer, spec: EventSpec) -> RunHandler:
     """Text among tables for people; programs that read JSON or CSV get rows only."""
-    if context.output.json or context.output.csv:
+    if renderer.output.json or renderer.output.csv:
         return _nothing()
-    return _print_run(context, spec, _parts(context, spec))
+    return _print_run(renderer, spec, _parts(renderer, spec))
 
 
-def _print_value(context: Context, spec: EventSpec) -> RunHandler:
-    if context.output.json:
-        form = context.jsons.form(spec.args[0])
-        ending = b"%s\n" % json.ending(context.mark(spec))
+def _print_value(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    if renderer.output.json:
+        form = renderer.forms.jsons.form(spec.args[0])
+        ending = b"%s\n" % json.ending(renderer.mark(spec))
         parts: list[bytes | printf.Piece] = [b'{"type": "value", "data": ', printf.Piece(b"%s", render=form), ending]
-        return _print_run(context, spec, parts)
-    return _print_run(context, spec, printf.compile_pieces(b"%s\n", spec.args, context.texts))
+        return _print_run(renderer, spec, parts)
+    return _print_run(renderer, spec, printf.compile_pieces(b"%s\n", spec.args, renderer.forms.texts))
 
 
-def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
-    return formatter(spec.layout, context.decoders, _parts(context, spec, shown=False))
+def _text_of(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], bytes]:
+    return formatter(spec.layout, renderer.forms.decoders, _parts(renderer, spec, shown=False))
 
 
 def _message(severity: str, kind: str) -> Make:
-    def make(context: Context, spec: EventSpec) -> RunHandler:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
         static = spec.static_part(Formatted)
-        parts = printf.compile_pieces(static_bytes(static.format), spec.args, context.message_texts)
-        text, assertion = formatter(spec.layout, context.decoders, parts), static.assertion
+        parts = printf.compile_pieces(static_bytes(static.format), spec.args, renderer.forms.message_texts)
+        text, assertion = formatter(spec.layout, renderer.forms.decoders, parts), static.assertion
 
         def handle(data: bytes, offset: int) -> None:
-            context.state.errors += severity == "ERROR"
-            context.state.assertion_failed |= assertion
-            context.located(severity, kind, text(data, offset), spec)
+            renderer.state.errors += severity == "ERROR"
+            renderer.state.assertion_failed |= assertion
+            renderer.located(severity, kind, text(data, offset), spec)
 
-        if severity == "WARNING" and not context.options.warnings:
+        if severity == "WARNING" and not renderer.options.warnings:
             return _nothing()
         return each(handle)
 
@@ -140,115 +149,245 @@ def _nothing() -> RunHandler:
     return Tally(lambda _count: None)
 
 
-def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None:
-    context.write_text(json.line(kind, json.quoted(text)) if context.output.json else text + ending)
+def _emit(renderer: Renderer, kind: str, text: bytes, ending: bytes = b"") -> None:
+    renderer.write_text(json.line(kind, json.quoted(text)) if renderer.output.json else text + ending)
 
 
-def _time(context: Context, spec: EventSpec) -> RunHandler:
+def _time(renderer: Renderer, spec: EventSpec) -> RunHandler:
     layout = spec.static_part(CurrentTime).format
-    return each(lambda _data, _offset: _emit(context, "time", strftime(layout, time.time_ns())))
+    return each(lambda _data, _offset: _emit(renderer, "time", strftime(layout, time.time_ns())))
 
 
-def _join(context: Context, spec: EventSpec) -> RunHandler:
-    read: Callable[[bytes, int], tuple[int, *tuple[bytes, ...]]] = reader(spec.layout, context.decoders)
+def _join(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    read: Callable[[bytes, int], tuple[int, *tuple[bytes, ...]]] = reader(spec.layout, renderer.forms.decoders)
     separator = static_bytes(spec.static_part(Joined).separator)
 
-    form = context.texts.form(String(2))
+    form = renderer.forms.texts.form(String(2))
 
     def handle(data: bytes, offset: int) -> None:
         count, *texts = read(data, offset)
-        _emit(context, "join", separator.join([form(text) for text in texts[:count]]), b"\n")
+        _emit(renderer, "join", separator.join([form(text) for text in texts[:count]]), b"\n")
 
     return each(handle)
 
 
-def _cat(context: Context, spec: EventSpec) -> RunHandler:
-    from pytrace.runtime.output import blocking  # imports subprocess, which few scripts need
-
-    text = _text_of(context, spec)
-    most = context.config.max_cat_bytes
+def _cat(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    text = _text_of(renderer, spec)
+    most = renderer.manifest.config.max_cat_bytes
     told = broken_off = False
 
     def handle(data: bytes, offset: int) -> None:
         nonlocal told, broken_off
         path = text(data, offset)
         try:
-            content = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
-        except blocking.BrokenOffError:
+            content = read_file(path, most + 1, Wait(renderer.state, renderer.output.flush))
+        except BrokenOffError:
             if not broken_off:
-                context.warn(spec, f"cat: {os.fsdecode(path)!r} not read to its end because of the interrupt")
+                renderer.warn(spec, f"cat: {os.fsdecode(path)!r} not read to its end because of the interrupt")
             broken_off = True
             return
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
+            renderer.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
             return
-        _emit(context, "cat", context.printable(content[:most]))
+        _emit(renderer, "cat", renderer.printable(content[:most]))
         if len(content) > most and not told:
             told = True
             name = os.fsdecode(path)
-            context.warn(spec, f"cat: {name!r} is longer than {most} bytes (max_cat_bytes); output truncated")
+            renderer.warn(spec, f"cat: {name!r} is longer than {most} bytes (max_cat_bytes); output truncated")
 
     return each(handle)
 
 
-def _system(context: Context, spec: EventSpec) -> RunHandler:
-    from pytrace.runtime.output import blocking
-
-    text = _text_of(context, spec)
+def _system(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    text = _text_of(renderer, spec)
 
     def handle(data: bytes, offset: int) -> None:
-        if context.state.hurry:
-            context.state.not_run += 1
+        if renderer.state.hurry:
+            renderer.state.not_run += 1
             return
         # The command's standard error must appear after earlier output.
-        context.output.flush()
+        renderer.output.flush()
         command = text(data, offset)
         try:
-            printed, whole = blocking.run_command(command, context.state)
+            printed, whole = run_command(command, renderer.state)
         except (OSError, ValueError) as error:
             # ValueError: a NUL, which a %c of traced data may be.
             reason = error.strerror if isinstance(error, OSError) else error
-            context.warn(spec, f"system: cannot run {os.fsdecode(command)!r}: {reason}")
+            renderer.warn(spec, f"system: cannot run {os.fsdecode(command)!r}: {reason}")
             return
-        _emit(context, "syscall", printed, b"\n")
+        _emit(renderer, "syscall", printed, b"\n")
         if not whole:
-            context.warn(spec, f"system: {os.fsdecode(command)!r} killed because of the interrupt")
+            renderer.warn(spec, f"system: {os.fsdecode(command)!r} killed because of the interrupt")
 
     return each(handle)
+
+
+# ---------------------------------------------------------------------------------------------- files, commands
+# A run waits for files of cat() and commands of system() until the user asks for its end.
+
+_LOOK_EVERY = 50
+"""Milliseconds between two looks at whether the user has asked for the end."""
+
+
+class BrokenOffError(Exception):
+    """The user asked for the end of the run while something was waited for."""
+
+
+class Wait:
+    """A wait for one file or command; requests to end the run that come after its creation end it.
+
+    Once the user has asked for the end, only files and commands of end probes are waited for. *prepare* is called
+    before a wait.
+    """
+
+    def __init__(self, state: RunState, prepare: Callable[[], None] = lambda: None) -> None:
+        self._state = state
+        self._before = state.requests.count
+        self._prepare = prepare
+
+    def until_readable(self, descriptor: int) -> None:
+        """Wait until *descriptor* has something to read, or its end.
+
+        Raises:
+            BrokenOffError: the user asked for the end before.
+        """
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if poll.poll(0):
+            return
+        self._prepare()
+        while not (self._state.hurry or self._state.requests.count != self._before):
+            if poll.poll(_LOOK_EVERY):
+                return
+        if not poll.poll(0):
+            raise BrokenOffError
+
+
+def read_file(path: bytes, most: int, wait: Wait) -> bytes:
+    """The first *most* bytes of a file, which may be a FIFO or terminal where they come when somebody writes.
+
+    Raises:
+        OSError: the file cannot be read.
+        BrokenOffError: the user asked for the end before all of them came.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            # One that nobody writes to yet would read as empty.
+            wait.until_readable(descriptor)
+        data = b""
+        while len(data) < most:
+            try:
+                piece = os.read(descriptor, most - len(data))
+            except BlockingIOError:
+                wait.until_readable(descriptor)
+                continue
+            if not piece:
+                break
+            data += piece
+        return data
+    finally:
+        os.close(descriptor)
+
+
+_PATIENCE = 2000
+"""Milliseconds that a command gets to end after SIGTERM."""
+
+
+def run_command(command: bytes, state: RunState) -> tuple[bytes, bool]:
+    """Run *command* in a shell. Returns its standard output, and whether it ended by itself.
+
+    When the user ends the run, the command and its descendants are ended.
+
+    Raises:
+        OSError: the shell cannot be started.
+    """
+    import subprocess  # few scripts run commands
+
+    # A request that comes while the command is started ends it, too.
+    wait = Wait(state)
+    with contextlib.ExitStack() as stack:
+        process = subprocess.Popen([b"/bin/sh", b"-c", command], stdout=subprocess.PIPE)
+        stack.callback(process.wait)
+        assert process.stdout is not None
+        stack.callback(process.stdout.close)
+        ended = os.pidfd_open(process.pid)
+        stack.callback(os.close, ended)
+        parts: list[bytes] = []
+        try:
+            _read_all(process.stdout.fileno(), parts, wait)
+            wait.until_readable(ended)
+        except BrokenOffError:
+            _end(process.pid, ended)
+            return b"".join(parts), False
+        except BaseException:
+            _end(process.pid, ended)
+            raise
+        return b"".join(parts), True
+
+
+def _read_all(descriptor: int, parts: list[bytes], wait: Wait) -> None:
+    while True:
+        wait.until_readable(descriptor)
+        piece = os.read(descriptor, 1 << 16)
+        if not piece:
+            return
+        parts.append(piece)
+
+
+def _end(pid: int, ended: int) -> None:
+    """End a command and its descendants: by SIGTERM, and by SIGKILL those that are still alive after it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in _family(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        if select.select([ended], [], [], _PATIENCE / 1000)[0]:
+            return
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    family = [pid]
+    for process in family:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{process}/task") as threads:
+            for thread in threads:
+                with open(f"{thread.path}/children", encoding="utf-8") as file:
+                    family += map(int, file.read().split())
+    return family
 
 
 # ---------------------------------------------------------------------------------------------- maps
 
 
-def _print_map(context: Context, spec: EventSpec) -> RunHandler:
-    text = context.maps.printer(spec.static_part(PrintedMap))
-    return each(lambda _data, _offset: context.output.write(text()))
+def _print_map(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    text = renderer.maps.printer(spec.static_part(PrintedMap))
+    return each(lambda _data, _offset: renderer.output.write(text()))
 
 
-def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
+def _quantiles(renderer: Renderer, spec: EventSpec) -> RunHandler:
     static = spec.static_part(Quantiles)
     percents = [f"{item:g}" for item in static.percents]
-    text = context.maps.quantiles(static.map)
-    return each(lambda _data, _offset: context.output.write(text(percents)))
+    text = renderer.maps.quantiles(static.map)
+    return each(lambda _data, _offset: renderer.output.write(text(percents)))
 
 
-def _clear(context: Context, spec: EventSpec) -> RunHandler:
-    name, maps = spec.static_part(EmptiedMap).map, context.maps
+def _clear(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    name, maps = spec.static_part(EmptiedMap).map, renderer.maps
     return each(lambda _data, _offset: maps.clear(name))
 
 
-def _zero(context: Context, spec: EventSpec) -> RunHandler:
-    name, maps = spec.static_part(EmptiedMap).map, context.maps
+def _zero(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    name, maps = spec.static_part(EmptiedMap).map, renderer.maps
     return each(lambda _data, _offset: maps.zero(name))
 
 
 # ---------------------------------------------------------------------------------------------- watchpoints, packets
 
 
-def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
-    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, context.decoders)
-    return each(lambda data, offset: context.state.unwatched.append(read(data, offset)[0]))
+def _unwatch(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, renderer.forms.decoders)
+    return each(lambda data, offset: renderer.unwatch(read(data, offset)[0]))
 
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
@@ -281,13 +420,13 @@ class PcapWriter:
         self._file.close()
 
 
-def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
-    read: Callable[[bytes, int], tuple[int, int, bytes]] = reader(spec.layout, context.decoders)
+def _skboutput(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    read: Callable[[bytes, int], tuple[int, int, bytes]] = reader(spec.layout, renderer.forms.decoders)
     path = spec.static_part(PacketFile).path
-    writer = context.writers.get(path)
+    writer = renderer.writers.get(path)
     if writer is None:
-        writer = context.writers[path] = PcapWriter(path)
-    packet, wall = writer.packet, context.clock.wall
+        writer = renderer.writers[path] = PcapWriter(path)
+    packet, wall = writer.packet, renderer.clock.wall
 
     def handle(data: bytes, offset: int) -> None:
         boot, length, content = read(data, offset)
@@ -299,13 +438,13 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
 # ---------------------------------------------------------------------------------------------- errors
 
 
-def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
-    if not context.options.warnings:
+def _runtime_error(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    if not renderer.options.warnings:
         return _nothing()
     kind = spec.static_part(RuntimeFailure).kind
     text = messages.RUNTIME_ERRORS[kind].encode()
-    counted = kind in _COUNTED_STACKS and not context.output.json
-    if counted and context.options.tool:
+    counted = kind in _COUNTED_STACKS and not renderer.output.json
+    if counted and renderer.options.tool:
         # Its place is in the tool's own macros.
         return _nothing()
     told = False
@@ -313,7 +452,7 @@ def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
     def handle(_data: bytes, _offset: int) -> None:
         nonlocal told
         if not (counted and told):
-            context.located("WARNING", "runtime_error", text, spec)
+            renderer.located("WARNING", "runtime_error", text, spec)
         told = True
 
     return each(handle)
@@ -323,33 +462,33 @@ _COUNTED_STACKS = ("kernel_stack", "user_stack")
 """Failures that are told once for each place in text: the end has their numbers."""
 
 
-def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
-    if not context.options.warnings:
+def _helper_error(renderer: Renderer, spec: EventSpec) -> RunHandler:
+    if not renderer.options.warnings:
         return _nothing()
-    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, context.decoders)
+    read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, renderer.forms.decoders)
     failure = spec.static_part(HelperFailure)
     helper, name = failure.helper, failure.map
-    subject = next((item for item in context.manifest.maps if item.name == name), None)
+    subject = next((item for item in renderer.manifest.maps if item.name == name), None)
 
     def handle(data: bytes, offset: int) -> None:
         (code,) = read(data, offset)
         if helper == "bpf_map_update_elem":
             # Each CPU reports its first one, possibly for several locations in the script.
-            if (name, code) in context.refused:
+            if (name, code) in renderer.refused:
                 return
-            context.refused.add((name, code))
+            renderer.refused.add((name, code))
         elif helper == "bpf_map_delete_elem":
-            if spec.location in context.undeleted:
+            if spec.location in renderer.undeleted:
                 return
-            context.undeleted.add(spec.location)
-        text, hint = messages.helper_failure(helper, code, subject, context.manifest.config)
-        if not context.output.json and code != -errno.ELOOP:
+            renderer.undeleted.add(spec.location)
+        text, hint = messages.helper_failure(helper, code, subject, renderer.manifest.config)
+        if not renderer.output.json and code != -errno.ELOOP:
             text += f" ({helper} returned {code})"
         extra: list[tuple[str, bytes]] = [
             ("helper", json.quoted(helper.removeprefix("bpf_").encode())),
             ("retcode", json.number(code)),
         ]
-        context.located("WARNING", "helper_error", text.encode(), spec, extra, hint)
+        renderer.located("WARNING", "helper_error", text.encode(), spec, extra, hint)
 
     return each(handle)
 

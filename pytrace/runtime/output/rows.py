@@ -24,37 +24,37 @@ from pytrace.render.events.printf import Piece
 from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below
 
 if TYPE_CHECKING:
-    from pytrace.runtime.output.context import Context
+    from pytrace.runtime.output.renderer import Renderer
 
 class Rows:
     """Rows and tables of a run."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        output = context.output
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        output = renderer.output
         height = output.height if not output.json and not output.csv and output.terminal else None
         self.page = Page(height, lambda: output.cuts)
-        self.row_tables = row_tables((spec.id, spec.schema) for spec in context.manifest.events if spec.kind == "row")
+        self.row_tables = row_tables((spec.id, spec.schema) for spec in renderer.manifest.events if spec.kind == "row")
         """The table of each ``row()`` of the script, by the id of its event."""
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
-        self.sorted = SortedRows(context)
+        self.sorted = SortedRows(renderer)
 
     def handler(self, spec: EventSpec, *, quick: bool) -> RunHandler:
-        """The handler of one place in the script: it prints rows, and passes them to :attr:`Context.keep_row`."""
-        context = self._context
-        return waiting(context, spec, keeping(context, spec, _printer(context, spec, quick=quick)))
+        """The handler of one place in the script: it prints rows, and passes them to :attr:`Renderer.keep_row`."""
+        renderer = self._renderer
+        return waiting(renderer, spec, keeping(renderer, spec, _printer(renderer, spec, quick=quick)))
 
 
-def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
+def values(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], Values]:
     """A function that returns the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
 
     Its values compare with those of other statements of the table.
     """
-    read = reader(FlatLayout.of(spec.layout), context.decoders)
-    columns = zip(spec.schema.columns, context.rows.row_tables[spec.id].schema.columns, strict=True)
+    read = reader(FlatLayout.of(spec.layout), renderer.forms.decoders)
+    columns = zip(spec.schema.columns, renderer.rows.row_tables[spec.id].schema.columns, strict=True)
     forms = [
-        (index, context.raw_texts.form(own.type))
+        (index, renderer.forms.raw_texts.form(own.type))
         for index, (own, table) in enumerate(columns)
         if table.type == JOINED_TEXTS
     ]
@@ -69,28 +69,28 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
     return printed
 
 
-def waiting(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
+def waiting(renderer: Renderer, spec: EventSpec, shown: RunHandler) -> RunHandler:
     """The handler *shown*; sorted rows reach it at ``print_rows()``."""
     if not spec.static_part(RowMembers).order:
         return shown
-    return context.rows.sorted.keeping(spec, values(context, spec), shown)
+    return renderer.rows.sorted.keeping(spec, values(renderer, spec), shown)
 
 
-def line(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
+def line(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], bytes]:
     """``line(data, offset)``: a row as text on its own, the members with their names."""
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
-    for name, type_ in zip(context.rows.row_tables[spec.id].schema.names, layout.args, strict=True):
-        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=context.texts.form(type_)))
-    return Formatter(layout, context.decoders, parts).one
+    for name, type_ in zip(renderer.rows.row_tables[spec.id].schema.names, layout.args, strict=True):
+        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=renderer.forms.texts.form(type_)))
+    return Formatter(layout, renderer.forms.decoders, parts).one
 
 
-def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
-    """The handler *shown*, which also keeps rows where :attr:`Context.keep_row` is set."""
-    keep = context.keep_row
+def keeping(renderer: Renderer, spec: EventSpec, shown: RunHandler) -> RunHandler:
+    """The handler *shown*, which also keeps rows where :attr:`Renderer.keep_row` is set."""
+    keep = renderer.keep_row
     if keep is None:
         return shown
-    table, read = context.rows.row_tables[spec.id], values(context, spec)
+    table, read = renderer.rows.row_tables[spec.id], values(renderer, spec)
 
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
         for place in range(offset, offset + stride * count, stride):
@@ -100,21 +100,21 @@ def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
     return run
 
 
-def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
-    output = context.output
+def _printer(renderer: Renderer, spec: EventSpec, *, quick: bool) -> RunHandler:
+    output = renderer.output
     if output.json:
-        return Texts(_json(context, spec), output.extend, quick=quick)
-    table = context.rows.tables.get(number := context.rows.row_tables[spec.id].number)
+        return Texts(_json(renderer, spec), output.extend, quick=quick)
+    table = renderer.rows.tables.get(number := renderer.rows.row_tables[spec.id].number)
     if table is None:
-        table = context.rows.tables[number] = _table(context, context.rows.row_tables[spec.id])
+        table = renderer.rows.tables[number] = _table(renderer, renderer.rows.row_tables[spec.id])
     make = _text if isinstance(table, TextTable) else _csv
-    return Texts(make(context, spec, table), output.extend, quick=quick, table=table)
+    return Texts(make(renderer, spec, table), output.extend, quick=quick, table=table)
 
 
-def _table(context: Context, row_table: RowTable) -> Table:
-    if not context.output.csv:
-        return TextTable(context.rows.page, row_table.schema, _below(row_table))
-    return Table(context.rows.page, csv.heading(row_table.schema.names), csv.END)
+def _table(renderer: Renderer, row_table: RowTable) -> Table:
+    if not renderer.output.csv:
+        return TextTable(renderer.rows.page, row_table.schema, _below(row_table))
+    return Table(renderer.rows.page, csv.heading(row_table.schema.names), csv.END)
 
 
 def _below(row_table: RowTable) -> list[int]:
@@ -127,46 +127,47 @@ def _below(row_table: RowTable) -> list[int]:
 # ---------------------------------------------------------------------------------------------- formats
 
 
-def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
+def _text(renderer: Renderer, spec: EventSpec, table: Table) -> Formatter:
     assert isinstance(table, TextTable)
     layout = FlatLayout.of(spec.layout)
     pieces: list[bytes | Piece] = [
-        _text_piece(context, type_, below=index in table.below) for index, type_ in enumerate(layout.args)
+        _text_piece(renderer, type_, below=index in table.below) for index, type_ in enumerate(layout.args)
     ]
-    return RowFormatter(layout, context.decoders, pieces, table)
+    return RowFormatter(layout, renderer.forms.decoders, pieces, table)
 
 
-def _text_piece(context: Context, type_: types.Type, *, below: bool) -> Piece:
+def _text_piece(renderer: Renderer, type_: types.Type, *, below: bool) -> Piece:
     if isinstance(type_, INTEGERS):
         return Piece(b"%d")
-    texts = context.raw_texts  # tables have escapes of their own
+    texts = renderer.forms.raw_texts  # tables have escapes of their own
     return Piece(b"%s", render=lines_below(texts.form(type_)) if below else cell(texts, type_))
 
 
-def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
+def _csv(renderer: Renderer, spec: EventSpec, _table: Table) -> Formatter:
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
     for type_ in layout.args:
-        form = csv.form(context.raw_texts, type_, alone=len(layout.args) == 1)
+        form = csv.form(renderer.forms.raw_texts, type_, alone=len(layout.args) == 1)
         parts += (b"," if parts else b"", Piece(b"%d") if form is None else Piece(b"%s", render=form))
-    return Formatter(layout, context.decoders, [*parts, csv.END])
+    return Formatter(layout, renderer.forms.decoders, [*parts, csv.END])
 
 
-def _json(context: Context, spec: EventSpec) -> Formatter:
-    number = context.rows.row_tables[spec.id].number
+def _json(renderer: Renderer, spec: EventSpec) -> Formatter:
+    number = renderer.rows.row_tables[spec.id].number
     parts: list[bytes | Piece] = [json.ROW_START % number]
-    parts += json.row_object(spec.static_part(RowMembers).names, spec.args, partial(_json_piece, context))
-    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, b"%s\n" % json.ending(context.mark(spec))])
+    parts += json.row_object(spec.static_part(RowMembers).names, spec.args, partial(_json_piece, renderer))
+    parts.append(b"%s\n" % json.ending(renderer.mark(spec)))
+    return Formatter(FlatLayout.of(spec.layout), renderer.forms.decoders, parts)
 
 
-def _json_piece(context: Context, type_: types.Type) -> Piece:
+def _json_piece(renderer: Renderer, type_: types.Type) -> Piece:
     if isinstance(type_, types.Int) and type_.width <= 4:
         return Piece(b"%d")
     if isinstance(type_, types.String):
         return Piece(b'"%s"', render=json.escape)
     if isinstance(type_, types.Stack):
-        return Piece(b"%s", render=json.frames(context.raw_texts.form(type_), type_))
-    return Piece(b"%s", render=context.jsons.form(type_))
+        return Piece(b"%s", render=json.frames(renderer.forms.raw_texts.form(type_), type_))
+    return Piece(b"%s", render=renderer.forms.jsons.form(type_))
 
 
 # ---------------------------------------------------------------------------------------------- sorted rows
@@ -203,8 +204,8 @@ class _Table(msgspec.Struct):
 class SortedRows:
     """All rows of a run that wait."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
         self._tables: dict[tuple[int, tuple[int, ...]], _Table] = {}
         self._bytes = 0
         self.lost = 0
@@ -218,7 +219,7 @@ class SortedRows:
     def keeping(self, spec: EventSpec, read: Callable[[bytes, int], Values], shown: RunHandler) -> RunHandler:
         """A handler that keeps the rows of a place in the script, for *shown* to print later; *read* decodes one."""
         order = tuple(spec.static_part(RowMembers).order)
-        table = self._tables.setdefault((self._context.rows.row_tables[spec.id].number, order), _Table(order))
+        table = self._tables.setdefault((self._renderer.rows.row_tables[spec.id].number, order), _Table(order))
         number, statement = len(table.statements), _Statement(read, shown)
         table.statements.append(statement)
 
@@ -242,9 +243,9 @@ class SortedRows:
         for table in self._tables.values():
             if not table.arrivals:
                 continue
-            if not self._context.output.json:
+            if not self._renderer.output.json:
                 # Each time is a table of its own, with a heading.
-                self._context.rows.page.last = None
+                self._renderer.rows.page.last = None
             entries = _in_order(table)
             _show(table, entries[:most] if most > 0 else entries)
             table.arrivals = []

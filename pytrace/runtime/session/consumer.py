@@ -7,13 +7,19 @@ or :data:`STUCK` where nobody reads them; the rest is dropped and counted.
 
 from __future__ import annotations
 
+import select
 import time
-from typing import Protocol
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pytrace.base.interruption import EndRequests
 from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.reader import EventLoop, RingReader
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.probes import Probes
+    from pytrace.runtime.symbols.lazy import LazySymbols
 
 TURN = 0.005
 """Approximate duration of a turn in seconds, without its last slice of events."""
@@ -27,21 +33,69 @@ STUCK = 0.2
 UNPRINTED = ("unprinted", 0)
 
 
-class AttachedProbes(Protocol):
-    """Probes that events may detach (:class:`pytrace.runtime.session.probes.Probes`)."""
+class EventLoop:
+    """Waits for events, and for other descriptors, with as few wake-ups as the rate allows.
 
-    def unwatch(self, addresses: list[int]) -> None:
-        """Detach the watchpoints on *addresses*, and empty the list."""
+    At a low rate the ring wakes the reader at its first record. At a high one that would mean a wake-up (and an
+    interrupt on the traced side) for every handful of records, so after a full drain the ring is left alone for
+    :attr:`REST` seconds, and only the other descriptors are waited for.
+    """
 
-    def detach(self) -> None:
-        """Detach all probes."""
+    REST = 0.002
+    BUSY_COUNT = 64
+    """A drain of at least this many events means that the rate is high."""
 
+    def __init__(self, reader: RingReader, stack: ExitStack) -> None:
+        self._reader = reader
+        self._poll = stack.enter_context(select.epoll())
+        self._poll.register(reader.fileno(), select.EPOLLIN)
+        self._listening = True
+        self._full: int | None = None
 
-class FollowedSymbols(Protocol):
-    """The symbolizer, which is told what it may take for over."""
+    def fileno(self) -> int:
+        """Readable when a wait would return."""
+        return self._poll.fileno()
 
-    def drained(self, moment: int) -> None:
-        """All events up to a moment were handled."""
+    @property
+    def listening(self) -> bool:
+        """Whether a record in the ring ends a wait."""
+        return self._listening
+
+    def watch(self, descriptor: int) -> None:
+        """Also wake up when *descriptor* can be read."""
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """No longer wake up for *descriptor*."""
+        self._poll.unregister(descriptor)
+
+    def wait_for_room(self, descriptor: int | None) -> None:
+        """Also wake up when *descriptor* can be written to (None: not any more)."""
+        if descriptor != self._full:
+            if self._full is not None:
+                self._poll.unregister(self._full)
+            if descriptor is not None:
+                self._poll.register(descriptor, select.EPOLLOUT)
+            self._full = descriptor
+
+    def wait(self, timeout: float | None, drained: int = 0, *, events: bool = True) -> list[int]:
+        """Wait for at most *timeout* seconds. Returns the ready descriptors among those of :meth:`watch`.
+
+        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain.
+        Without *events* the ring is not waited for.
+        """
+        if events and drained >= self.BUSY_COUNT:
+            self._listen(False)
+            timeout = self.REST if timeout is None else min(timeout, self.REST)
+        else:
+            self._listen(events)
+        others = (self._reader.fileno(), self._full)
+        return [descriptor for descriptor, _ in self._poll.poll(timeout) if descriptor not in others]
+
+    def _listen(self, wanted: bool) -> None:
+        if wanted != self._listening:
+            self._poll.modify(self._reader.fileno(), select.EPOLLIN if wanted else 0)
+            self._listening = wanted
 
 
 class Consumer:
@@ -58,8 +112,8 @@ class Consumer:
         renderer: Renderer,
         output: Output,
         requests: EndRequests,
-        probes: AttachedProbes,
-        symbols: FollowedSymbols,
+        probes: Probes,
+        symbols: LazySymbols,
     ) -> None:
         self._ring = ring
         self._renderer = renderer
@@ -98,11 +152,9 @@ class Consumer:
             return self._more
 
         self._drained = self._ring.drain(self._renderer.handlers, None, lambda: output.accepted, enough)
-        self._renderer.end_batch()
+        output.end_batch()
         if not self._more:
             self._symbols.drained(started)
-        if unwatched := self._renderer.state.unwatched:
-            self._probes.unwatch(unwatched)
         return self._drained
 
     def wait(self, loop: EventLoop, most: float) -> list[int]:

@@ -20,7 +20,7 @@ from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.load.verifier import LOG_HINT, LoadError
 from pytrace.runtime.machine import privileges
-from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.resources import Command, Notices
 from pytrace.runtime.session.services.processes import NothingUnwound, Processes
 from pytrace.runtime.symbols.lazy import LazySymbols

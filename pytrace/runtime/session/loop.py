@@ -125,7 +125,7 @@ class RunLoop:
                 return
 
     def _write_text(self, text: bytes) -> None:
-        self._run.renderer.write_text(text)
+        self._run.renderer.write_text(self._run.renderer.printable(text))
         if self._run.output.congested:
             self._run.output.flush()
 
@@ -184,5 +184,5 @@ class RunLoop:
     def _look_for_exit(self) -> None:
         """Check for an ``exit()`` whose event did not fit the ring."""
         status = session_data.exit_status(self._run.loaded)
-        if status is not None:
+        if status is not None and not self._run.renderer.state.exit_requested:
             self._run.renderer.exit(status)

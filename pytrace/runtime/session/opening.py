@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,12 @@ from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import available_memory
 from pytrace.runtime.load.map_reader import MapReader
-from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
+from pytrace.runtime.output.ring import RingReader, backlog_limit
 from pytrace.runtime.output.streams import Flush, Output, create
-from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import loading, run_services
 from pytrace.runtime.session.confinement import confine_view
-from pytrace.runtime.session.consumer import Consumer
+from pytrace.runtime.session.consumer import Consumer, EventLoop
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Losses
@@ -71,12 +71,13 @@ def open_run(
         from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
 
         rows = RowKeeper()
-    printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows)
+    probes = Probes(loaded, options, traced.pid, processes, notices, heart)
+    printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows, probes.unwatch)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
     if memory is not None:
         memory.loaded(loaded, ring, notices.tell, notices.warn)
     loop = EventLoop(ring, stack)
-    probes = Probes(loaded, options, traced.pid, processes, notices, heart, stack)
+    stack.enter_context(probes.links)
     consumer = Consumer(ring, printer, written, requests, probes, lazy)
     losses = Losses(loaded, probes, consumer, printer, written, heart, notices.detail)
     measured = run_services.costs(options, loaded, written, notices.tell, stack)
@@ -204,6 +205,7 @@ def renderer(
     requests: EndRequests,
     embedding: Embedding | None,
     rows: RowKeeper | None,
+    unwatch: Callable[[int], None],
 ) -> Renderer:
     """The printer of events and maps; *within* is the network namespace of interfaces. *rows* keeps rows, too."""
     shown = embedding is None and not written.json and written.terminal
@@ -219,7 +221,7 @@ def renderer(
     )
     prints = None
     if options.saves:
-        from pytrace.runtime.capture.prints import PrintKeeper  # few runs take snapshots
+        from pytrace.runtime.output.map_output import PrintKeeper  # few runs take snapshots
 
         prints = PrintKeeper()
     join = None
@@ -236,6 +238,7 @@ def renderer(
         state=RunState(requests=requests, prints=prints),
         handlers=embedding.handlers(lazy) if embedding else None,
         keep_row=rows.keep if rows else None,
+        unwatch=unwatch,
     )
     stack.callback(opened.close)
     return opened

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Probes:
-    """Attaches the probes of *loaded* once, and detaches them once; *stack* does so, too.
+    """Attaches the probes of *loaded* once, and detaches them once; closing :attr:`links` does so, too.
 
     *command* is the process of ``-c``.
     """
@@ -40,7 +40,6 @@ class Probes:
         processes: Processes,
         notices: Notices,
         heartbeat: NoHeartbeat,
-        stack: ExitStack,
     ) -> None:
         self._loaded = loaded
         self._options = options
@@ -48,7 +47,7 @@ class Probes:
         self._processes = processes
         self._notices = notices
         self._heartbeat = heartbeat
-        self._links = stack.enter_context(ExitStack())
+        self.links = ExitStack()
         self._opened: list[Opened] = []
         self._miss_readers: list[MissReader] = []
         """Readers of skipped hits, as long as probes are attached."""
@@ -77,7 +76,7 @@ class Probes:
         programs = self._loaded.manifest.programs
         with progress.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
             attach_options = self._attach_options(step)
-            done = attachments.attach_all(self._loaded, programs, attach_options, self._links)
+            done = attachments.attach_all(self._loaded, programs, attach_options, self.links)
         self._opened.append(done.opened)
         self._miss_readers.append(MissReader(self._loaded, done.opened))
         self._follow_descendants(done)
@@ -184,12 +183,10 @@ class Probes:
         clocks = (events for opened in self._opened for events in opened.on_cpus() if events.mean)
         return min((events.move(now) for events in clocks), default=NEVER)
 
-    def unwatch(self, addresses: list[int]) -> None:
-        """Detach the watchpoints on *addresses*, and empty the list."""
-        while addresses:
-            address = addresses.pop()
-            for opened in self._opened:
-                opened.unwatch(address)
+    def unwatch(self, address: int) -> None:
+        """Detach the watchpoints on *address*."""
+        for opened in self._opened:
+            opened.unwatch(address)
 
     def detach_program(self, index: int) -> None:
         """Detach one program; the others stay."""
@@ -210,7 +207,7 @@ class Probes:
         self.missed()
         self._miss_readers.clear()
         with progress.step("detaching probes"):
-            self._links.close()
+            self.links.close()
         self._detached = self._detached or _now()
 
     def reserve(self) -> None:

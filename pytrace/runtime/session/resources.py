@@ -12,9 +12,9 @@ from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.reader import EventLoop, RingReader
-from pytrace.runtime.session.consumer import Consumer
+from pytrace.runtime.session.consumer import Consumer, EventLoop
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services.losses import Losses
 from pytrace.runtime.session.services.processes import Processes

@@ -47,7 +47,7 @@ def run_services(
     services: list[Service] = [heart, *(() if run.embedded else (OwnProcess(),)), run.processes, run.losses]
     services += [service for service in (measured, memory) if service is not None]
     if options.budget is not None and measured is not None:
-        from pytrace.runtime.session.services.budget import BudgetKeeper
+        from pytrace.runtime.session.services.costs import BudgetKeeper
 
         detach, warn = run.probes.detach_program, run.notices.warn
         services.append(BudgetKeeper(options.budget, run.loaded, measured, run.renderer, detach, run.output, warn))

@@ -9,7 +9,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services.losses import Losses
 from pytrace.runtime.symbols.lazy import LazySymbols
@@ -124,7 +124,7 @@ class Snapshots:
         from pytrace.runtime.capture.recording import Recording  # few runs take snapshots
 
         renderer = self._renderer
-        return Recording(self._manifest, self._options, renderer.views(), renderer.texts, self._symbols)
+        return Recording(self._manifest, self._options, renderer.views(), renderer.forms.raw_texts, self._symbols)
 
     def _collect(self) -> None:
         """Free the ring for new events; the collected ones are handled later."""

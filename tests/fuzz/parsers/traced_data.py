@@ -28,13 +28,13 @@ from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Frame, StackTrace
-from pytrace.runtime.output.run_state import RenderOptions
+from pytrace.runtime.output.renderer import RenderOptions
+from pytrace.runtime.output.ring import Index
 from pytrace.runtime.python import functions, line_tables
-from pytrace.runtime.ring.index import Index
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
+from tests.runtime.output.test_ring import data_of, expected, listed
 from tests.runtime.python.test_interpreters import TABLE, record
-from tests.runtime.ring.test_ring import data_of, expected, listed
 from tests.support import encode, snapshots
 
 _HARMFUL = re.compile(

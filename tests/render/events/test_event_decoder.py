@@ -60,7 +60,7 @@ from tests.support.rows import each_row
 # pytrace.render.events.event_decoder: events as tuples and as text, one by one, in runs and in sequences.
 
 
-DECODERS = Run().renderer._context.decoders
+DECODERS = Run().renderer.forms.decoders
 LONG = String(1024)
 
 Case = tuple[tuple[Type, ...], list[tuple[Any, ...]]]

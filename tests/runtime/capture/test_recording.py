@@ -39,11 +39,11 @@ from pytrace.results import values
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import StackTrace
 from pytrace.runtime.capture import maps
-from pytrace.runtime.capture.prints import PrintKeeper
-from pytrace.runtime.capture.recording import Recording, RowKeeper
+from pytrace.runtime.capture.recording import Recording, RowKeeper, prints
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
+from pytrace.runtime.output.map_output import PrintKeeper
 from tests.support.captured import Places, captured, forms
 from tests.support.encode import Frame, Run
 
@@ -56,8 +56,8 @@ OPTIONS = RunOptions(script="x.bt", text="begin { }\udcff", parameters=("1", "--
 
 def recording(run: Run, options: RunOptions = OPTIONS, **manifest: object) -> Recording:
     renderer = run.renderer
-    known = replace(renderer._manifest, **manifest)
-    return Recording(known, options, renderer.views(), renderer.texts, Places())
+    known = replace(renderer.manifest, **manifest)
+    return Recording(known, options, renderer.views(), renderer.forms.raw_texts, Places())
 
 
 def taken(made: Recording, rows: RowKeeper | None = None) -> SnapshotData:
@@ -252,13 +252,13 @@ def test_prints_are_kept_with_what_they_showed() -> None:
     run, keeper = Run(), PrintKeeper()
     run.keyed("@n", INT64, Count(), {1: 20, 2: 30})
     run.renderer.state.prints = keeper
-    maps = run.renderer._context.maps
+    maps = run.renderer.maps
     for static in (PrintedMap("@n"), PrintedMap("@n", top=1), PrintedMap("@n", div=10, clear=True), PrintedMap("@n")):
         text = maps.printer(static)()
         assert text.startswith(b"@n[") or not text
     maps.clear("@n")
     maps.printer(PrintedMap("@n"))()
-    assert [(item.number, item.cleared, item.entries) for item in keeper.prints(forms(run))] == [
+    assert [(item.number, item.cleared, item.entries) for item in prints(keeper, forms(run))] == [
         (1, False, {1: 20, 2: 30}), (2, False, {2: 30}), (3, True, {1: 2, 2: 3}), (4, True, {}), (5, False, {}),
     ]  # fmt: skip
 
@@ -278,10 +278,10 @@ def test_histograms_and_numbers_are_kept_but_not_those_by_stack() -> None:
 def test_the_oldest_go_when_there_are_too_many() -> None:
     run, keeper = Run(), PrintKeeper(most=10)
     run.keyed("@n", INT64, Count(), dict.fromkeys(range(3), 1))
-    view = run.renderer._context.maps.view("@n")
+    view = run.renderer.maps.view("@n")
     for _ in range(5):
         keeper.keep(view, view.entries(), div=1, clear=False)
-    assert [item.number for item in keeper.prints(forms(run))] == [4, 5]
+    assert [item.number for item in prints(keeper, forms(run))] == [4, 5]
 
 
 # ---------------------------------------------------------------------------------------------- stack traces

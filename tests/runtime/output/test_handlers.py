@@ -10,19 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core import types
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
-from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling, Site, Target
+from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
 from pytrace.core.probes.targets import TimerTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String, Type
 from pytrace.runtime.machine.clocks import Clock
-from pytrace.runtime.output import blocking, messages
-from pytrace.runtime.output.context import Context
+from pytrace.runtime.output import handlers, messages
 from pytrace.runtime.output.handlers import HANDLERS, PcapWriter
-from pytrace.runtime.output.marks import ESTIMATE, SAMPLE, Marks
-from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from tests.support.encode import PLACE, Run
 from tests.support.end_requests import ScriptedRequests, asked
 from tests.support.rows import each_row
@@ -102,7 +99,7 @@ def test_system_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None
     def full(*_: object) -> tuple[bytes, bool]:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(blocking, "run_command", full)
+    monkeypatch.setattr(handlers, "run_command", full)
     run = Run()
     run.send(run.event("system", format="true"))
     assert run.printed() == b""
@@ -200,9 +197,10 @@ def test_exit_code_is_that_of_a_process() -> None:
 
 
 def test_unwatch() -> None:
-    run = Run()
+    unwatched: list[int] = []
+    run = Run(unwatch=unwatched.append)
     run.send(run.event("unwatch", [UINT64]), 0x1234)
-    assert run.renderer.state.unwatched == [0x1234]
+    assert unwatched == [0x1234]
 
 
 # ---------------------------------------------------------------------------------------------- pcap
@@ -322,7 +320,7 @@ def test_packets_to_one_file_have_one_writer(tmp_path: Path) -> None:
     run.send(second, 0, 4, b"efgh")
     run.renderer.close()
     assert (tmp_path / "a").read_bytes().count(b"abcd") == (tmp_path / "a").read_bytes().count(b"efgh") == 1
-    assert len(run.renderer._context.writers) == 1
+    assert len(run.renderer.writers) == 1
 
 
 def test_headings_are_for_people() -> None:
@@ -472,72 +470,21 @@ def test_the_limit_of_loops_is_named() -> None:
     assert "max_loop_iterations" in hint
 
 
-# ---------------------------------------------------------------------------------------------- marks
-# Marks of what was counted while hits were left out.
-
-
-def spec(name: str, value: Type) -> MapSpec:
-    return MapSpec(name, "", "global", None, value, 1)
-
-
-MARKS_MAPS = (
-    spec("@count", types.Count()), spec("@max", types.Max(signed=True)), spec("@last", types.INT64),
-    spec("@start", types.INT64), spec("@times", types.Hist(0)), spec("@rate", types.INT64),
-    spec("@rates", types.Sum(signed=True)),
-    spec("@other", types.Count()),
-)  # fmt: skip
-UNITS = (
-    SampledUnit(True, False, (), ("@count", "@last", "@max", "@start"), (0,), ("@start",)),
-    SampledUnit(False, True, ("@start",), ("@times",), (1,), ("@start",)),
-    SampledUnit(False, False, ("@count",), ("@rate",), (2,), ()),
-    SampledUnit(False, False, ("@rate",), ("@rates",), (), ()),
-    SampledUnit(True, False, (), ("@other",), (3,), ()),
-)
-
-
-def marked(*units: int) -> tuple[dict[str, str], dict[int, str]]:
-    maps: dict[str, str] = {}
-    events: dict[int, str] = {}
-    manifest = Manifest((), MARKS_MAPS, (), (), Config(), sampling=Sampling("s", 0, UNITS))
-    Marks(manifest, maps, events).add(units)
-    return maps, events
-
-
-def test_what_is_scaled_is_an_estimate_and_the_rest_a_sample() -> None:
-    maps, events = marked(0)
-    assert {name: maps.get(name) for name in ("@count", "@max", "@last", "@start", "@other")} == {
-        "@count": ESTIMATE, "@max": SAMPLE, "@last": SAMPLE, "@start": SAMPLE, "@other": None,
-    }  # fmt: skip
-    assert events[0] == SAMPLE
-
-
-def test_what_is_made_of_it_is_marked_as_well() -> None:
-    maps, events = marked(0)
-    # The return counts with the weights of the entries; what a timer computes of an estimate is one.
-    assert (maps["@times"], maps["@rate"], maps["@rates"]) == (ESTIMATE, ESTIMATE, ESTIMATE)
-    assert events == {0: SAMPLE, 1: SAMPLE, 2: ESTIMATE}
-
-
-def test_other_programs_are_exact() -> None:
-    assert marked(4) == ({"@other": ESTIMATE}, {3: SAMPLE})
-    assert marked() == ({}, {})
-
-
-# ---------------------------------------------------------------------------------------------- context
-# pytrace.runtime.output.context: messages about places in the script.
+# ---------------------------------------------------------------------------------------------- messages
+# Messages about places in the script.
 
 
 SPEC = EventSpec(0, "unwatch", (), NoStaticPart(), PLACE)
 
 
-def context(*, as_json: bool = False, warnings: bool = True) -> tuple[Run, Context]:
+def renderer(*, as_json: bool = False, warnings: bool = True) -> tuple[Run, Renderer]:
     run = Run(json=as_json, options=RenderOptions(warnings=warnings))
     run.keyed("@m", INT64, INT64, {1: 5})
-    return run, run.renderer._context
+    return run, run.renderer
 
 
 def test_a_message_as_text() -> None:
-    run, made = context()
+    run, made = renderer()
     made.located("WARNING", "helper_error", b"why \xff", SPEC, [("helper", b'"x"')], "do that")
     made.located("WARNING", "helper_error", b"plain", SPEC)
     said, _, plain = run.messages.decode("utf-8", "surrogateescape").partition("stdin:1:9-26: WARNING: plain\n")
@@ -550,13 +497,13 @@ def test_a_message_as_text() -> None:
 @pytest.mark.parametrize(("kind", "place"), [("warnf", ""), ("helper_error", "stdin:1:9-26: ")])
 def test_what_a_tool_says_has_no_place_in_its_script(kind: str, place: str) -> None:
     run = Run(options=RenderOptions(tool=True))
-    run.renderer._context.located("WARNING", kind, b"less is shown", SPEC)
+    run.renderer.located("WARNING", kind, b"less is shown", SPEC)
     assert run.messages.decode().startswith(f"{place}WARNING: less is shown\n")
     assert ("~~~" in run.messages.decode()) is bool(place)
 
 
 def test_a_message_as_json() -> None:
-    run, made = context(as_json=True)
+    run, made = renderer(as_json=True)
     made.located("WARNING", "helper_error", b"why", SPEC, [("retcode", b"-2")], "do that")
     found = json.loads(run.printed())
     assert (found["type"], found["msg"], found["retcode"]) == ("helper_error", "why", -2)
@@ -566,7 +513,7 @@ def test_a_message_as_json() -> None:
 
 @pytest.mark.parametrize("warnings", [True, False])
 def test_warnings_of_the_runtime_itself(warnings: bool) -> None:
-    run, made = context(as_json=True, warnings=warnings)
+    run, made = renderer(as_json=True, warnings=warnings)
     made.warn(SPEC, "careful")
     assert (b"stdin:1:9-26: WARNING: careful\n" in run.messages) is warnings, "on standard error, in JSON too"
 

@@ -24,10 +24,9 @@ from pytrace.core.types import INT64, UINT8, UINT32, UINT64, Buffer, Count, Hist
 from pytrace.render.text import Bars
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.covered_output import CoveredOutput
-from pytrace.runtime.output.heat_output import histograms, unprinted
-from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.output.run_state import RenderOptions
+from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.session.services.heat import histograms, unprinted
 from tests.support.encode import PLACE, FakeReader, Run, Symbols, encode
 
 # ---------------------------------------------------------------------------------------------- renderer
@@ -87,7 +86,7 @@ def test_a_run_that_prints_nothing_needs_no_forms_of_values() -> None:
     run.send(leave)
     run.renderer.print_rows()
     run.renderer.close()
-    assert run.renderer._used is None
+    assert "forms" not in vars(run.renderer)
 
 
 def test_the_list_of_handlers_stays_the_same_object() -> None:
@@ -266,7 +265,7 @@ def test_starting_is_light() -> None:
 def test_a_view_is_created_once() -> None:
     run = Run()
     run.keyed("@m", INT64, INT64, {1: 5})
-    maps = run.renderer._context.maps
+    maps = run.renderer.maps
     assert maps.view("@m") is maps.view("@m")
     with pytest.raises(InternalError, match="an event names @other, a map that the script does not have"):
         maps.view("@other")
@@ -277,7 +276,7 @@ def test_what_grew_is_among_the_greatest() -> None:
     run = Run()
     old = {key: 1000 + key for key in range(100)}
     run.keyed("@m", INT64, Count(), {**old, 500: 1, 501: 2})
-    view = run.renderer._context.maps.view("@m")
+    view = run.renderer.maps.view("@m")
     first, total = view.greatest(10, lambda: None)
     assert (len(first), total) == (10, 102)
     run.keyed("@m", INT64, Count(), {**old, 500: 7, 501: 2, 502: 3})

@@ -154,7 +154,7 @@ def test_a_row_of_stacks_alone_keeps_its_columns() -> None:
 
 def read(run: Run, identity: int, values: Sequence[Any]) -> tuple[Any, ...]:
     spec = run.specs[identity]
-    made: Callable[[bytes, int], tuple[Any, ...]] = rows.values(run.renderer._context, spec)
+    made: Callable[[bytes, int], tuple[Any, ...]] = rows.values(run.renderer, spec)
     return made(b"12345678" + encode_event(identity, spec.args, values), 8)
 
 

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.output import blocking
-from pytrace.runtime.output.blocking import BrokenOffError, Wait, read_file, run_command
-from pytrace.runtime.output.channel import Channel
-from pytrace.runtime.output.run_state import RunState
-from pytrace.runtime.output.streams import Flush, Output, create
+from pytrace.runtime.output import handlers
+from pytrace.runtime.output.handlers import BrokenOffError, Wait, read_file, run_command
+from pytrace.runtime.output.renderer import RunState
+from pytrace.runtime.output.streams import Channel, Flush, Output, create
 from tests.support.end_requests import ScriptedRequests, asked
 from tests.support.waiting import descendants, until
 
@@ -437,7 +436,7 @@ def test_a_request_ends_a_command_that_has_closed_its_output(tmp_path: Path) -> 
 def test_a_command_that_does_not_heed_the_first_signal_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "_PATIENCE", 100)
+    monkeypatch.setattr(handlers, "_PATIENCE", 100)
     mark = tmp_path / "mark"
     assert ended_by_request(f"trap '' TERM; : > {mark}; while :; do sleep 600; done", mark) == (b"", False)
 
@@ -446,7 +445,7 @@ def test_nothing_stays_open_or_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(blocking, "_read_all", fail)
+    monkeypatch.setattr(handlers, "_read_all", fail)
     before = set(descendants(os.getpid())), len(os.listdir("/proc/self/fd"))
     with pytest.raises(ZeroDivisionError):
         run_command(b"sleep 600", RunState())

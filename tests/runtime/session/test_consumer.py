@@ -25,15 +25,15 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.stacks.image_format import FIRST_IMAGE
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session import consumer
 from pytrace.runtime.session import hot_probes as module
 from pytrace.runtime.session.alike_rows import AlikeRows
 from pytrace.runtime.session.consumer import UNPRINTED, Consumer
 from pytrace.runtime.session.hot_probes import Estimate
 from pytrace.runtime.session.snapshots import Snapshots
-from tests.runtime.ring.test_ring import FORMATS, Ring, event, sample
+from tests.runtime.output.test_ring import FORMATS, Ring, event, sample
 from tests.support.encode import PLACE, Run
 from tests.support.fake_run import FakeRun, program
 from tests.support.rows import each_row
@@ -73,15 +73,12 @@ class Made:
             renderer,
             self.output,
             self.requests,
-            self,
-            self,
+            cast(Any, self),
+            cast(Any, self),
         )
 
     def detach(self) -> None:
         self.stopped.append(self.output.accepted)
-
-    def unwatch(self, addresses: list[int]) -> None:
-        addresses.clear()
 
     def drained(self, moment: int) -> None:
         self.moments.append(moment)

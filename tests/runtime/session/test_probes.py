@@ -62,10 +62,11 @@ class Kernel:
         manifest = Manifest(programs, (), (), (), Config(missing_probes="warn"), follow_map=follow_map)
         loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5)
         processes = SimpleNamespace(add=self.unwound.append)
-        return Probes(
-            cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), NoHeartbeat(),
-            self.stack,
+        made = Probes(
+            cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), NoHeartbeat()
         )
+        self.stack.enter_context(made.links)
+        return made
 
 
 @pytest.fixture
@@ -132,12 +133,13 @@ def test_the_stack_detaches_too(kernel: Kernel) -> None:
 
 
 def test_watchpoints_that_are_to_go(kernel: Kernel) -> None:
-    probes, addresses = kernel.probes(PROBE), [1, 2]
+    probes = kernel.probes(PROBE)
     probes.attach()
     for address in (1, 2, 3):
         kernel.opened.watchpoint(address)
-    probes.unwatch(addresses)
-    assert (list(kernel.opened.watched), addresses) == ([3], [])
+    probes.unwatch(1)
+    probes.unwatch(2)
+    assert list(kernel.opened.watched) == [3]
 
 
 def test_descendants_need_an_iterator(kernel: Kernel) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.event_layout import PrintedMap
 from pytrace.core.manifest import Manifest
-from pytrace.runtime.output.heat_output import histograms, unprinted
+from pytrace.core.probes.kinds import INTERVAL as INTERVALS
+from pytrace.core.probes.kinds import PROFILE
+from pytrace.core.types import Hist, LHist
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.session.services.service import Service
 
@@ -48,3 +51,16 @@ class Heat(Service):
     def stop(self) -> None:
         """Print the rest of the last interval, so that the lines together have all that the map has."""
         self._renderer.print_heat(self._names, rest=True)
+
+
+def histograms(manifest: Manifest) -> list[str]:
+    """The maps of histograms."""
+    return [spec.name for spec in manifest.maps if isinstance(spec.value, Hist | LHist)]
+
+
+def unprinted(manifest: Manifest) -> list[str]:
+    """Histograms that no timer of the script can print, so that they are printed at an interval of their own."""
+    if not any(program.kind in (INTERVALS, PROFILE) for program in manifest.programs):
+        return histograms(manifest)
+    printed = {spec.static.map for spec in manifest.events if isinstance(spec.static, PrintedMap)}
+    return [name for name in histograms(manifest) if name not in printed]

@@ -11,13 +11,15 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
 from pytrace.runtime.machine import perf, procfs, uevents
-from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.consumer import EventLoop
 
 MOVES_APART = 0.025
 """Minimum seconds between two moves of sampling clocks; those that become due meanwhile are moved together."""

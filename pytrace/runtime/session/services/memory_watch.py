@@ -18,7 +18,7 @@ from pytrace.core.options import memory_sizes
 from pytrace.core.options.memory_sizes import shown
 from pytrace.runtime.load import map_memory
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.services.service import EndOfRun, Service
 
 TOLD = 256 << 20

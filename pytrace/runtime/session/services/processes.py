@@ -19,7 +19,8 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.render.events.event_decoder import each
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.output.batches import Handlers
+from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.symbols.lazy import LazySymbols
 
@@ -122,7 +123,7 @@ class Processes(Service):
         def request(data: bytes, offset: int) -> None:
             unwinding.request(*_REQUEST.unpack_from(data, offset))
 
-        self._handlers = (each(request),)
+        self._handlers = Handlers((each(request),))
 
     @property
     def descriptors(self) -> tuple[int, ...]:

@@ -6,14 +6,17 @@ import os
 import struct
 import time
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import procfs
-from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.consumer import EventLoop
 
 LOOK_EVERY = 0.1
 """Seconds between two checks whether the program of ``--exec-wait`` was executed."""

@@ -21,13 +21,25 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling
 from pytrace.core.options.run_options import Budget
 from pytrace.core.probes import kinds
-from pytrace.core.types import INT64
-from pytrace.runtime.output.run_state import RunState
-from pytrace.runtime.session.services import budget as module
+from pytrace.core.types import INT64, Type
+from pytrace.runtime.output.renderer import RunState
 from pytrace.runtime.session.services import costs as costs_module
 from pytrace.runtime.session.services import memory_watch as memory_watch_module
-from pytrace.runtime.session.services.budget import MOST, BudgetKeeper, Decision, Load, decide, ease, linked
-from pytrace.runtime.session.services.costs import Costs, Measured, probe_name
+from pytrace.runtime.session.services.costs import (
+    ESTIMATE,
+    MOST,
+    ONLY_SAMPLED,
+    BudgetKeeper,
+    Costs,
+    Decision,
+    Load,
+    Marks,
+    Measured,
+    decide,
+    ease,
+    linked,
+    probe_name,
+)
 from pytrace.runtime.session.services.memory_watch import MemoryWatch
 from pytrace.runtime.session.services.service import EndOfRun
 from tests.support.fake_run import program
@@ -107,8 +119,8 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, budget: Budget, manifest: Manifest = MANIFEST) -> None:
         self.now = 100.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
+        monkeypatch.setattr(costs_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(costs_module.os, "cpu_count", lambda: 4)
         self.memory = memoryview(bytearray(64))
         self.spent = {0: 0, 1: 0, 2: 0, 3: 0}
         self.hits = dict.fromkeys(self.spent, 0)
@@ -141,7 +153,7 @@ class Run:
     def passes(self, *, quarters: int = 4, own: int = 0, hits: int = 1000, **milliseconds: int) -> None:
         """Let time pass, in which programs spend so much in each quarter of a second."""
         for _ in range(quarters):
-            self.now += module.PERIOD
+            self.now += costs_module.PERIOD
             self.own += own * 1_000_000
             for name, spent in milliseconds.items():
                 index = [item.symbol for item in PROGRAMS].index(name)
@@ -260,7 +272,7 @@ def test_costs_that_are_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -
 
 def test_waits_end_with_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, Budget(0.1))
-    assert run.keeper.pause(10.0) == pytest.approx(module.PERIOD)
+    assert run.keeper.pause(10.0) == pytest.approx(costs_module.PERIOD)
     assert run.keeper.pause(0.1) == 0.1
 
 
@@ -509,3 +521,54 @@ def test_own_memory_is_what_this_process_has_allocated() -> None:
     data = bytearray(64 * M)
     data[::4096] = b"x" * (len(data) // 4096)
     assert 60 * M < memory_watch_module.own_memory() - before < 80 * M
+
+
+# ---------------------------------------------------------------------------------------------- marks
+# Marks of what was counted while hits were left out.
+
+
+def marked_map(name: str, value: Type) -> MapSpec:
+    return MapSpec(name, "", "global", None, value, 1)
+
+
+MARKED_MAPS = (
+    marked_map("@count", types.Count()), marked_map("@max", types.Max(signed=True)), marked_map("@last", types.INT64),
+    marked_map("@start", types.INT64), marked_map("@times", types.Hist(0)), marked_map("@rate", types.INT64),
+    marked_map("@rates", types.Sum(signed=True)),
+    marked_map("@other", types.Count()),
+)  # fmt: skip
+MARKED_UNITS = (
+    SampledUnit(True, False, (), ("@count", "@last", "@max", "@start"), (0,), ("@start",)),
+    SampledUnit(False, True, ("@start",), ("@times",), (1,), ("@start",)),
+    SampledUnit(False, False, ("@count",), ("@rate",), (2,), ()),
+    SampledUnit(False, False, ("@rate",), ("@rates",), (), ()),
+    SampledUnit(True, False, (), ("@other",), (3,), ()),
+)
+
+
+def marked(*units: int) -> tuple[dict[str, str], dict[int, str]]:
+    maps: dict[str, str] = {}
+    events: dict[int, str] = {}
+    manifest = Manifest((), MARKED_MAPS, (), (), Config(), sampling=Sampling("s", 0, MARKED_UNITS))
+    Marks(manifest, maps, events).add(units)
+    return maps, events
+
+
+def test_what_is_scaled_is_an_estimate_and_the_rest_a_sample() -> None:
+    maps, events = marked(0)
+    assert {name: maps.get(name) for name in ("@count", "@max", "@last", "@start", "@other")} == {
+        "@count": ESTIMATE, "@max": ONLY_SAMPLED, "@last": ONLY_SAMPLED, "@start": ONLY_SAMPLED, "@other": None,
+    }  # fmt: skip
+    assert events[0] == ONLY_SAMPLED
+
+
+def test_what_is_made_of_it_is_marked_as_well() -> None:
+    maps, events = marked(0)
+    # The return counts with the weights of the entries; what a timer computes of an estimate is one.
+    assert (maps["@times"], maps["@rate"], maps["@rates"]) == (ESTIMATE, ESTIMATE, ESTIMATE)
+    assert events == {0: ONLY_SAMPLED, 1: ONLY_SAMPLED, 2: ESTIMATE}
+
+
+def test_other_programs_are_exact() -> None:
+    assert marked(4) == ({"@other": ESTIMATE}, {3: ONLY_SAMPLED})
+    assert marked() == ({}, {})

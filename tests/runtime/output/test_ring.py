@@ -15,14 +15,13 @@ import pytest
 
 from pytrace.core.event_layout import RECORD_HEADER, WORD, EventLayout
 from pytrace.core.types import UINT32, UINT64, String, Type
-from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each
+from pytrace.render.events.event_decoder import Formatter, Tally, Texts, each
 from pytrace.render.events.printf import compile_pieces
 from pytrace.runtime.machine import bpf
-from pytrace.runtime.ring import batches
-from pytrace.runtime.ring import reader as ringbuffer
-from pytrace.runtime.ring.batches import Batches
-from pytrace.runtime.ring.index import BUSY, DISCARD, LEAST, Index, Listed, Repeated, Segment
-from pytrace.runtime.ring.reader import COLLECT, RingReader
+from pytrace.runtime.output import batches
+from pytrace.runtime.output import ring as ringbuffer
+from pytrace.runtime.output.batches import Handlers
+from pytrace.runtime.output.ring import BUSY, COLLECT, DISCARD, LEAST, Index, Listed, Repeated, RingReader, Segment
 from tests.support.encode import Run, encode_event, record
 from tests.support.ring_work import counted
 from tests.support.rows import each_row
@@ -95,10 +94,10 @@ class Printed:
         self.texts: list[bytes] = []
         self.calls = 0
         run = Run()
-        self.handlers: list[RunHandler] = []
+        self.handlers = Handlers()
         for form, kinds in FORMATS:
-            pieces = compile_pieces(form, kinds, run.renderer._context.texts)
-            formatter = Formatter(EventLayout(kinds), run.renderer._context.decoders, pieces)
+            pieces = compile_pieces(form, kinds, run.renderer.forms.texts)
+            formatter = Formatter(EventLayout(kinds), run.renderer.forms.decoders, pieces)
             self.handlers.append(Texts(formatter, self.extend, quick=True))
 
     def extend(self, texts: list[bytes]) -> None:
@@ -237,9 +236,9 @@ def test_slices_of_slow_events_get_short(stack: ExitStack, monkeypatch: pytest.M
         now += 0.001 * count
         taken.append(count)
 
-    monkeypatch.setattr("pytrace.runtime.ring.reader.time.monotonic", lambda: now)
+    monkeypatch.setattr("pytrace.runtime.output.ring.time.monotonic", lambda: now)
     ring.send(*[sample(0, 1)[0]] * 1000)
-    reader.drain([slow])
+    reader.drain(Handlers([slow]))
     assert sum(taken) == 1000
     assert max(taken[5:]) <= 4
 
@@ -318,17 +317,17 @@ class Kinds:
 
     def __init__(self, *, quick: bool = True) -> None:
         self.texts: list[bytes] = []
-        context = Run().renderer._context
+        made = Run().renderer.forms
         forms: tuple[tuple[bytes, tuple[Type, ...]], ...] = (
             (b"n %d\n", (UINT64,)), (b"<%-6s>\n", (String(8),)), (b"100 %%\n", ()),
         )  # fmt: skip
-        self.handlers: list[RunHandler] = [
+        self.handlers = Handlers(
             Texts(
-                Formatter(EventLayout(kinds), context.decoders, compile_pieces(form, kinds, context.texts)),
+                Formatter(EventLayout(kinds), made.decoders, compile_pieces(form, kinds, made.texts)),
                 self.texts.extend, quick=quick,
             )
             for form, kinds in forms
-        ]  # fmt: skip
+        )  # fmt: skip
 
 
 BODIES = (struct.pack("=Q", 5), b"ab\0junk!", b"")
@@ -350,11 +349,16 @@ def repeated(kinds: list[int]) -> tuple[bytes, Repeated]:
     return data, part
 
 
+def sequence(part: Repeated) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """What handlers need to know of a sequence."""
+    return part.identities, part.starts, part.stride
+
+
 def test_a_sequence_prints_what_its_events_print_one_by_one() -> None:
     for kinds in ([0, 1], [0, 1, 2], [2, 1], [2, 2, 0], [1, 1, 1, 0]):
         made = Kinds()
         data, part = repeated(kinds)
-        group = Batches().sequence(made.handlers, part)
+        group = made.handlers.sequence(*sequence(part))
         assert group is not None
         group(data, part.offset, 3)
         assert made.texts == [TEXTS[kind] for kind in kinds * 3]
@@ -369,17 +373,17 @@ def test_events_without_a_sequence_keep_their_order() -> None:
     for kind in kinds:
         places.append(place // 4)
         place += len(records([kind]))
-    assert Batches().together(made.handlers, kinds) == len(kinds)
-    Batches().handle(made.handlers, data, places, kinds)
+    assert made.handlers.together(kinds) == len(kinds)
+    made.handlers.handle(data, places, kinds)
     assert made.texts == [TEXTS[kind] for kind in kinds]
 
 
 def test_what_is_only_counted_is_counted_together() -> None:
     made = Kinds()
     counted: list[int] = []
-    made.handlers = [Tally(counted.append)] * 3
+    made.handlers = Handlers([Tally(counted.append)] * 3)
     data, part = repeated([0, 1, 2])
-    group = Batches().sequence(made.handlers, part)
+    group = made.handlers.sequence(*sequence(part))
     assert group is not None
     group(data, part.offset, 7)
     assert sum(counted) == 21
@@ -388,22 +392,21 @@ def test_what_is_only_counted_is_counted_together() -> None:
 def test_what_takes_long_or_does_more_is_handled_alone() -> None:
     slow, quick = Kinds(quick=False), Kinds()
     _, part = repeated([0, 1])
-    assert Batches().sequence(slow.handlers, part) is None
-    assert Batches().together(slow.handlers, [0, 1]) == 0
+    assert slow.handlers.sequence(*sequence(part)) is None
+    assert slow.handlers.together([0, 1]) == 0
     quick.handlers[1] = lambda *_: None
-    assert Batches().sequence(quick.handlers, part) is None
-    assert Batches().together(quick.handlers, [0, 0, 1, 0]) == 2
-    assert Batches().together(quick.handlers, [0, 7]) == 1
+    assert quick.handlers.sequence(*sequence(part)) is None
+    assert quick.handlers.together([0, 0, 1, 0]) == 2
+    assert quick.handlers.together([0, 7]) == 1
 
 
 def test_a_handler_that_was_replaced_is_not_used_any_more() -> None:
     made = Kinds()
     data, part = repeated([0, 1])
-    known = Batches()
-    assert known.sequence(made.handlers, part) is not None
+    assert made.handlers.sequence(*sequence(part)) is not None
     counted: list[int] = []
     made.handlers[:] = [Tally(counted.append)] * 3
-    group = known.sequence(made.handlers, part)
+    group = made.handlers.sequence(*sequence(part))
     assert group is not None
     group(data, part.offset, 4)
     assert (made.texts, sum(counted)) == ([], 8)
@@ -411,9 +414,9 @@ def test_a_handler_that_was_replaced_is_not_used_any_more() -> None:
 
 def test_so_many_sequences_are_compiled_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "SEQUENCES", 5)
-    made, known = Kinds(), Batches()
+    made = Kinds()
     orders = [list(order) for order in sorted(set(permutations([0, 0, 1, 1, 2])))]
-    given = [known.sequence(made.handlers, repeated(order)[1]) is not None for order in orders + orders[:7]]
+    given = [made.handlers.sequence(*sequence(repeated(order)[1])) is not None for order in orders + orders[:7]]
     assert len(orders) > 10
     compiled = [number for number, group in enumerate(given) if group]
     assert compiled == [0, 1, 2, 3, 4, *range(len(orders), len(orders) + 5)]
@@ -435,7 +438,7 @@ class Rows:
             self.run.send(identity, *values)  # handlers are made with their first event
         self.run.printed()
         self.run.output.cuts += 1
-        self.handlers = list(self.run.renderer.handlers)
+        self.handlers = Handlers(self.run.renderer.handlers)
         self.names = (b"ok", b"a\nb", b"xyz")
 
     def data(self, kinds: list[int]) -> bytes:
@@ -455,15 +458,15 @@ class Rows:
         return self.run.printed()
 
     def together(self, kinds: list[int]) -> bytes:
-        batches, data = Batches(), self.data(kinds)
+        data = self.data(kinds)
         places, place = array("I"), 0
         while place < len(data):
             places.append(place // 4)
             place += 8 + (int.from_bytes(data[place : place + 4], "little") + 7) // 8 * 8
         done = 0
         while done < len(kinds):
-            count = batches.together(self.handlers, kinds[done:])
-            batches.handle(self.handlers, data, places[done : done + count], kinds[done : done + count])
+            count = self.handlers.together(kinds[done:])
+            self.handlers.handle(data, places[done : done + count], kinds[done : done + count])
             done += count
         return self.run.printed()
 
@@ -471,7 +474,7 @@ class Rows:
         data = self.data(kinds * 40)
         (part,), _ = Index(memoryview(data).cast("I")).segments(0, len(data))
         assert isinstance(part, Repeated)
-        group = Batches().sequence(self.handlers, part)
+        group = self.handlers.sequence(*sequence(part))
         if group is None:
             return None
         group(data, part.offset, times)

@@ -7,12 +7,12 @@ takes long; all others (maps, ``exit()``, commands, stacks) are handed to their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
 from pytrace.render.events.event_decoder import RunHandler, Tally, Texts, sequence_formatter
-from pytrace.runtime.ring.index import Repeated
 
 if TYPE_CHECKING:
     from pytrace.render.tables import Again
@@ -24,44 +24,62 @@ SEQUENCES = 64
 """Maximum number of compiled sequences; events of others are formatted record by record."""
 
 
-class Batches:
-    """Functions that one run has compiled for sequences of kinds."""
+class Handlers(list[RunHandler]):
+    """The handler of each event id, and the functions that were compiled for sequences of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, handlers: Iterable[RunHandler] = ()) -> None:
+        super().__init__(handlers)
         self._groups: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[list[RunHandler], Group]] = {}
 
-    def sequence(self, handlers: Sequence[RunHandler], part: Repeated) -> Group | None:
-        """The function for the sequence of *part*; None when its events have to be handled one by one."""
-        if max(part.identities) >= len(handlers):
+    def of(self, identity: int) -> RunHandler:
+        """The handler of an event id.
+
+        Raises:
+            InternalError: the script has no such event.
+        """
+        if identity >= len(self):
+            raise InternalError(f"event with unknown id {identity}; the script has {len(self)} kinds of events")
+        return self[identity]
+
+    def sequence(self, identities: tuple[int, ...], starts: tuple[int, ...], stride: int) -> Group | None:
+        """The function for a sequence of events; None when its events have to be handled one by one.
+
+        Each repetition takes *stride* bytes, in which the payloads begin at *starts*.
+        """
+        if max(identities) >= len(self):
             return None
-        involved = [handlers[identity] for identity in part.identities]
-        key = (part.identities, part.starts, part.stride)
+        involved = [self[identity] for identity in identities]
+        key = (identities, starts, stride)
         known = self._groups.get(key)
         # Handlers change: they are made with their first event, and after exit() there are others.
         if known is not None and known[0] == involved:
             return known[1]
-        group = _tallies(involved) or _texts(involved, part)
+        group = _tallies(involved) or _texts(involved, starts, stride)
         if group is not None and (known is not None or len(self._groups) < SEQUENCES):
             self._groups[key] = (involved, group)
             return group
         return None
 
-    def together(self, handlers: Sequence[RunHandler], identities: Sequence[int]) -> int:
+    def together(self, identities: Sequence[int]) -> int:
         """How many of the first events with these *identities* can be handled by one call of :meth:`handle`."""
-        single = {identity for identity in set(identities) if not _batched(handlers, identity)}
+        single = {identity for identity in set(identities) if not self._batched(identity)}
         if not single:
             return len(identities)
         return next(index for index, identity in enumerate(identities) if identity in single)
 
-    def handle(
-        self, handlers: Sequence[RunHandler], data: bytes, places: Sequence[int], identities: Sequence[int]
-    ) -> None:
+    def _batched(self, identity: int) -> bool:
+        if identity >= len(self):
+            return False
+        handler = self[identity]
+        return isinstance(handler, Tally) or (isinstance(handler, Texts) and handler.quick)
+
+    def handle(self, data: bytes, places: Sequence[int], identities: Sequence[int]) -> None:
         """Handle the records at *places* (in words), all of them of kinds that :meth:`together` has counted."""
         kinds = set(identities)
         ones: list[Callable[[bytes, int], bytes]] = [_nothing] * (max(kinds) + 1)
         printing: dict[int, Texts] = {}
         for kind in kinds:
-            handler = handlers[kind]
+            handler = self[kind]
             if isinstance(handler, Texts):
                 printing[kind], ones[kind] = handler, handler.formatter.listed
             elif isinstance(handler, Tally):
@@ -109,13 +127,6 @@ def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> No
         extend([text for text, item in zip(texts, of, strict=True) if item is not None and item.extend == extend])
 
 
-def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
-    if identity >= len(handlers):
-        return False
-    handler = handlers[identity]
-    return isinstance(handler, Tally) or (isinstance(handler, Texts) and handler.quick)
-
-
 def _tallies(involved: list[RunHandler]) -> Group | None:
     """The function for a sequence of events that are only counted."""
     tallies = [handler for handler in involved if isinstance(handler, Tally)]
@@ -129,15 +140,15 @@ def _tallies(involved: list[RunHandler]) -> Group | None:
     return group
 
 
-def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
+def _texts(involved: list[RunHandler], starts: tuple[int, ...], stride: int) -> Group | None:
     """The function that prints a sequence of events of fixed length."""
     texts = [handler for handler in involved if isinstance(handler, Texts)]
     if len(texts) < len(involved) or not all(item.quick and item.formatter.fixed for item in texts):
         return None
-    strides = [after - start for start, after in zip(part.starts, (*part.starts[1:], part.stride), strict=True)]
+    strides = [after - start for start, after in zip(starts, (*starts[1:], stride), strict=True)]
     run, extend = sequence_formatter([item.formatter for item in texts], strides), texts[0].extend
     if not _plain(texts):
-        return _rows(texts, part, run)
+        return _rows(texts, starts, stride, run)
 
     def group(data: bytes, offset: int, count: int) -> None:
         extend(run(data, offset, count))
@@ -145,18 +156,19 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
     return group
 
 
-def _rows(texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]]) -> Group:
+def _rows(
+    texts: list[Texts], starts: tuple[int, ...], stride: int, run: Callable[[bytes, int, int], list[bytes]]
+) -> Group:
     """The function that prints a sequence with rows of tables, or with texts for several outputs."""
-    length, stride, extend = len(texts), part.stride, texts[0].extend
+    length, extend = len(texts), texts[0].extend
     tables = {id(item.table): item.table for item in texts if item.table is not None}
     table = next(iter(tables.values())) if len(tables) == 1 and len({item.extend for item in texts}) == 1 else None
     within = [index for index, item in enumerate(texts) if item.table is not None]
-    starts = [start - part.starts[0] for start in part.starts]
 
     def group(data: bytes, offset: int, count: int) -> None:
         def again(index: int) -> bytes:
             turn, place = divmod(index, length)
-            return texts[place].careful(data, offset + turn * stride + starts[place])
+            return texts[place].careful(data, offset + turn * stride + starts[place] - starts[0])
 
         lines = run(data, offset, count)
         if table is None:

@@ -5,33 +5,286 @@ the data, mapped twice in a row so that no record ever wraps.  A record is a ``u
 ``u32`` page offset, and the payload, the whole rounded up to 8 bytes.
 
 The ring is only some milliseconds of events long at full rate, and formatting is slower than tracing.  So what has
-arrived is first copied out to a backlog in ordinary memory, in pieces of :data:`COLLECT` bytes and with an index of its
-records (:mod:`pytrace.runtime.ring.index`), which frees the ring at once; handlers then work through the backlog, and
-the ring is looked at again between their slices.  Events are lost only when the backlog has grown to its limit too.
+arrived is first copied out to a backlog in ordinary memory, in pieces of :data:`COLLECT` bytes and with an index of
+its records (:class:`Index`), which frees the ring at once; handlers then work through the backlog, and the ring is
+looked at again between their slices.  Events are lost only when the backlog has grown to its limit too.
 
 Each record is indexed once and handled once, in slices: a slice is handed to the handler of its event kind, or, where
-kinds take turns, formatted together (:mod:`pytrace.runtime.ring.batches`).  How many events a slice has follows how
-long the ones before took, so that the caller's *enough* is asked every few milliseconds.
+kinds take turns, to the handlers together (:class:`pytrace.runtime.output.batches.Handlers`).  How many events a slice
+has follows how long the ones before took, so that the caller's *enough* is asked every few milliseconds.
 """
 
 from __future__ import annotations
 
 import mmap
-import select
 import sys
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
-from functools import cached_property
+from contextlib import AbstractContextManager, ExitStack
+from itertools import chain
+from operator import itemgetter
 from threading import Lock
 
-from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
-from pytrace.render.events.event_decoder import RunHandler
 from pytrace.runtime.machine import bpf
-from pytrace.runtime.ring.batches import Batches, Group
-from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
+from pytrace.runtime.output.batches import Group, Handlers
+
+# ---------------------------------------------------------------------------------------------- index
+# One pass over the records that have arrived.
+#
+# Most of a flood is regular: events of one kind, or the same sequence of kinds again and again, as a probe with several
+# printf sends it. Looking at each record by itself costs as much as formatting it does when that is done for many
+# records at once. So the pass looks for a sequence that repeats (of up to LONGEST records; events of one kind are a
+# sequence of one) and checks by strided reads of the header words how often it does. What does not repeat is listed
+# record by record. Either way each record is looked at a fixed number of times, whatever the order of kinds.
+
+BUSY = 1 << 31
+DISCARD = 1 << 30
+
+WINDOW = 16
+"""Records that are looked at one by one before the next search for a sequence that repeats."""
+LONGEST = 8
+"""Most records of a sequence; at most half a window."""
+LEAST = 32
+"""Records that repetitions must cover to be kept as such: each new sequence is compiled."""
+_STRETCH_LARGEST = 1 << 10
+_GUESS_LARGEST = 1 << 14
+
+
+class Repeated:
+    """A sequence of records that is repeated *count* times.
+
+    *offset* is where the first one's payload starts, *stride* the bytes from one repetition to the next; *identities*,
+    *starts* (bytes from the sequence's first payload) and *lengths* are of the records of one repetition.
+    """
+
+    __slots__ = ("count", "identities", "lengths", "offset", "starts", "stride")
+
+    def __init__(
+        self, offset: int, stride: int, count: int, identities: tuple[int, ...], starts: tuple[int, ...],
+        lengths: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        self.offset = offset
+        self.stride = stride
+        self.count = count
+        self.identities = identities
+        self.starts = starts
+        self.lengths = lengths
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return self.count * len(self.identities)
+
+    @property
+    def kinds(self) -> Sequence[int]:
+        """Event ids that are among them."""
+        return self.identities
+
+    def take(self, count: int) -> Repeated:
+        """The first *count* repetitions; they are not in this object any more."""
+        taken = Repeated(self.offset, self.stride, count, self.identities, self.starts, self.lengths)
+        self.offset += count * self.stride
+        self.count -= count
+        return taken
+
+    def listed(self) -> Listed:
+        """The same records one by one."""
+        first, stride = (self.offset - RECORD_HEADER) // WORD, self.stride // WORD
+        starts = [first + start // WORD for start in self.starts]
+        ranges = [range(start, start + self.count * stride, stride) for start in starts]
+        return _listed(list(chain.from_iterable(zip(*ranges, strict=True))), list(self.identities * self.count))
+
+
+_FEW = 64
+
+
+def _listed(places: Sequence[int], identities: Sequence[int]) -> Listed:
+    if len(places) <= _FEW:
+        return Listed(places[:], identities)
+    return Listed(array("I", places), array("I", identities))
+
+
+class Listed:
+    """Records one by one: *places* (where their headers are, in words of 4 bytes), *identities* of their events."""
+
+    __slots__ = ("identities", "next", "places")
+
+    def __init__(self, places: Sequence[int], identities: Sequence[int]) -> None:
+        self.places = places
+        self.identities = identities
+        self.next = 0
+        """The first one that is still to be handled."""
+
+    @property
+    def records(self) -> int:
+        """Number of records that are still to be handled."""
+        return len(self.places) - self.next
+
+    @property
+    def kinds(self) -> Sequence[int]:
+        """Event ids that are among them."""
+        return self.identities
+
+
+Segment = Repeated | Listed
+
+
+class Index:
+    """Finds records in the data of a ring, which *words* shows. *fence* orders memory: it is acquired and released
+    between reading a record's header and reading what the header says is complete.
+    """
+
+    def __init__(self, words: memoryview, fence: AbstractContextManager[object] | None = None) -> None:
+        self._words = words
+        self._fence = fence or Lock()
+        self._steps: dict[int, int] = {}
+        """Words from a record to the next one, by the first word of its header; only of complete records."""
+        self._longest = 1
+        self._guess = WINDOW
+        self._stretch = WINDOW
+
+    def look_at(self, words: memoryview) -> None:
+        """Find records in *words* from now on, which show the same ring."""
+        self._words = words
+
+    def segments(self, start: int, end: int) -> tuple[list[Segment], int]:
+        """The complete records from *start* on, up to the first one that is unfinished or starts at *end* or after it.
+
+        Places in segments count from *start*. Also returns the offset of the first record that is not in a segment.
+        """
+        segments: list[Segment] = []
+        words = self._words[start // WORD :]
+        place, limit = 0, (end - start) // WORD
+        places: list[int] = []
+        more = True
+        while more:
+            window = len(places)
+            place, more = self._list(words, place, limit, WINDOW, places)
+            if not more:
+                break
+            repeated = self._repeated(words, places[window:], limit)
+            if repeated is not None:
+                del places[window:]
+                self._close(segments, words, places)
+                segments.append(repeated)
+                place = (repeated.offset - RECORD_HEADER + repeated.count * repeated.stride) // WORD
+                places = []
+                self._stretch = WINDOW
+                continue
+            place, more = self._list(words, place, limit, self._stretch, places)
+            self._stretch = min(2 * self._stretch, _STRETCH_LARGEST)
+        self._close(segments, words, places)
+        return segments, start + place * WORD
+
+    def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
+        """Append the places of *most* records. Returns the start of the next one, and whether there are that many."""
+        steps, note = self._steps, places.append
+        before = len(places)
+        while (missing := before + most - len(places)) and place < end:
+            # So many fit whatever their lengths, and none of them has to be compared with the end.
+            sure = min(missing, (end - place) // self._longest) or 1
+            try:
+                for _ in range(sure):
+                    step = steps[words[place]]
+                    note(place)
+                    place += step
+            except KeyError:
+                word = words[place]
+                if word & BUSY:
+                    break
+                step = _step(word)
+                if word & DISCARD:
+                    place += step
+                else:
+                    steps[word] = step
+                    self._longest = max(self._longest, step)
+        return place, not missing
+
+    def _close(self, segments: list[Segment], words: memoryview, places: list[int]) -> None:
+        """Make a segment of the records at *places*."""
+        if places:
+            segments.append(_listed(places, self._identities(words, places)))
+
+    def _identities(self, words: memoryview, places: list[int]) -> tuple[int, ...]:
+        """Event ids of the records at *places*."""
+        with self._fence:
+            return _at(words[RECORD_HEADER // WORD :], places)
+
+    def _repeated(self, words: memoryview, places: list[int], end: int) -> Repeated | None:
+        """The sequence that the window of records at *places* repeats; None when it has too few repetitions."""
+        if len(places) < WINDOW:
+            return None
+        keys = list(zip(_at(words, places), self._identities(words, places), strict=True))
+        for period in range(1, LONGEST + 1):
+            if keys[period:] == keys[:-period]:
+                break
+        else:
+            return None
+        sequence = keys[:period]
+        starts: list[int] = []
+        stride = 0
+        for length, _ in sequence:
+            starts.append(stride)
+            stride += _step(length)
+        count = self._repetitions(words, places[0], stride, (end - places[0]) // stride, starts, sequence)
+        if count * period < LEAST:
+            return None
+        lengths, identities = zip(*sequence, strict=True)
+        offset = places[0] * WORD + RECORD_HEADER
+        return Repeated(offset, stride * WORD, count, identities, tuple(WORD * start for start in starts), lengths)
+
+    def _repetitions(
+        self, words: memoryview, place: int, stride: int, room: int, starts: list[int], sequence: list[tuple[int, int]]
+    ) -> int:
+        """How many repetitions there are, at most *room*.
+
+        A guess that there are *n* more is checked with a strided read of the header words of each record of the
+        sequence: if all of them agree, each is indeed a header, by induction. The guess grows while it holds.
+        """
+        count = 0
+        most = _GUESS_LARGEST // len(sequence)
+        while count < room:
+            guess = agreeing = min(self._guess, room - count)
+            first = place + count * stride
+            for start, (length, _) in zip(starts, sequence, strict=True):
+                agreeing = min(agreeing, self._agreeing(words, first + start, stride, guess, length))
+            with self._fence:
+                first += RECORD_HEADER // WORD
+                for start, (_, identity) in zip(starts, sequence, strict=True):
+                    agreeing = min(agreeing, self._agreeing(words, first + start, stride, agreeing, identity))
+            count += agreeing
+            if agreeing < guess:
+                self._guess = max(WINDOW, agreeing)
+                break
+            self._guess = min(2 * self._guess, most)
+        return count
+
+    def _agreeing(self, words: memoryview, place: int, stride: int, count: int, value: int) -> int:
+        """How many of *count* words, *stride* from each other, are *value* before the first that is not."""
+        if not count:
+            return 0
+        seen = words[place : place + (count - 1) * stride + 1 : stride].tolist()
+        if seen.count(value) == count:
+            return count
+        return next(index for index, other in enumerate(seen) if other != value)
+
+
+def _step(word: int) -> int:
+    """Words from a record with this header to the next one."""
+    return (((word & ~DISCARD) + RECORD_HEADER + 7) & ~7) // WORD
+
+
+def _at(words: memoryview, places: list[int]) -> tuple[int, ...]:
+    if len(places) == 1:
+        return (words[places[0]],)
+    values: tuple[int, ...] = itemgetter(*places)(words)
+    return values
+
+
+# ---------------------------------------------------------------------------------------------- reader
 
 SLICE = 2048
 """Maximum number of records that are handled together; the ring is drained between two slices."""
@@ -113,11 +366,6 @@ class RingReader:
         self.peak_backlog = 0
         """Maximum size of the backlog so far, with its index."""
 
-    @cached_property
-    def _batches(self) -> Batches:
-        """Handles events of several kinds together; created when such events come."""
-        return Batches()
-
     def _mapped(self, size: int) -> memoryview:
         """The page of the producer position and *size* bytes of data."""
         page = mmap.PAGESIZE
@@ -172,7 +420,7 @@ class RingReader:
 
     def drain(
         self,
-        handlers: Sequence[RunHandler],
+        handlers: Handlers,
         limit: int | None = None,
         position: Callable[[], int] = int,
         enough: Callable[[], bool] = bool,
@@ -250,14 +498,14 @@ class RingReader:
 
     # ---- backlog to handlers
 
-    def _slice(self, handlers: Sequence[RunHandler], most: int) -> int:
+    def _slice(self, handlers: Handlers, most: int) -> int:
         """Handle the first records of the backlog, *most* at most (but a repeated sequence as a whole)."""
         chunk = self._backlog[0]
         part = chunk.segments[0]
         if isinstance(part, Repeated):
             if len(part.identities) == 1:
                 return self._run(handlers, chunk, part, most)
-            group = self._batches.sequence(handlers, part)
+            group = handlers.sequence(part.identities, part.starts, part.stride)
             if group is not None:
                 return self._group(group, chunk, part, most)
             part = chunk.segments[0] = part.listed()
@@ -266,10 +514,10 @@ class RingReader:
     # As in collect, nothing is called between noting what is handled and taking it out: the events are either in the
     # backlog or being handled, whenever a signal comes.
 
-    def _run(self, handlers: Sequence[RunHandler], chunk: _Chunk, part: Repeated, most: int) -> int:
+    def _run(self, handlers: Handlers, chunk: _Chunk, part: Repeated, most: int) -> int:
         """Hand over events of one kind that follow each other regularly."""
         (identity,), (length,) = part.identities, part.lengths
-        handler = _handler(handlers, identity)
+        handler = handlers.of(identity)
         count = min(part.count, most, self._most.get(identity, _SLICE_FIRST))
         offset, stride = part.offset, part.stride
         self.handling = count
@@ -297,11 +545,11 @@ class RingReader:
         self.handling = 0
         return records
 
-    def _mixture(self, handlers: Sequence[RunHandler], chunk: _Chunk, part: Listed, most: int) -> int:
+    def _mixture(self, handlers: Handlers, chunk: _Chunk, part: Listed, most: int) -> int:
         """Hand over records that are listed one by one: those in front that can be formatted together, or one."""
         first = part.next
         identities = part.identities[first : first + min(most, self._most.get(-1, _SLICE_FIRST))]
-        together = self._batches.together(handlers, identities)
+        together = handlers.together(identities)
         places = part.places[first : first + max(1, together)]
         count = len(places)
         self.handling = count
@@ -309,12 +557,12 @@ class RingReader:
         self._trim(chunk)
         began = time.monotonic()
         if together:
-            self._batches.handle(handlers, chunk.data, places, identities[:count])
+            handlers.handle(chunk.data, places, identities[:count])
             self._measure(-1, count, time.monotonic() - began)
         else:
             start = places[0] * WORD
             offset, length = start + RECORD_HEADER, int.from_bytes(chunk.data[start : start + WORD], sys.byteorder)
-            _handler(handlers, identities[0])(chunk.data, offset, length, RECORD_HEADER, 1)
+            handlers.of(identities[0])(chunk.data, offset, length, RECORD_HEADER, 1)
         self.handling = 0
         return count
 
@@ -336,78 +584,7 @@ class RingReader:
             self._most[kind] = min(2 * most, SLICE)
 
 
-def _handler(handlers: Sequence[RunHandler], identity: int) -> RunHandler:
-    if identity >= len(handlers):
-        raise InternalError(f"event with unknown id {identity}; the script has {len(handlers)} kinds of events")
-    return handlers[identity]
-
-
 def _view(stack: ExitStack, whole: memoryview, code: str) -> memoryview:
     # The stub of memoryview.cast() wants the code as a literal.
     outer = stack.enter_context(whole)
     return stack.enter_context(outer.cast(code))  # type: ignore[call-overload]
-
-
-class EventLoop:
-    """Waits for events, and for other descriptors, with as few wake-ups as the rate allows.
-
-    At a low rate the ring wakes the reader at its first record. At a high one that would mean a wake-up (and an
-    interrupt on the traced side) for every handful of records, so after a full drain the ring is left alone for
-    :attr:`REST` seconds, and only the other descriptors are waited for.
-    """
-
-    REST = 0.002
-    BUSY_COUNT = 64
-    """A drain of at least this many events means that the rate is high."""
-
-    def __init__(self, reader: RingReader, stack: ExitStack) -> None:
-        self._reader = reader
-        self._poll = stack.enter_context(select.epoll())
-        self._poll.register(reader.fileno(), select.EPOLLIN)
-        self._listening = True
-        self._full: int | None = None
-
-    def fileno(self) -> int:
-        """Readable when a wait would return."""
-        return self._poll.fileno()
-
-    @property
-    def listening(self) -> bool:
-        """Whether a record in the ring ends a wait."""
-        return self._listening
-
-    def watch(self, descriptor: int) -> None:
-        """Also wake up when *descriptor* can be read."""
-        self._poll.register(descriptor, select.EPOLLIN)
-
-    def unwatch(self, descriptor: int) -> None:
-        """No longer wake up for *descriptor*."""
-        self._poll.unregister(descriptor)
-
-    def wait_for_room(self, descriptor: int | None) -> None:
-        """Also wake up when *descriptor* can be written to (None: not any more)."""
-        if descriptor != self._full:
-            if self._full is not None:
-                self._poll.unregister(self._full)
-            if descriptor is not None:
-                self._poll.register(descriptor, select.EPOLLOUT)
-            self._full = descriptor
-
-    def wait(self, timeout: float | None, drained: int = 0, *, events: bool = True) -> list[int]:
-        """Wait for at most *timeout* seconds. Returns the ready descriptors among those of :meth:`watch`.
-
-        *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain.
-        Without *events* the ring is not waited for.
-        """
-        if events and drained >= self.BUSY_COUNT:
-            self._listen(False)
-            timeout = self.REST if timeout is None else min(timeout, self.REST)
-        else:
-            self._listen(events)
-        others = (self._reader.fileno(), self._full)
-        return [descriptor for descriptor, _ in self._poll.poll(timeout) if descriptor not in others]
-
-    def _listen(self, wanted: bool) -> None:
-        if wanted != self._listening:
-            self._poll.modify(self._reader.fileno(), select.EPOLLIN if wanted else 0)
-            self._listening = wanted
