@@ -304,7 +304,7 @@ OWN_FILES = {
     "runtime/attach/tracepoint.py": {"_attach_events"},  # tracefs
     "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
     "runtime/btf/reader.py": {"map_file"},
-    "runtime/machine/bpf_token.py": {"_make"},  # a mounted bpf file system, by option
+    "runtime/machine/bpf.py": {"_token_or_refusal"},  # a mounted bpf file system, by option
     "runtime/machine/containers.py": {"_json", "processes"},  # state of Docker and Podman, root's
     "runtime/machine/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
     "runtime/machine/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytrace
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import bpf_token, landlock, perf, privileges, seccomp
+from pytrace.runtime.machine import bpf, landlock, perf, privileges, seccomp
 
 Value = str | int | bool
 """Of a row: a text, a number, or whether the machine has something."""
@@ -173,8 +173,8 @@ def _privileges() -> Iterator[tuple[str, Value]]:
     for title, wanted in _FOR:
         missing = privileges.missing_capabilities(held, wanted)
         yield f"{title} ({', '.join(wanted)})", f"no (lacks {', '.join(missing)})" if missing else True
-    yield "user namespace of a container", bpf_token.in_container()
-    yield "BPF token", True if bpf_token.token() is not None else f"no ({bpf_token.refusal() or 'none is needed'})"
+    yield "user namespace of a container", bpf.in_container()
+    yield "BPF token", True if bpf.container_token() is not None else f"no ({bpf.token_refusal() or 'none is needed'})"
     yield "perf events (profile, interval, perf tracepoints)", _perf_events()
     yield "seccomp filter while tracing", seccomp.available() or "no (not on this machine)"
     yield "Landlock while tracing", f"yes (ABI {landlock.abi()})" if landlock.abi() else "no (not in this kernel)"

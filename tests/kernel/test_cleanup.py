@@ -15,7 +15,7 @@ from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import TimerTarget, TracepointTarget
 from pytrace.runtime.attach import attachments, legacy, opened
 from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.machine import bpf_maps, tracefs
+from pytrace.runtime.machine import bpf, tracefs
 from tests.support import leaks
 from tests.support.loading import Loaded, program, target
 from tests.support.patience import patience
@@ -74,7 +74,7 @@ def test_sessions_in_a_row_keep_no_descriptors() -> None:
 def test_what_stays_is_found() -> None:
     """The fixture that all of these tests have sees a map, and a probe in tracefs of a process that is gone."""
     watch = leaks.Watch()
-    descriptor = bpf_maps.create(MapType.HASH, 8, 8, 1)
+    descriptor = bpf.map_create(MapType.HASH, 8, 8, 1)
     assert len(watch.leaked(0.1)) == 1
     os.close(descriptor)
     assert not watch.leaked()

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVER = """
 import errno, json, os, socket, sys
 from pytrace.cli import main
-from pytrace.runtime.machine import bpf, bpf_maps, perf
+from pytrace.runtime.machine import bpf, perf
 from pytrace.runtime.machine.bpf import ProgramType
 from pytrace.runtime.session.services.losses import Losses
 
@@ -39,7 +39,7 @@ def opened(path, flags):
 
 ATTEMPTS = {
     "program": lambda: os.close(bpf.prog_load(ProgramType.RAW_TRACEPOINT, RETURN)),
-    "map": lambda: os.close(bpf_maps.create(2, 4, 4, 1)),
+    "map": lambda: os.close(bpf.map_create(2, 4, 4, 1)),
     "ids": lambda: bpf.ids("prog"),
     "event": lambda: os.close(perf.open_event(perf.EventAttr(perf.EventType.SOFTWARE, 9), pid=0)),
     "read": opened(f"{folder}/other/file", os.O_RDONLY),

@@ -79,14 +79,14 @@ def test_a_ring_that_the_kernel_does_not_make() -> None:
 
 @pytest.mark.parametrize("spec", [COUNTS, PERCPU], ids=lambda spec: spec.kind)
 def test_map_reader(spec: object) -> None:
-    from pytrace.runtime.machine import bpf_maps
+    from pytrace.runtime.machine import bpf
 
     with ExitStack() as stack:
         loaded = Loaded(stack, BEGIN)
         maps: MapReader = loaded.maps
         descriptor, _, size, _ = maps._size(spec)  # type: ignore[arg-type]
         keys = [number.to_bytes(8, "little") for number in range(3000)]
-        bpf_maps.update_all(descriptor, keys, b"\1" * size)
+        bpf.map_update_all(descriptor, keys, b"\1" * size)
         assert sorted(maps.items(spec)) == sorted((key, b"\1" * size) for key in keys)  # type: ignore[arg-type]
         assert maps.delete(spec, keys[0])  # type: ignore[arg-type]
         assert not maps.delete(spec, keys[0])  # type: ignore[arg-type]
@@ -101,11 +101,11 @@ def test_walk_by_keys_gives_the_same_as_batches() -> None:
     import os
 
     from pytrace.runtime.load import map_reader
-    from pytrace.runtime.machine import bpf_maps
+    from pytrace.runtime.machine import bpf
 
-    descriptor = bpf_maps.create(MapType.HASH, 8, 8, 500)
+    descriptor = bpf.map_create(MapType.HASH, 8, 8, 500)
     try:
-        bpf_maps.update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
+        bpf.map_update_all(descriptor, [number.to_bytes(8, "little") for number in range(500)], bytes(8))
         pairs = map_reader.paired(map_reader.read_blocks(descriptor, 8, 8, 500))
         assert sorted(map_reader._by_keys(descriptor, 8, 8, 500)) == sorted(pairs)
     finally:

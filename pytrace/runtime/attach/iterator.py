@@ -18,7 +18,7 @@ from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.machine import bpf, bpf_maps
+from pytrace.runtime.machine import bpf
 
 
 @one_by_one
@@ -102,7 +102,7 @@ def include_descendants(roots: Sequence[int], link: int, followed: int) -> tuple
         family = descendants(roots, tasks)
         # The set forgets a process when the kernel does, which may have been before it was put in.
         for process in added - {task.process for task in tasks}:
-            bpf_maps.delete(followed, _KEY.pack(process))
+            bpf.map_delete(followed, _KEY.pack(process))
             added.discard(process)
         new = [item.process for item in family if item.process not in refused and not _known(followed, item.process)]
         if not new:
@@ -131,12 +131,12 @@ def _tasks(link: int) -> list[Task]:
 
 
 def _known(followed: int, process: int) -> bool:
-    return bpf_maps.lookup(followed, _KEY.pack(process), _KEY.size) is not None
+    return bpf.map_lookup(followed, _KEY.pack(process), _KEY.size) is not None
 
 
 def _add(followed: int, process: int) -> bool:
     try:
-        bpf_maps.update(followed, _KEY.pack(process), _VALUE)
+        bpf.map_update(followed, _KEY.pack(process), _VALUE)
     except OSError as error:
         if error.errno != errno.E2BIG:
             raise

@@ -33,7 +33,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import bpf, bpf_maps, perf
+from pytrace.runtime.machine import bpf, perf
 
 
 class SamplingClock(msgspec.Struct):
@@ -377,7 +377,7 @@ def close_later(events: Sequence[int], holder: int | None = None) -> None:
 def _holder(entries: int) -> int | None:
     """A map for perf events; None if the kernel refuses."""
     try:
-        return bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, entries, name="closing")
+        return bpf.map_create(MapType.PERF_EVENT_ARRAY, 4, 4, entries, name="closing")
     except (OSError, TraceError):
         return None
 
@@ -387,7 +387,7 @@ def _hand_over(events: Sequence[int], holder: int) -> bool:
     try:
         for index, event in enumerate(events):
             perf.disable(event)
-            bpf_maps.update(holder, struct.pack("=I", index), struct.pack("=I", event))
+            bpf.map_update(holder, struct.pack("=I", index), struct.pack("=I", event))
     except OSError:
         return False
     return True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from pytrace.core.manifest import MapType
-from pytrace.runtime.machine import bpf, bpf_maps, libbpf, perf, syscalls
+from pytrace.runtime.machine import bpf, libbpf, perf, syscalls
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.syscalls import Memory
 
@@ -263,17 +263,17 @@ def tracing_cookie(stack: ExitStack) -> bool:
 
 def map_of_type(map_type: MapType, key: int, value: int, entries: int) -> Callable[[], bool]:
     """A probe for a type of map, which is created."""
-    return tried(lambda stack: owned(stack, bpf_maps.create(map_type, key, value, entries)) >= 0)
+    return tried(lambda stack: owned(stack, bpf.map_create(map_type, key, value, entries)) >= 0)
 
 
 def batches() -> bool:
     """Reading maps in batches."""
     with ExitStack() as stack:
-        descriptor = owned(stack, bpf_maps.create(MapType.HASH, 8, 8, 1))
+        descriptor = owned(stack, bpf.map_create(MapType.HASH, 8, 8, 1))
         try:
-            bpf_maps.Batch(descriptor, 8, 8, 1).read()
+            bpf.MapBatch(descriptor, 8, 8, 1).read()
         except OSError as error:
-            if error.errno not in bpf_maps.NO_BATCH:
+            if error.errno not in bpf.NO_BATCH:
                 raise
             return False
     return True

@@ -41,7 +41,7 @@ from pytrace.runtime.load.feature_probes import (
     tracing_cookie,
     uprobe_multi,
 )
-from pytrace.runtime.machine import bpf_token, fingerprints, privileges
+from pytrace.runtime.machine import bpf, fingerprints, privileges
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.fingerprints import TRACEFS
 
@@ -176,7 +176,7 @@ def forget() -> None:
 def _key() -> str:
     """Answers hold for one boot of one kernel, and for processes with the same rights."""
     boot = kernel_files.read_text("/proc/sys/kernel/random/boot_id").strip()
-    rights = f"{os.geteuid()} {privileges.capability_mask():x} {bpf_token.user_namespace()} {bpf_token.path()}"
+    rights = f"{os.geteuid()} {privileges.capability_mask():x} {bpf.user_namespace()} {bpf.token_path()}"
     return f"{boot} {os.uname().version} {rights}"
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MapType, RandomWords
-from pytrace.runtime.machine import bpf_maps
+from pytrace.runtime.machine import bpf
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_reader import Block
@@ -37,7 +37,7 @@ def in_one_order() -> int:
     can choose digests. The kernel wants CAP_SYS_ADMIN.
     """
     try:
-        os.close(bpf_maps.create(MapType.HASH, 4, 4, 1, flags=ZERO_SEED))
+        os.close(bpf.map_create(MapType.HASH, 4, 4, 1, flags=ZERO_SEED))
     except OSError:
         return 0
     return ZERO_SEED

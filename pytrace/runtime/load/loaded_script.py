@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, MapType
-from pytrace.runtime.machine import bpf, bpf_maps
+from pytrace.runtime.machine import bpf
 
 _FIRST = bytes(4)
 
@@ -147,7 +147,7 @@ class Generations:
         self._key_size = sizes[1]
         self._maps: list[int] = []
         for number in (0, 1):
-            self._maps.append(bpf_maps.create(*sizes, entries, flags=flags, name=f"{name[:13]}_{number}"))
+            self._maps.append(bpf.map_create(*sizes, entries, flags=flags, name=f"{name[:13]}_{number}"))
             stack.callback(os.close, self._maps[number])
         self._outer = -1
 
@@ -169,7 +169,7 @@ class Generations:
     @property
     def empty(self) -> bool:
         """Whether the map that programs use has no keys."""
-        return bpf_maps.next_key(self.current, None, self._key_size) is None
+        return bpf.map_next_key(self.current, None, self._key_size) is None
 
     def flip(self) -> int:
         """Switch programs to the other map. Returns the former one, when no program uses it any more."""
@@ -178,7 +178,7 @@ class Generations:
         return self._maps[1]
 
     def _put(self) -> None:
-        bpf_maps.update(self._outer, _FIRST, struct.pack("=I", self.current))
+        bpf.map_update(self._outer, _FIRST, struct.pack("=I", self.current))
 
 
 class Quiescence:
@@ -191,12 +191,12 @@ class Quiescence:
     def reserve(self) -> None:
         """Create the maps that :meth:`wait` uses."""
         if self._outer < 0:
-            self._held = bpf_maps.create(MapType.ARRAY, 4, 4, 1, name="pytrace_wait")
+            self._held = bpf.map_create(MapType.ARRAY, 4, 4, 1, name="pytrace_wait")
             self._stack.callback(os.close, self._held)
-            self._outer = bpf_maps.create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_waits", inner=self._held)
+            self._outer = bpf.map_create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_waits", inner=self._held)
             self._stack.callback(os.close, self._outer)
 
     def wait(self) -> None:
         """Wait until all programs that run at the time of the call have ended."""
         self.reserve()
-        bpf_maps.update(self._outer, _FIRST, struct.pack("=I", self._held))
+        bpf.map_update(self._outer, _FIRST, struct.pack("=I", self._held))

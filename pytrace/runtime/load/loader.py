@@ -33,7 +33,7 @@ from pytrace.core.probes.targets import (
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, Positions, VerifierLogs, explain, map_refused
-from pytrace.runtime.machine import bpf, bpf_maps, libbpf, perf
+from pytrace.runtime.machine import bpf, libbpf, perf
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
 
 if TYPE_CHECKING:
@@ -204,8 +204,8 @@ def _load(
 
 def _cancel(descriptor: int) -> None:
     """Delete the events that wait for a system call: until it returns, they keep programs and maps in the kernel."""
-    while (key := bpf_maps.next_key(descriptor, None, 8)) is not None:
-        bpf_maps.delete(descriptor, key)
+    while (key := bpf.map_next_key(descriptor, None, 8)) is not None:
+        bpf.map_delete(descriptor, key)
 
 
 def _positions(data: bytes, programs: Mapping[str, int], spec: ProgramSpec) -> Positions:

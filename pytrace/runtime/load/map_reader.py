@@ -16,7 +16,7 @@ from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import bpf, bpf_maps, perf
+from pytrace.runtime.machine import bpf, perf
 
 Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""
@@ -49,7 +49,7 @@ class MapReader:
         if known is None and (symbol := self._loaded.manifest.stack_chunks):
             from pytrace.core.stacks.chunk_format import CHUNK_SIZE
 
-            known = bpf_maps.lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
+            known = bpf.map_lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
             if known is not None:
                 self._chunks[digest] = known
         return known
@@ -135,19 +135,19 @@ class MapReader:
 
     def _put_back(self, spec: MapSpec, name: bytes, whole: bytes) -> None:
         try:
-            bpf_maps.update(self._keys_size(spec)[0], name[:DIGEST], whole)
+            bpf.map_update(self._keys_size(spec)[0], name[:DIGEST], whole)
         except OSError as error:
             if error.errno != errno.E2BIG:
                 raise
             # Both maps are full of newer keys, and updates are being dropped and reported: so is this one.
-            bpf_maps.delete(self._size(spec)[0], name)
+            bpf.map_delete(self._size(spec)[0], name)
 
     # ---- single keys of the BPF map
 
     def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
         """The value of *key*, or None."""
         descriptor, _, value_size, _ = self._size(spec)
-        return bpf_maps.lookup(descriptor, key, value_size)
+        return bpf.map_lookup(descriptor, key, value_size)
 
     def store(self, spec: MapSpec, key: bytes, value: bytes) -> None:
         """Set the value of *key*.
@@ -155,11 +155,11 @@ class MapReader:
         Raises:
             OSError: the map is full (``E2BIG``).
         """
-        bpf_maps.update(self._size(spec)[0], key, value)
+        bpf.map_update(self._size(spec)[0], key, value)
 
     def delete(self, spec: MapSpec, key: bytes) -> bool:
         """Remove *key*; False when it was not there."""
-        return bpf_maps.delete(self._size(spec)[0], key)
+        return bpf.map_delete(self._size(spec)[0], key)
 
     # ---- unkeyed maps
 
@@ -246,7 +246,7 @@ class MapReader:
             return
         descriptor, _, value_size, _ = self._size(spec)
         keys = [key for key, _ in paired(self._rows(spec, clear=False))]
-        bpf_maps.update_all(descriptor, keys, bytes(value_size))
+        bpf.map_update_all(descriptor, keys, bytes(value_size))
 
     # ---- inside
 
@@ -310,12 +310,12 @@ def read_blocks(
         yield from _by_batches(descriptor, key_size, value_size, capacity, delete)
         return
     except OSError as error:
-        if error.errno not in bpf_maps.NO_BATCH:
+        if error.errno not in bpf.NO_BATCH:
             raise
     pairs = list(_by_keys(descriptor, key_size, value_size, entries))
     if delete:
         for key, _ in pairs:
-            bpf_maps.delete(descriptor, key)
+            bpf.map_delete(descriptor, key)
     for start in range(0, len(pairs), _BATCH_ELEMENTS):
         keys, values = zip(*pairs[start : start + _BATCH_ELEMENTS], strict=True)
         yield b"".join(keys), b"".join(values), len(keys)
@@ -324,7 +324,7 @@ def read_blocks(
 def _by_batches(
     descriptor: int, key_size: int, value_size: int, capacity: int, delete: bool
 ) -> Iterator[Block]:
-    batch = bpf_maps.Batch(descriptor, key_size, value_size, capacity)
+    batch = bpf.MapBatch(descriptor, key_size, value_size, capacity)
     end = False
     while not end:
         try:
@@ -347,13 +347,13 @@ def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> I
     come again are skipped, and the walk ends after as many steps as a full map can need.
     """
     seen: set[bytes] = set()
-    key = bpf_maps.next_key(descriptor, None, key_size)
+    key = bpf.map_next_key(descriptor, None, key_size)
     for _ in range(4 * entries):
         if key is None:
             return
         if key not in seen:
             seen.add(key)
-            value = bpf_maps.lookup(descriptor, key, value_size)
+            value = bpf.map_lookup(descriptor, key, value_size)
             if value is not None:
                 yield key, value
-        key = bpf_maps.next_key(descriptor, key, key_size)
+        key = bpf.map_next_key(descriptor, key, key_size)

@@ -12,7 +12,7 @@ from pytrace.core.manifest import EXITED, STOPPED, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import bpf_maps
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.machine.clocks import Clock, together
 
 NEVER = (1 << 64) - 1
@@ -84,4 +84,4 @@ def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) 
         return
     descriptor = loaded.map_fd(PROCESS_MAP)
     for pid in filters.pids:
-        bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
+        bpf.map_update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))

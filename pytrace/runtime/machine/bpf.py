@@ -1,19 +1,26 @@
-"""bpf(2): commands that do not go through libbpf.
+"""bpf(2): commands that do not go through libbpf, and the BPF token of a container.
 
-libbpf 1.1 does not know the newest commands (uprobe_multi, kprobe sessions), so links, batches and information go
-through here.  Attribute layouts are those of ``union bpf_attr`` in ``include/uapi/linux/bpf.h``.  Every function
-raises :class:`OSError` with the kernel's error number and a text that names the command.
+libbpf 1.1 does not know the newest commands (uprobe_multi, kprobe sessions), so maps, links, batches and information go
+through here, as raw bytes.  Attribute layouts are those of ``union bpf_attr`` in ``include/uapi/linux/bpf.h``.  Every
+function raises :class:`OSError` with the kernel's error number and a text that names the command.
+
+The token (Linux 6.9) is the right to use some of ``bpf(2)`` in a user namespace. Who manages the container mounts a
+bpffs for it and says what it delegates (``delegate_cmds``, ``delegate_maps``, ``delegate_progs``,
+``delegate_attachs``). A process with CAP_BPF in that user namespace makes a token of the mount, and hands it over with
+each command. libbpf does so from 1.5 on, with the bpffs where this module finds it, too.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from contextlib import suppress
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.machine import bpf_token, syscalls
+from pytrace.runtime.machine import syscalls
 from pytrace.runtime.machine.syscalls import Memory, string_memory
 
 if TYPE_CHECKING:
@@ -48,6 +55,7 @@ class Command(IntEnum):
     LINK_GET_NEXT_ID = 31
     ENABLE_STATS = 32
     ITER_CREATE = 33
+    TOKEN_CREATE = 36
 
 
 class ProgramType(IntEnum):
@@ -98,6 +106,65 @@ def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytear
     return result, memory.data
 
 
+# ---------------------------------------------------------------------------------------------- token
+
+
+TOKEN_PATH_VARIABLE, _TOKEN_PATH = "LIBBPF_BPF_TOKEN_PATH", "/sys/fs/bpf"
+"""The variable that names the bpffs to libbpf, and where that is otherwise."""
+_TOKEN_FLAG = 1 << 16
+"""``BPF_F_TOKEN_FD``: a descriptor of a token is among the attributes."""
+_FIRST_NAMESPACE = "user:[4026531837]"
+"""The user namespace of the machine has this number on every kernel (``PROC_USER_INIT_INO``)."""
+
+
+def user_namespace() -> str:
+    """The user namespace of this process, as the kernel shows it; empty on a kernel without any."""
+    try:
+        return os.readlink("/proc/self/ns/user")
+    except OSError:
+        return ""
+
+
+def in_container() -> bool:
+    """Whether this process is in another user namespace than that of the machine."""
+    return user_namespace() not in ("", _FIRST_NAMESPACE)
+
+
+def token_path() -> str:
+    """The bpffs that a token is made of; empty when the user wants none."""
+    return os.environ.get(TOKEN_PATH_VARIABLE, _TOKEN_PATH)
+
+
+def container_token() -> int | None:
+    """A descriptor of the token, open until the process ends; None where there is none (:func:`token_refusal`)."""
+    token = _token_or_refusal()
+    return token if isinstance(token, int) else None
+
+
+def token_refusal() -> str:
+    """Why there is no token, in a user namespace; otherwise empty."""
+    refusal = _token_or_refusal()
+    return refusal if isinstance(refusal, str) else ""
+
+
+@cache
+def _token_or_refusal() -> int | str | None:
+    # Only in a user namespace a token is of use, and only there the kernel makes one.
+    if not token_path() or not in_container():
+        return None
+    try:
+        folder = os.open(token_path(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        return f"{token_path()}: {error.strerror}"
+    try:
+        attributes = Memory(struct.pack("=II", 0, folder))
+        return syscalls.call("bpf", int(Command.TOKEN_CREATE), attributes.address, len(attributes.data))
+    except OSError as error:
+        return f"no BPF token of {token_path()}: {os.strerror(error.errno or 0)}"
+    finally:
+        os.close(folder)
+
+
 # ---------------------------------------------------------------------------------------------- programs
 
 
@@ -118,7 +185,7 @@ def prog_load(
 
     *log*, when given, takes the verifier's text. The load is repeated when a signal interrupts the verifier (EAGAIN).
     """
-    insns, text, token = Memory(instructions), string_memory("GPL"), bpf_token.token()
+    insns, text, token = Memory(instructions), string_memory("GPL"), container_token()
     attributes = struct.pack(
         "=IIQQIIQII16sIIIIQIIQIIII",
         program_type,
@@ -129,7 +196,7 @@ def prog_load(
         len(log.data) if log is not None else 0,
         log.address if log is not None else 0,
         0,
-        flags | (bpf_token.FLAG if token is not None else 0),
+        flags | (_TOKEN_FLAG if token is not None else 0),
         b"",
         0,
         attach_type,
@@ -146,10 +213,10 @@ def prog_load(
 
 def btf_load(data: bytes) -> int:
     """Load type information (``.BTF``) and return its descriptor."""
-    memory, token = Memory(data), bpf_token.token()
+    memory, token = Memory(data), container_token()
     attributes = struct.pack("=QQIIII", memory.address, 0, len(data), 0, 0, 0)
     if token is not None:
-        attributes += struct.pack("=Ii", bpf_token.FLAG, token)
+        attributes += struct.pack("=Ii", _TOKEN_FLAG, token)
     return command(Command.BTF_LOAD, attributes)[0]
 
 
@@ -345,3 +412,151 @@ def run_statistics(program: int) -> tuple[int, int]:
     """Nanoseconds that a program ran while statistics were on, and how often."""
     nanoseconds, count = struct.unpack_from("=QQ", info(program, _RUN_TIME_AT + 16), _RUN_TIME_AT)
     return nanoseconds, count
+
+
+# ---------------------------------------------------------------------------------------------- maps
+
+
+NO_BATCH = frozenset({errno.EINVAL, errno.EOPNOTSUPP, syscalls.ENOTSUPP})
+"""Error numbers of batch commands on kernels or map types that lack them."""
+
+_ELEMENT = struct.Struct("=IIQQQ")
+_BATCH = struct.Struct("=QQQQIIQQ")
+
+
+def map_create(
+    kind: int, key_size: int, value_size: int, entries: int, *, flags: int = 0, name: str = "", inner: int = 0
+) -> int:
+    """Create a map.
+
+    Args:
+        kind: number of the type (``enum bpf_map_type``).
+        key_size: bytes of a key.
+        value_size: bytes of a value; for per-CPU maps of the value of one CPU.
+        entries: most keys.
+        flags: ``BPF_F_…``.
+        name: for those who list the kernel's maps; truncated to 15 bytes.
+        inner: descriptor of a map of the kind that a map of maps holds.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: the kernel refuses (E2BIG: it does not allow that size).
+    """
+    token = container_token()
+    flags |= _TOKEN_FLAG if token is not None else 0
+    attributes = struct.pack("=IIIIIII16s", kind, key_size, value_size, entries, flags, inner, 0, name.encode()[:15])
+    if token is not None:
+        attributes += struct.pack("=IIIIIQii", 0, 0, 0, 0, 0, 0, 0, token)
+    return command(Command.MAP_CREATE, attributes)[0]
+
+
+def map_lookup(descriptor: int, key: bytes, value_size: int) -> bytes | None:
+    """The value of *key* (per-CPU maps: of all possible CPUs, *value_size* bytes in total), or None."""
+    place, value = Memory(key), Memory(value_size)
+    try:
+        command(Command.MAP_LOOKUP_ELEM, _ELEMENT.pack(descriptor, 0, place.address, value.address, 0))
+    except FileNotFoundError:
+        return None
+    return bytes(value.data)
+
+
+def map_update(descriptor: int, key: bytes, value: bytes) -> None:
+    """Set the value of *key* (per-CPU maps: of all possible CPUs)."""
+    place, content = Memory(key), Memory(value)
+    command(Command.MAP_UPDATE_ELEM, _ELEMENT.pack(descriptor, 0, place.address, content.address, 0))
+
+
+def map_delete(descriptor: int, key: bytes) -> bool:
+    """Remove *key*; False when it was not there."""
+    place = Memory(key)
+    try:
+        command(Command.MAP_DELETE_ELEM, _ELEMENT.pack(descriptor, 0, place.address, 0, 0))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def map_next_key(descriptor: int, key: bytes | None, key_size: int) -> bytes | None:
+    """The key after *key* (the first one for None), or None at the end."""
+    before = Memory(key or b"")
+    after = Memory(key_size)
+    try:
+        command(Command.MAP_GET_NEXT_KEY, _ELEMENT.pack(descriptor, 0, before.address, after.address, 0))
+    except FileNotFoundError:
+        return None
+    return bytes(after.data)
+
+
+class MapBatch:
+    """A walk through a hash map by batches.
+
+    The position that the kernel keeps between two calls (``u32`` bucket number for hashes) is held here.
+
+    Args:
+        descriptor: the map.
+        key_size: bytes of a key.
+        value_size: bytes of a value; for per-CPU maps of the values of all possible CPUs.
+        capacity: most elements of one call; at least as many as the fullest bucket has.
+    """
+
+    def __init__(self, descriptor: int, key_size: int, value_size: int, capacity: int) -> None:
+        self.descriptor = descriptor
+        self._sizes = key_size, value_size
+        self.capacity = capacity
+        self.keys = Memory(key_size * capacity)
+        self.values = Memory(value_size * capacity)
+        self._position = Memory(max(8, key_size))
+        self._started = False
+
+    def read(self, *, delete: bool = False) -> tuple[int, bool]:
+        """Fill :attr:`keys` and :attr:`values` from the next elements; return their number, and True at the end.
+
+        With *delete* the elements are taken out of the map in the same step.
+
+        Raises:
+            OSError: ENOSPC when a bucket holds more than *capacity*; EINVAL or ENOTSUPP where batches are missing.
+        """
+        number = Command.MAP_LOOKUP_AND_DELETE_BATCH if delete else Command.MAP_LOOKUP_BATCH
+        position = self._position.address
+        attributes = Memory(
+            _BATCH.pack(
+                position if self._started else 0,
+                position,
+                self.keys.address,
+                self.values.address,
+                self.capacity,
+                self.descriptor,
+                0,
+                0,
+            )
+        )
+        end = False
+        try:
+            syscalls.call("bpf", int(number), attributes.address, len(attributes.data))
+        except FileNotFoundError:
+            end = True
+        self._started = True
+        return struct.unpack_from("=I", attributes.data, 32)[0], end
+
+    def grow(self) -> None:
+        """Double :attr:`capacity`; the walk goes on where it was."""
+        self.capacity *= 2
+        self.keys = Memory(self._sizes[0] * self.capacity)
+        self.values = Memory(self._sizes[1] * self.capacity)
+
+
+def map_update_all(descriptor: int, keys: Sequence[bytes], value: bytes) -> None:
+    """Set many keys to one value, by one batch where the kernel can."""
+    if not keys:
+        return
+    places, contents = Memory(b"".join(keys)), Memory(value * len(keys))
+    attributes = Memory(_BATCH.pack(0, 0, places.address, contents.address, len(keys), descriptor, 0, 0))
+    try:
+        syscalls.call("bpf", int(Command.MAP_UPDATE_BATCH), attributes.address, len(attributes.data))
+    except OSError as error:
+        if error.errno not in NO_BATCH:
+            raise
+        for key in keys:
+            map_update(descriptor, key, value)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
-from pytrace.runtime.machine import bpf_maps, bpf_token, libbpf, syscalls
+from pytrace.runtime.machine import bpf, libbpf, syscalls
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -110,10 +110,10 @@ def check_capabilities(held: frozenset[str]) -> None:
 
 def check_namespace() -> None:
     """Refuse a user namespace (a rootless container) where nothing was delegated, or that libbpf cannot make use of."""
-    if not bpf_token.in_container():
+    if not bpf.in_container():
         return
-    if bpf_token.token() is None:
-        why = bpf_token.refusal() or "it has no BPF token"
+    if bpf.container_token() is None:
+        why = bpf.token_refusal() or "it has no BPF token"
         raise TraceError(
             f"this process is in a user namespace, which may not load BPF programs: {why}",
             hints=(
@@ -155,7 +155,7 @@ def check_bpf() -> None:
     A map is made: that needs CAP_BPF and no more, where asking for the ids of programs needs CAP_SYS_ADMIN.
     """
     try:
-        os.close(bpf_maps.create(MapType.ARRAY, 4, 4, 1))
+        os.close(bpf.map_create(MapType.ARRAY, 4, 4, 1))
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise
@@ -169,7 +169,7 @@ def check_bpf() -> None:
 
 def _refused() -> TraceError:
     """Why bpf(2) is not allowed although this process seems to have the capabilities."""
-    if bpf_token.token() is not None:
+    if bpf.container_token() is not None:
         return TraceError(
             "the BPF token of this container does not allow to make maps",
             hints=(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
 from pytrace.runtime.elf.file import read_file
-from pytrace.runtime.machine import bpf_maps, procfs
+from pytrace.runtime.machine import bpf, procfs
 from pytrace.runtime.python import checking, interpreters
 from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
 from pytrace.runtime.python.interpreters import Interpreter
@@ -165,11 +165,11 @@ class Walker:
         """Another program runs there: the same addresses are those of other objects."""
         if self._known.get(pid) is not None:
             self._known[pid] = None
-            bpf_maps.delete(self._rows, struct.pack("=I", pid))
+            bpf.map_delete(self._rows, struct.pack("=I", pid))
 
     def _forget(self, pid: int) -> None:
         if self._known.pop(pid, None) is not None:
-            bpf_maps.delete(self._rows, struct.pack("=I", pid))
+            bpf.map_delete(self._rows, struct.pack("=I", pid))
 
     # ---- one process
 
@@ -210,7 +210,7 @@ class Walker:
     def _put(self, pid: int, found: _Place | None) -> None:
         key = struct.pack("=I", pid)
         if found is None:
-            bpf_maps.delete(self._rows, key)
+            bpf.map_delete(self._rows, key)
             return
         binary = self._binaries[found.identity]
         assert binary.interpreter is not None
@@ -219,8 +219,8 @@ class Walker:
         self._generation += 1
         try:
             if self._calls is not None:
-                bpf_maps.update(self._calls, key, call_row(interpreter, binary.loop, found.bias))
-            bpf_maps.update(self._rows, key, row(interpreter, found.bias, self._generation))
+                bpf.map_update(self._calls, key, call_row(interpreter, binary.loop, found.bias))
+            bpf.map_update(self._rows, key, row(interpreter, found.bias, self._generation))
         except OSError as error:
             self._known.pop(pid, None)
             self._message(f"no Python stacks of process {pid}: {error.strerror}")

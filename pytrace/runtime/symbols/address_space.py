@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
-from pytrace.runtime.machine import bpf_maps, perf, procfs
+from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.machine.syscalls import file_facts
 from pytrace.runtime.symbols.image_places import is_file
@@ -516,7 +516,7 @@ class MappingRecorder:
             os.close(descriptor)
             raise
         if self._exact:
-            bpf_maps.update(self._reports, struct.pack("=I", cpu), struct.pack("=i", descriptor))
+            bpf.map_update(self._reports, struct.pack("=I", cpu), struct.pack("=i", descriptor))
         return descriptor
 
     def _close(self, cpu: int) -> None:
@@ -773,13 +773,13 @@ class MappingRecorder:
             return
         self._looked, self._looked_at_loss = now, self.lost
         key: bytes | None = None
-        while (key := bpf_maps.next_key(self._table, key, 4)) is not None:
-            value = bpf_maps.lookup(self._table, key, 8)
+        while (key := bpf.map_next_key(self._table, key, 4)) is not None:
+            value = bpf.map_lookup(self._table, key, 8)
             number, pid = struct.unpack("=II", value) if value else (0, 0)
             if not number or number in self._images:
                 continue
             moment, text = time.monotonic_ns(), procfs.read_maps(pid)
-            if bpf_maps.lookup(self._table, key, 8) != value:
+            if bpf.map_lookup(self._table, key, 8) != value:
                 continue
             if pid in self.spaces:
                 self.spaces[pid].end()

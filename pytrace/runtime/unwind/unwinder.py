@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.machine import bpf, bpf_maps, procfs
+from pytrace.runtime.machine import bpf, procfs
 from pytrace.runtime.symbols.image_places import is_file, is_generated, is_memory_file, replaced
 from pytrace.runtime.symbols.images import remember, vdso_image
 from pytrace.runtime.unwind import tables
@@ -273,7 +273,7 @@ class Unwinder:
     def _forget(self, pid: int) -> None:
         known = self._processes.pop(pid, None)
         if known is not None:
-            bpf_maps.delete(self._spaces, struct.pack("=I", pid))
+            bpf.map_delete(self._spaces, struct.pack("=I", pid))
             self._slices.free(*known)
 
     def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
@@ -309,7 +309,7 @@ class Unwinder:
             return
         self._ranges.write(start, b"".join(rows))
         try:
-            bpf_maps.update(self._spaces, struct.pack("=I", pid), struct.pack("=IIQ", start, len(rows), space))
+            bpf.map_update(self._spaces, struct.pack("=I", pid), struct.pack("=IIQ", start, len(rows), space))
         except OSError as error:
             self._slices.free(start, len(rows))
             self._overflow(f"process {pid}: {error.strerror}")

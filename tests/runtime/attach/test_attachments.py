@@ -31,7 +31,7 @@ from pytrace.runtime.attach.opened import (
     link_misses,
     profile_misses,
 )
-from pytrace.runtime.machine import bpf, bpf_maps, perf, tracefs
+from pytrace.runtime.machine import bpf, perf, tracefs
 from tests.support.attach_requests import PROGRAM, Kernel, attached, job, kernel, spec
 from tests.support.rows import each_row
 
@@ -614,7 +614,7 @@ def test_a_kernel_that_does_not_take_them(count: int, monkeypatch: pytest.Monkey
     def refuse(*_arguments: Any, **_options: Any) -> int:
         raise PermissionError
 
-    monkeypatch.setattr(bpf_maps, "create", refuse)
+    monkeypatch.setattr(bpf, "map_create", refuse)
     descriptors = _descriptors(count)
     opened_opened.close_later(descriptors)
     assert not _open(descriptors)

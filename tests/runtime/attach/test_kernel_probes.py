@@ -37,7 +37,7 @@ from pytrace.runtime.attach.base import Attached, Attacher, CannotAttachError, F
 from pytrace.runtime.attach.events import ATTACHERS
 from pytrace.runtime.attach.iterator import Task, descendants, include_descendants
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.machine import bpf, bpf_maps, fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine import bpf, fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.bpf import AttachType
 from pytrace.runtime.machine.syscalls import ENOTSUPP
 from tests.support.attach_requests import (
@@ -719,9 +719,9 @@ class Machine:
         self.followed: set[bytes] = set()
         self.room = room
         monkeypatch.setattr(iterator, "_tasks", lambda _link: self.looks.pop(0) if self.looks[1:] else self.looks[0])
-        monkeypatch.setattr(bpf_maps, "lookup", lambda _fd, key, _size: key if key in self.followed else None)
-        monkeypatch.setattr(bpf_maps, "delete", lambda _fd, key: self.followed.discard(key))
-        monkeypatch.setattr(bpf_maps, "update", self.update)
+        monkeypatch.setattr(bpf, "map_lookup", lambda _fd, key, _size: key if key in self.followed else None)
+        monkeypatch.setattr(bpf, "map_delete", lambda _fd, key: self.followed.discard(key))
+        monkeypatch.setattr(bpf, "map_update", self.update)
 
     def update(self, _descriptor: int, key: bytes, _value: bytes) -> None:
         if len(self.followed) == self.room:

@@ -457,8 +457,8 @@ def test_events_that_wait_for_a_system_call_are_cancelled_at_the_end(
         keys.remove(key)
         return True
 
-    monkeypatch.setattr(loader.bpf_maps, "next_key", lambda *_: keys[0] if keys else None)
-    monkeypatch.setattr(loader.bpf_maps, "delete", delete)
+    monkeypatch.setattr(loader.bpf, "map_next_key", lambda *_: keys[0] if keys else None)
+    monkeypatch.setattr(loader.bpf, "map_delete", delete)
     library.maps = {"pending_1072": MapType.HASH, "other": MapType.HASH}
     with ExitStack() as stack:
         loaded(library, spec("p", "begin", NoTarget()), stack=stack)
@@ -548,17 +548,17 @@ def test_waiting_makes_its_maps_once(maps: FakeMaps, stack: ExitStack) -> None:
 
 @pytest.mark.kernel
 def test_the_kernel_takes_both(stack: ExitStack) -> None:
-    from pytrace.runtime.machine import bpf_maps
+    from pytrace.runtime.machine import bpf
 
     made = Generations((MapType.HASH, 8, 8), 100, "counts", stack)
-    array = bpf_maps.create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_test", inner=made.current)
+    array = bpf.map_create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_test", inner=made.current)
     stack.callback(os.close, array)
     made.start(array)
-    bpf_maps.update(made.current, bytes(8), bytes(8))
+    bpf.map_update(made.current, bytes(8), bytes(8))
     assert not made.empty
     before = made.flip()
     assert made.empty
-    assert bpf_maps.lookup(before, bytes(8), 8) == bytes(8)
+    assert bpf.map_lookup(before, bytes(8), 8) == bytes(8)
     Quiescence(stack).wait()
 
 

@@ -19,7 +19,7 @@ from pytrace.runtime.load import key_digests, map_memory, map_reader
 from pytrace.runtime.load.key_digests import joined
 from pytrace.runtime.load.map_memory import MapSize
 from pytrace.runtime.load.map_reader import MapReader, paired, read_blocks, round_up
-from pytrace.runtime.machine import bpf, bpf_maps, perf, syscalls
+from pytrace.runtime.machine import bpf, perf, syscalls
 from pytrace.runtime.machine.bpf import Command
 from tests.support.fake_maps import FakeMaps, install
 
@@ -317,7 +317,7 @@ def test_a_walk_that_programs_never_let_end_is_given_up(maps: FakeMaps, monkeypa
     maps.batches = errno.EINVAL
     descriptor = maps.add(8, 8)
     fill(maps, descriptor, 1, 2)
-    monkeypatch.setattr(map_reader.bpf_maps, "next_key", lambda _map, key, _size: bytes([1 if key is None else 2]) * 8)
+    monkeypatch.setattr(map_reader.bpf, "map_next_key", lambda _map, key, _size: bytes([1 if key is None else 2]) * 8)
     assert [key[0] for key, _ in paired(read_blocks(descriptor, 8, 8, 2))] == [1, 2]
 
 
@@ -413,7 +413,7 @@ def test_a_digest_whose_key_finds_no_room_is_dropped(maps: FakeMaps, monkeypatch
     def full(*_: object) -> None:
         raise OSError(errno.E2BIG, "")
 
-    monkeypatch.setattr(map_reader.bpf_maps, "update", full)
+    monkeypatch.setattr(map_reader.bpf, "map_update", full)
     made = MapReader(loaded)
     made.clear(DIGESTED)
     assert made.items(DIGESTED) == []
@@ -454,7 +454,7 @@ def test_memory_by_type(size: MapSize, expected: int) -> None:
 @pytest.mark.kernel
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.symbol)
 def test_it_is_what_the_kernel_charges(size: MapSize) -> None:
-    descriptor = bpf_maps.create(size.type, size.key, size.value, size.entries, name="charged")
+    descriptor = bpf.map_create(size.type, size.key, size.value, size.entries, name="charged")
     try:
         charged = map_memory.charged(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""pytrace.runtime.machine.bpf_token: when a token is made, and why not."""
+"""pytrace.runtime.machine.bpf: when a token is made, and why not."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.machine import bpf_token, syscalls
+from pytrace.runtime.machine import bpf, syscalls
 
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """Answers are kept until a process ends."""
-    kept = (bpf_token.token, bpf_token.refusal, bpf_token._make)
+    kept = (bpf._token_or_refusal,)
     for function in kept:
         function.cache_clear()
     yield
@@ -26,7 +26,7 @@ def forgotten() -> Iterator[None]:
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A process in a user namespace, whose bpffs is the test's directory."""
-    monkeypatch.setattr(bpf_token, "user_namespace", lambda: "user:[4026532001]")
+    monkeypatch.setattr(bpf, "user_namespace", lambda: "user:[4026532001]")
     monkeypatch.setenv("LIBBPF_BPF_TOKEN_PATH", str(tmp_path))
     return tmp_path
 
@@ -34,9 +34,9 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_the_machine_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls, "call", lambda *_: pytest.fail("asked for a token"))
     for namespace in ("user:[4026531837]", ""):
-        monkeypatch.setattr(bpf_token, "user_namespace", lambda namespace=namespace: namespace)
-        assert not bpf_token.in_container()
-        assert (bpf_token.token(), bpf_token.refusal()) == (None, "")
+        monkeypatch.setattr(bpf, "user_namespace", lambda namespace=namespace: namespace)
+        assert not bpf.in_container()
+        assert (bpf.container_token(), bpf.token_refusal()) == (None, "")
 
 
 def test_a_token_is_made_once(monkeypatch: pytest.MonkeyPatch, container: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_token_is_made_once(monkeypatch: pytest.MonkeyPatch, container: Path) 
         return 77
 
     monkeypatch.setattr(syscalls, "call", call)
-    assert bpf_token.in_container()
-    assert [bpf_token.token(), bpf_token.token(), bpf_token.refusal()] == [77, 77, ""]
+    assert bpf.in_container()
+    assert [bpf.container_token(), bpf.container_token(), bpf.token_refusal()] == [77, 77, ""]
     assert made == ["bpf"]
 
 
@@ -58,17 +58,17 @@ def test_refusals_name_the_place(monkeypatch: pytest.MonkeyPatch, container: Pat
         raise OSError(errno.EPERM, "")
 
     monkeypatch.setattr(syscalls, "call", call)
-    assert bpf_token.token() is None
-    assert bpf_token.refusal() == f"no BPF token of {container}: {os.strerror(errno.EPERM)}"
+    assert bpf.container_token() is None
+    assert bpf.token_refusal() == f"no BPF token of {container}: {os.strerror(errno.EPERM)}"
 
 
 def test_a_place_that_is_not_there(monkeypatch: pytest.MonkeyPatch, container: Path) -> None:
     monkeypatch.setenv("LIBBPF_BPF_TOKEN_PATH", f"{container}/none")
-    assert bpf_token.refusal() == f"{container}/none: No such file or directory"
+    assert bpf.token_refusal() == f"{container}/none: No such file or directory"
 
 
 def test_it_can_be_declined(monkeypatch: pytest.MonkeyPatch, container: Path) -> None:
     monkeypatch.setenv("LIBBPF_BPF_TOKEN_PATH", "")
-    assert (bpf_token.token(), bpf_token.refusal()) == (None, "")
+    assert (bpf.container_token(), bpf.token_refusal()) == (None, "")
     monkeypatch.delenv("LIBBPF_BPF_TOKEN_PATH")
-    assert bpf_token.path() == "/sys/fs/bpf"
+    assert bpf.token_path() == "/sys/fs/bpf"

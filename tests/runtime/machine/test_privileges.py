@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import bpf_maps, bpf_token, landlock, libbpf, privileges, seccomp, syscalls
+from pytrace.runtime.machine import bpf, landlock, libbpf, privileges, seccomp, syscalls
 from pytrace.runtime.machine.bpf import Command
 from pytrace.runtime.machine.landlock import Limits
 from pytrace.runtime.machine.seccomp import Family, Rules
@@ -32,7 +32,7 @@ def test_a_refused_system_call(monkeypatch: pytest.MonkeyPatch, number: int, sai
     def refuse(*_: int) -> int:
         raise OSError(number, "Function not implemented")
 
-    monkeypatch.setattr(bpf_maps, "create", refuse)
+    monkeypatch.setattr(bpf, "map_create", refuse)
     with pytest.raises(TraceError, match=said):
         privileges.check_bpf()
 
@@ -41,7 +41,7 @@ def test_limits_are_not_taken_for_missing_rights(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(bpf_maps, "create", refuse)
+    monkeypatch.setattr(bpf, "map_create", refuse)
     with pytest.raises(OSError, match="Too many open files"):
         privileges.check_bpf()
 
@@ -70,13 +70,13 @@ def test_missing_capabilities_are_named(
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process in a user namespace."""
-    monkeypatch.setattr(bpf_token, "in_container", lambda: True)
+    monkeypatch.setattr(bpf, "in_container", lambda: True)
 
 
 @pytest.mark.usefixtures("container")
 def test_a_container_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bpf_token, "token", lambda: None)
-    monkeypatch.setattr(bpf_token, "refusal", lambda: "/sys/fs/bpf: No such file or directory")
+    monkeypatch.setattr(bpf, "container_token", lambda: None)
+    monkeypatch.setattr(bpf, "token_refusal", lambda: "/sys/fs/bpf: No such file or directory")
     with pytest.raises(TraceError, match=r"in a user namespace, which may not .*: /sys/fs/bpf: No such file") as caught:
         privileges.check_namespace()
     assert len(caught.value.hints) == 3
@@ -87,7 +87,7 @@ def test_a_container_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     ("v1.1", False), ("v1.4.9", False), ("v1.5", True), ("v1.10", True), ("v2", True),
 ])  # fmt: skip
 def test_a_container_with_a_token(monkeypatch: pytest.MonkeyPatch, version: str, enough: bool) -> None:
-    monkeypatch.setattr(bpf_token, "token", lambda: 7)
+    monkeypatch.setattr(bpf, "container_token", lambda: 7)
     monkeypatch.setattr(libbpf, "version", lambda: version)
     if enough:
         privileges.check_namespace()
@@ -101,8 +101,8 @@ def test_a_token_that_delegates_no_maps(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: int) -> int:
         raise PermissionError(errno.EPERM, "no")
 
-    monkeypatch.setattr(bpf_maps, "create", refuse)
-    monkeypatch.setattr(bpf_token, "token", lambda: 7)
+    monkeypatch.setattr(bpf, "map_create", refuse)
+    monkeypatch.setattr(bpf, "container_token", lambda: 7)
     with pytest.raises(TraceError, match="token of this container does not allow to make maps"):
         privileges.check_bpf()
 
@@ -287,7 +287,7 @@ def test_the_numbers_are_those_of_the_headers(machine: str, header: str) -> None
 
 SECCOMP_CHILD = """
 import errno, os, socket, subprocess, threading
-from pytrace.runtime.machine import bpf_maps, capabilities, seccomp
+from pytrace.runtime.machine import bpf, capabilities, seccomp
 from pytrace.runtime.machine.seccomp import Rules
 def refused(call, *arguments, error=errno.EPERM):
     try:
@@ -298,7 +298,7 @@ def refused(call, *arguments, error=errno.EPERM):
     raise SystemExit(f"allowed: {arguments}")
 capabilities.gain_no_more()
 seccomp.install(Rules())
-refused(bpf_maps.create, 2, 4, 4, 1)
+refused(bpf.map_create, 2, 4, 4, 1)
 refused(socket.socket)
 refused(open, "/dev/null", "w")
 refused(os.mkdir, "/tmp/pytrace-never")

@@ -542,8 +542,8 @@ class Rows:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[int, bytes] = {}
-        monkeypatch.setattr(processes.bpf_maps, "update", self.update)
-        monkeypatch.setattr(processes.bpf_maps, "delete", self.delete)
+        monkeypatch.setattr(processes.bpf, "map_update", self.update)
+        monkeypatch.setattr(processes.bpf, "map_delete", self.delete)
 
     def update(self, _descriptor: int, key: bytes, value: bytes) -> None:
         self.rows[struct.unpack("=I", key)[0]] = value

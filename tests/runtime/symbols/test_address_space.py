@@ -18,7 +18,7 @@ import pytest
 
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.machine import bpf_maps, perf, procfs
+from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.kallsyms import Kallsyms
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.symbols import address_space
@@ -618,8 +618,8 @@ def test_after_a_loss_processes_are_looked_at(
     images.drain()
     assert images.lost == 5
     keys = {struct.pack("=I", 77): struct.pack("=II", FIRST_IMAGE + 9, TRACED)}
-    monkeypatch.setattr(bpf_maps, "next_key", lambda _map, key, _size: next(iter(keys)) if key is None else None)
-    monkeypatch.setattr(bpf_maps, "lookup", lambda _map, key, _size: keys[key])
+    monkeypatch.setattr(bpf, "map_next_key", lambda _map, key, _size: next(iter(keys)) if key is None else None)
+    monkeypatch.setattr(bpf, "map_lookup", lambda _map, key, _size: keys[key])
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"1000-3000 r-xp 00000000 08:01 201 /b\n")
     assert at(images, 9, 0x1800) == "/b"
     assert at(images, 8, 0x1800) == "", "it has begun and ended between the loss and the look"
