@@ -305,17 +305,17 @@ OWN_FILES = {
     "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
     "runtime/btf/reader.py": {"map_file"},
     "runtime/machine/bpf.py": {"_token_or_refusal"},  # a mounted bpf file system, by option
-    "runtime/machine/containers.py": {"_json", "processes"},  # state of Docker and Podman, root's
+    "runtime/machine/confine.py": {"_add_rules"},  # O_PATH, of folders that the run may read
     "runtime/machine/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
     "runtime/machine/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},
-    "runtime/machine/kallsyms.py": {"Kallsyms.text", "Kallsyms._module_ranges"},
+    "runtime/machine/host_names.py": {"open_network_namespace"},  # of --netns
+    "runtime/machine/kernel_functions.py": {
+        "Kallsyms.text", "Kallsyms._module_ranges", "TraceableFunctions.__init__", "blacklist", "ModuleIndex._read",
+    },  # tracefs, debugfs, /lib/modules
     "runtime/machine/kernel_headers.py": {"_unpacked", "_tree_digest", "_source_of"},
-    "runtime/machine/landlock.py": {"_allow"},  # O_PATH, of folders that the run may read
-    "runtime/machine/module_index.py": {"ModuleIndex._read"},  # /lib/modules
-    "runtime/machine/network.py": {"open_namespace"},  # of --netns
     "runtime/machine/perf.py": {"max_stack"},
     "runtime/machine/privileges.py": {"check"},
-    "runtime/machine/traceable_functions.py": {"blacklist", "TraceableFunctions.__init__"},  # tracefs, debugfs
+    "runtime/machine/selected_processes.py": {"_state", "container_processes"},  # state of Docker and Podman, root's
     "runtime/machine/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
     "runtime/output/handlers.py": {"PcapWriter.__init__", "read_file", "_family"},  # cat(): a limited process reads
     "runtime/output/streams.py": {"create"},

@@ -50,7 +50,7 @@ from pytrace.remote.messages import (
     Variant,
     Warned,
 )
-from pytrace.runtime.machine.clocks import together
+from pytrace.runtime.machine.clocks import read_both
 from pytrace.runtime.output.streams import Channel
 
 PATIENCE = 60.0
@@ -100,7 +100,7 @@ class Agent:
 
     def serve(self) -> int:
         """Say hello, read the request, run it. Returns the exit status."""
-        wall, monotonic = together(time.CLOCK_REALTIME, time.CLOCK_MONOTONIC)
+        wall, monotonic = read_both(time.CLOCK_REALTIME, time.CLOCK_MONOTONIC)
         self._outbox.put(Hello(
             protocol=messages.PROTOCOL, version=pytrace.__version__, host=socket.gethostname(),
             kernel=platform.release(), machine=platform.machine(), wall=wall, monotonic=monotonic,

@@ -169,7 +169,7 @@ def _check_machine(options: RunOptions) -> None:
     from pytrace.runtime.machine import privileges
 
     messages.warn(privileges.check(), options)
-    privileges.keep_capabilities()
+    privileges.clear_ambient_capabilities()
 
 
 def _execute(script: CompiledScript, options: RunOptions) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytrace
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import bpf, landlock, perf, privileges, seccomp
+from pytrace.runtime.machine import bpf, confine, perf, privileges
 
 Value = str | int | bool
 """Of a row: a text, a number, or whether the machine has something."""
@@ -176,8 +176,9 @@ def _privileges() -> Iterator[tuple[str, Value]]:
     yield "user namespace of a container", bpf.in_container()
     yield "BPF token", True if bpf.container_token() is not None else f"no ({bpf.token_refusal() or 'none is needed'})"
     yield "perf events (profile, interval, perf tracepoints)", _perf_events()
-    yield "seccomp filter while tracing", seccomp.available() or "no (not on this machine)"
-    yield "Landlock while tracing", f"yes (ABI {landlock.abi()})" if landlock.abi() else "no (not in this kernel)"
+    yield "seccomp filter while tracing", confine.filter_available() or "no (not on this machine)"
+    landlock = confine.landlock_version()
+    yield "Landlock while tracing", f"yes (ABI {landlock})" if landlock else "no (not in this kernel)"
     try:
         privileges.check()
     except TraceError as error:

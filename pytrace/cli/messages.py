@@ -79,12 +79,12 @@ def viewer(path: str | None, format_: str) -> Viewer:
         TraceError: there is no file that a desktop could show.
     """
     from pytrace.base import desktop
-    from pytrace.runtime.machine import capabilities
+    from pytrace.runtime.machine import privileges
 
     if path is None or format_.partition(":")[0] not in PICTURES:
         hints = ("for example -o report.html --open, or -o graph.svg --open",)
         raise TraceError("--open needs -o FILE in a format that a desktop shows: html or svg", hints=hints)
-    opened = desktop.Viewer(path, lambda: capabilities.hold(0, 0))
+    opened = desktop.Viewer(path, lambda: privileges.hold_capabilities(0, 0))
     if opened.problem:
         sys.stderr.write(bytes_shown(f"WARNING: --open cannot show {path!r}: {opened.problem}\n"))
     return opened

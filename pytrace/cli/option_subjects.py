@@ -98,15 +98,15 @@ def _interface(name: str) -> tuple[str, ...] | None:
 
 def _in_other_namespaces(name: str) -> bool:
     """Whether another network namespace has an interface of that name: tools see packets of all namespaces."""
-    from pytrace.runtime.machine import network
+    from pytrace.runtime.machine import host_names
 
-    for namespace in network.names():
+    for namespace in host_names.network_namespaces():
         try:
-            descriptor = network.open_namespace(namespace)
+            descriptor = host_names.open_network_namespace(namespace)
         except TraceError:
             continue
         try:
-            if network.Interfaces(descriptor).number(name) is not None:
+            if host_names.Interfaces(descriptor).number(name) is not None:
                 return True
         finally:
             os.close(descriptor)

@@ -32,9 +32,7 @@ from pytrace.runtime.btf.kernel import KernelTypes, locate
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
 from pytrace.runtime.machine.foreign_files import open_regular
-from pytrace.runtime.machine.kallsyms import Kallsyms
-from pytrace.runtime.machine.module_index import ModuleIndex
-from pytrace.runtime.machine.traceable_functions import KernelFunctions, never_traceable
+from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex, never_traceable
 from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:

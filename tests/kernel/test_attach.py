@@ -544,7 +544,7 @@ def test_kprobe_places(programs: Path, by_address: bool) -> None:
     need("kprobe")
     place = KernelFunctionTarget("__x64_sys_getppid", offset=behind_the_hook())
     if by_address:
-        from pytrace.runtime.machine.kallsyms import Kallsyms
+        from pytrace.runtime.machine.kernel_functions import Kallsyms
 
         place = KernelFunctionTarget(address=Kallsyms().address("__x64_sys_getppid") or 0)
     with ExitStack() as stack:

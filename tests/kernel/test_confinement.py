@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytrace.runtime.machine import landlock, seccomp
+from pytrace.runtime.machine import confine
 from pytrace.runtime.machine.privileges import CAPABILITIES
 from tests.support.patience import patience
 
@@ -122,7 +122,7 @@ BRIEFLY = ("--duration", "1")
 @pytest.fixture(autouse=True)
 def kernel_limits() -> None:
     """What these tests are about."""
-    if not seccomp.available() or landlock.abi() < 4:
+    if not confine.filter_available() or confine.landlock_version() < 4:
         pytest.skip("this kernel has no Landlock with limits on TCP, or this machine no filter")
 
 

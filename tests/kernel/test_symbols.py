@@ -15,7 +15,7 @@ import pytest
 
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.symbols.address_space import MappingRecorder
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.runtime.elf.test_debug_files import Site

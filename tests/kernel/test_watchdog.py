@@ -221,10 +221,10 @@ def test_a_python_program_may_do_nothing_but_not_stop(tmp_path: Path, pause: flo
 @pytest.mark.each_kernel
 def test_ticks_are_those_of_the_kernel() -> None:
     """The tick that programs see is the one that the heartbeat reckons with."""
-    length = clocks.tick()
-    before = clocks.ticks(length)
+    length = clocks.tick_length()
+    before = clocks.tick_count(length)
     snapshot = pytrace.run("begin { @ = jiffies; exit(); }")
-    after = clocks.ticks(length)
+    after = clocks.tick_count(length)
     margin = 10_000_000 // length + 1
     assert before <= snapshot.maps["@"].value <= after + margin
 

@@ -26,7 +26,7 @@ from pytrace.core.kernel_info import KernelHeaders
 from pytrace.pipeline import compile_script
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import fingerprints, kallsyms, module_index
+from pytrace.runtime.machine import fingerprints, kernel_functions
 from tests.support.compile_guest import MODULES, PLACES, Facts, Request
 
 _CLONE_NEWNS = 0x20000
@@ -129,9 +129,9 @@ def enter(facts: Path, modules: str) -> None:
     os.uname = lambda: os.uname_result(known.system)
     features.has = lambda name: known.features[name]
     fingerprints.pid_namespace_fact = lambda: known.pid_namespace
-    module_index.ModuleIndex.__init__.__defaults__ = (modules,)
+    kernel_functions.ModuleIndex.__init__.__defaults__ = (modules,)
     GuestKernel.loaded = known.files[MODULES].decode() if MODULES in known.files else None
-    kallsyms.Kallsyms.__init__.__defaults__ = ("/proc/kallsyms", f"{_unpacked(facts)}{MODULES}")
+    kernel_functions.Kallsyms.__init__.__defaults__ = ("/proc/kallsyms", f"{_unpacked(facts)}{MODULES}")
 
 
 @cache

@@ -22,7 +22,7 @@ from pytrace.runtime.attach.base import (
 )
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.machine import bpf, perf, tracefs
-from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import string_memory
 
 _REASONS = {

@@ -13,7 +13,7 @@ from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED,
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
-from pytrace.runtime.machine.clocks import Clock, together
+from pytrace.runtime.machine.clocks import Clock, read_both
 
 NEVER = (1 << 64) - 1
 """A deadline of the watchdog that is never reached."""
@@ -53,7 +53,7 @@ def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None
     memory = loaded.section(data.section)
     struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
     struct.pack_into("=Q", memory, data.cpid, command or 0)
-    atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
+    atomic, boot = read_both(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
     struct.pack_into("=q", memory, data.tai, atomic - boot)
     struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
     root = options.filters.pid if command is None else command

@@ -15,7 +15,7 @@ _MONOTONIC_COARSE = 6
 _TIMES = os.sysconf("SC_CLK_TCK")
 """Units of times(2) in a second, ``USER_HZ``."""
 RESOLUTION = 1 / _TIMES
-"""Seconds by which :func:`ticks` may be behind."""
+"""Seconds by which :func:`tick_count` may be behind."""
 
 
 class Clock:
@@ -25,10 +25,10 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        wall, boot = together(time.CLOCK_REALTIME, time.CLOCK_BOOTTIME)
+        wall, boot = read_both(time.CLOCK_REALTIME, time.CLOCK_BOOTTIME)
         self.boot_offset = wall - boot
         """Nanoseconds to add to the boot clock for wall time."""
-        wall, tai = together(time.CLOCK_REALTIME, time.CLOCK_TAI)
+        wall, tai = read_both(time.CLOCK_REALTIME, time.CLOCK_TAI)
         # Two readings differ by less than a microsecond; the distance of TAI is whole seconds.
         self.tai_offset = round((wall - tai) / _SECOND) * _SECOND
         """Nanoseconds to add to atomic time for wall time: minus the leap seconds, if the kernel knows them."""
@@ -38,7 +38,7 @@ class Clock:
         return nanoseconds + (self.boot_offset if clock == BOOT else self.tai_offset)
 
 
-def together(first: int, second: int) -> tuple[int, int]:
+def read_both(first: int, second: int) -> tuple[int, int]:
     """Two clocks read at the same moment: of several tries the one that took least time."""
     best: tuple[int, int, int] | None = None
     for _ in range(5):
@@ -51,12 +51,12 @@ def together(first: int, second: int) -> tuple[int, int]:
     return best[1], best[2]
 
 
-def tick() -> int:
+def tick_length() -> int:
     """Nanoseconds between two ticks of the kernel's timer: 1,000,000,000 divided by ``HZ``."""
     return round(time.clock_getres(_MONOTONIC_COARSE) * _SECOND)
 
 
-def ticks(length: int) -> int:
+def tick_count(length: int) -> int:
     """The kernel's counter of ticks (``jiffies_64``), each *length* nanoseconds; it stands still in suspend.
 
     times(2) returns the counter itself, in other units (``jiffies_64_to_clock_t``).

@@ -1,4 +1,8 @@
-"""Check of the rights and kernel features that every run needs, before anything else, with messages."""
+"""Rights of this process: the check of what every run needs, before anything else, with messages; and giving them up.
+
+Capabilities belong to a thread: what is given up here (capabilities(7), prctl(2)) stays with threads that were started
+before.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import ctypes
 import errno
 import os
 import resource
+import struct
 from collections.abc import Iterable
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.runtime.machine import bpf, libbpf, syscalls
+from pytrace.runtime.machine.syscalls import Memory
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -69,7 +75,7 @@ def capability_mask() -> int:
     return 0
 
 
-def keep_capabilities() -> None:
+def clear_ambient_capabilities() -> None:
     """Pass no capability on to the programs that this process starts (``-c``, ``system()``): they run as their user."""
     arguments = (ctypes.c_ulong(_PR_CAP_AMBIENT_CLEAR_ALL), *[ctypes.c_ulong(0)] * 3)
     # Kernels before 4.3 have no such capabilities and refuse.
@@ -224,3 +230,61 @@ def _raise(limit: int, wanted: int) -> None:
             # Not allowed beyond the hard limit: take as much as there is.
             continue
         return
+
+
+# ---------------------------------------------------------------------------------------------- giving up
+
+_VERSION_3 = 0x20080522
+"""``_LINUX_CAPABILITY_VERSION_3``: 64 bits in two words."""
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_PR_SET_NO_NEW_PRIVS = 38
+_LAST = 63
+
+
+def permitted_capabilities() -> int:
+    """The permitted capabilities of this thread, a bit for each number."""
+    header, data = Memory(struct.pack("=Ii", _VERSION_3, 0)), Memory(24)
+    _check(syscalls.libc().capget(ctypes.c_void_p(header.address), ctypes.c_void_p(data.address)), "capget")
+    words = struct.unpack("=6I", data.data)
+    return int(words[1] | words[4] << 32)
+
+
+def hold_capabilities(effective: int, permitted_: int) -> None:
+    """Hold these capabilities and no other; none is inheritable or ambient.
+
+    Raises:
+        OSError: the kernel refuses, as *permitted_* has one that was not held.
+    """
+    words = (effective & 0xFFFFFFFF, permitted_ & 0xFFFFFFFF, 0, effective >> 32, permitted_ >> 32, 0)
+    header, data = Memory(struct.pack("=Ii", _VERSION_3, 0)), Memory(struct.pack("=6I", *words))
+    _check(syscalls.libc().capset(ctypes.c_void_p(header.address), ctypes.c_void_p(data.address)), "capset")
+
+
+def limit_bounding_set(kept: int) -> bool:
+    """Remove all but *kept* from the bounding set; False where that is not allowed (it takes CAP_SETPCAP)."""
+    for number in range(_LAST + 1):
+        if kept >> number & 1 or _prctl(_PR_CAPBSET_READ, number) != 1:
+            continue
+        if _prctl(_PR_CAPBSET_DROP, number):
+            return False
+    return True
+
+
+def set_no_new_privileges() -> None:
+    """Give this thread and all that it starts no privileges by ``execve`` any more (``no_new_privs``).
+
+    Raises:
+        OSError: the kernel refuses (before Linux 3.5).
+    """
+    _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1), "prctl")
+
+
+def _prctl(option: int, value: int) -> int:
+    words = (ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3)
+    return int(syscalls.libc().prctl(ctypes.c_int(option), *words))
+
+
+def _check(result: int, name: str) -> None:
+    if result:
+        error = ctypes.get_errno()
+        raise syscalls.failure(error, name)

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import mmap
 import os
+import re
 import struct
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 _EVERYWHERE = {
     "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446,
@@ -270,3 +272,56 @@ def sort_records(data: bytearray, size: int) -> None:
     function(
         ctypes.byref(array), ctypes.c_size_t(len(data) // size), ctypes.c_size_t(size), compare, ctypes.c_size_t(size)
     )
+
+
+# ---------------------------------------------------------------------------------------------- events about devices
+# NETLINK_KOBJECT_UEVENT: here those of CPUs and modules that come and go.
+
+_AF_NETLINK, _SOCK_RAW, _SOCK_NONBLOCK, _SOCK_CLOEXEC = 16, 3, 0o4000, 0o2000000
+_NETLINK_KOBJECT_UEVENT = 15
+_KERNEL_GROUP = 1
+_NETLINK_ADDRESS = struct.Struct("=HHII")
+"""``struct sockaddr_nl``: family, padding, port, groups."""
+_CPU_EVENT = rb"(online|offline)@/devices/system/cpu/cpu(\d+)\0"
+_MODULE_EVENT = rb"(add|remove)@/module/([^/\0]+)\0"
+_LONGEST_EVENT = 8192
+"""Bytes of a message: ``UEVENT_BUFFER_SIZE`` is 2048."""
+
+
+def subscribe_device_events() -> int:
+    """A descriptor from which :func:`read_device_events` reads; the caller closes it.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    library = libc()
+    descriptor = int(library.socket(_AF_NETLINK, _SOCK_RAW | _SOCK_NONBLOCK | _SOCK_CLOEXEC, _NETLINK_KOBJECT_UEVENT))
+    if descriptor < 0:
+        raise failure(ctypes.get_errno(), "socket")
+    address = _NETLINK_ADDRESS.pack(_AF_NETLINK, 0, 0, _KERNEL_GROUP)
+    if library.bind(descriptor, ctypes.c_char_p(address), len(address)):
+        error = failure(ctypes.get_errno(), "bind")
+        os.close(descriptor)
+        raise error
+    return descriptor
+
+
+def read_device_events(descriptor: int) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]]]:
+    """CPUs of the waiting messages and whether each came online, and modules and whether each was loaded.
+
+    A message is a line ``ACTION@/devices/…`` and its environment, separated by NULs (``lib/kobject_uevent.c``).
+
+    Raises:
+        OSError: (ENOBUFS) messages were lost.
+    """
+    cpus: list[tuple[int, bool]] = []
+    modules: list[tuple[str, bool]] = []
+    while True:
+        try:
+            message = os.read(descriptor, _LONGEST_EVENT)
+        except BlockingIOError:
+            return cpus, modules
+        if found := re.match(_CPU_EVENT, message):
+            cpus.append((int(found[2]), found[1] == b"online"))
+        elif found := re.match(_MODULE_EVENT, message):
+            modules.append((found[2].decode(), found[1] == b"add"))

@@ -397,7 +397,7 @@ def _surround(surroundings: Surroundings | None) -> Mapping[str, str]:
 
 def _enter(namespace: int, report: int) -> None:
     """Move the child to a network namespace; an error of that is reported as another one than that of exec."""
-    from pytrace.runtime.machine.network import CLONE_NEWNET  # --netns has imported it
+    from pytrace.runtime.machine.host_names import CLONE_NEWNET  # --netns has imported it
 
     try:
         syscalls.enter_namespace(namespace, CLONE_NEWNET)

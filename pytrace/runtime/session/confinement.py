@@ -21,7 +21,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import bpf, capabilities, landlock, perf, privileges, seccomp
+from pytrace.runtime.machine import bpf, confine, perf, privileges
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Notices
@@ -73,7 +73,7 @@ class Needs(msgspec.Struct):
     """Directories in which files are created and replaced."""
     existing: str = ""
     """Reason to open existing files for writing."""
-    families: list[seccomp.Family] = msgspec.field(default_factory=list)
+    families: list[confine.Family] = msgspec.field(default_factory=list)
     """Address families of sockets that the run may open."""
     cpu_events: bool = False
     """Whether perf events of CPUs are opened, and programs put on them."""
@@ -137,15 +137,15 @@ def _by_type(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
         wanted.keep(KERNEL_SYMBOLS, "CAP_SYSLOG")
         wanted.read += [*_KERNEL_IMAGES, *options.debuginfo, *_named("PYTRACE_VMLINUX", "BPFTRACE_VMLINUX")]
     if (USym in kinds or any(stack.user for stack in stacks)) and _named("DEBUGINFOD_URLS"):
-        wanted.families += seccomp.Family
+        wanted.families += confine.Family
         wanted.read += [*_RESOLVER_FILES, *_named("SSL_CERT_FILE", "SSL_CERT_DIR")]
         wanted.write += [*_cache("debuginfod_client"), *_named("DEBUGINFOD_CACHE_PATH")]
     if Username in kinds:
         # The user database may be a service (nscd, sssd, systemd).
-        wanted.families.append(seccomp.Family.UNIX)
+        wanted.families.append(confine.Family.UNIX)
         wanted.read += ["/var/lib/sss", "/run/systemd/userdb", "/etc/sssd"]
     if InterfaceName in kinds:
-        wanted.families.append(seccomp.Family.NETLINK)
+        wanted.families.append(confine.Family.NETLINK)
         if options.netns is not None:
             wanted.everything = wanted.everything or NETWORK_NAMESPACE
             wanted.keep(NETWORK_NAMESPACE, "CAP_SYS_ADMIN")
@@ -202,8 +202,8 @@ def installation() -> list[str]:
 
 def confine_view() -> None:
     """Give up everything that showing a live view does not take: it writes to its terminal and its channel."""
-    capabilities.bound(0)
-    capabilities.hold(0, 0)
+    privileges.limit_bounding_set(0)
+    privileges.hold_capabilities(0, 0)
     _limit(Needs(), installation(), lambda _: None)
 
 
@@ -213,7 +213,7 @@ def _limit(wanted: Needs, installed: list[str], say: Say) -> None:
         say(f"Not limited: files and system calls: {wanted.everything}\n")
         return
     try:
-        capabilities.gain_no_more()
+        privileges.set_no_new_privileges()
     except OSError as error:
         say(f"Not limited: files and system calls: {error}\n")
         return
@@ -225,19 +225,19 @@ def _landlock(wanted: Needs, installed: list[str], say: Say) -> None:
     if wanted.all_files:
         say(f"Files are not limited by Landlock: {wanted.all_files}\n")
         return
-    if not _survives(landlock.abi):
+    if not _survives(confine.landlock_version):
         say(f"Files are not limited by Landlock: {KILLS}\n")
         return
-    version = landlock.abi()
+    version = confine.landlock_version()
     if not version:
         say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
         return
     read = [*_SYSTEM_FILES, *installed, *wanted.read]
-    limits = landlock.Limits(
+    limits = confine.AccessLimits(
         tuple(read), tuple(wanted.write), connections=bool(wanted.families), signals=wanted.signals
     )
     try:
-        landlock.restrict(limits, version)
+        confine.restrict_access(limits, version)
     except OSError as error:
         say(f"Files are not limited by Landlock: {error}\n")
         return
@@ -245,18 +245,18 @@ def _landlock(wanted: Needs, installed: list[str], say: Say) -> None:
 
 
 def _seccomp(wanted: Needs, say: Say) -> None:
-    if not seccomp.available():
+    if not confine.filter_available():
         say("System calls are not limited: there is no filter for this machine\n")
         return
-    rules = seccomp.Rules(
+    rules = confine.CallRules(
         families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
         existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
     )  # fmt: skip
-    if not _survives(lambda: seccomp.install(rules)):
+    if not _survives(lambda: confine.install_filter(rules)):
         say(f"System calls are not limited: {KILLS}\n")
         return
     try:
-        seccomp.install(rules)
+        confine.install_filter(rules)
     except OSError as error:
         say(f"System calls are not limited: {error}\n")
         return
@@ -292,15 +292,15 @@ class Confinement(Service):
 
     def _hold(self, wanted: Needs, installed: list[str]) -> None:
         """Drop capabilities."""
-        held = capabilities.permitted()
-        capabilities.hold(mask(wanted.capabilities) & held, held)
+        held = privileges.permitted_capabilities()
+        privileges.hold_capabilities(mask(wanted.capabilities) & held, held)
         names = {**_missed(wanted, installed, self._loaded), **wanted.capabilities}
-        capabilities.hold(held, held)
+        privileges.hold_capabilities(held, held)
         names = {held_name: reason for name, reason in names.items() if (held_name := _as_held(name, held))}
         kept = mask(names)
         if not wanted.everything:
-            capabilities.bound(kept)
-        capabilities.hold(kept, kept)
+            privileges.limit_bounding_set(kept)
+        privileges.hold_capabilities(kept, kept)
         by_reason: dict[str, list[str]] = {}
         for name, reason in names.items():
             by_reason.setdefault(reason, []).append(name)
@@ -308,7 +308,7 @@ class Confinement(Service):
         self._say(f"Capabilities kept: {'; '.join(texts) or 'none'}\n")
 
 
-def _allowed(rules: seccomp.Rules, wanted: Needs) -> str:
+def _allowed(rules: confine.CallRules, wanted: Needs) -> str:
     """The permissions of the filter that not every run has, for the message."""
     allowed = []
     if rules.cpu_events:

@@ -108,9 +108,9 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
     """
     if options.netns is None:
         return None
-    from pytrace.runtime.machine.network import open_namespace
+    from pytrace.runtime.machine.host_names import open_network_namespace
 
-    descriptor = open_namespace(options.netns)
+    descriptor = open_network_namespace(options.netns)
     stack.callback(os.close, descriptor)
     return descriptor
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytrace.runtime.elf.file import Segment
-    from pytrace.runtime.machine.kallsyms import Kallsyms
+    from pytrace.runtime.machine.kernel_functions import Kallsyms
     from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.symbols.address_space import AddressSpace, Image
     from pytrace.runtime.symbols.images import AnyBinary

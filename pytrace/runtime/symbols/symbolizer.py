@@ -16,7 +16,7 @@ from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.elf.file import quoted
 from pytrace.runtime.machine import foreign_files, procfs
 from pytrace.runtime.machine.demangle import demangle, short_name
-from pytrace.runtime.machine.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, Image, MappingRecorder
 from pytrace.runtime.symbols.compiled_code import JIT, CompiledCode
 from pytrace.runtime.symbols.image_places import (

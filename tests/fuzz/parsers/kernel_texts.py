@@ -10,10 +10,8 @@ from itertools import pairwise
 
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.types import AddressSpace
-from pytrace.runtime.machine import containers, fingerprints, procfs, tracefs
-from pytrace.runtime.machine.kallsyms import Kallsyms
-from pytrace.runtime.machine.module_index import ModuleIndex
-from pytrace.runtime.machine.traceable_functions import KernelFunctions, TraceableFunctions
+from pytrace.runtime.machine import fingerprints, procfs, selected_processes, tracefs
+from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex, TraceableFunctions
 from pytrace.runtime.symbols import perf_map
 from pytrace.runtime.symbols.jit_dump import JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
@@ -132,7 +130,7 @@ def mounts(data: bytes) -> None:
 def cgroup_of_process(data: bytes) -> None:
     """``/proc/PID/cgroup``: a process is in the container that one of its cgroups is named by."""
     stored(data, "proc/7/cgroup")
-    containers.processes("0123456789ab", str(FOLDER / "proc"))
+    selected_processes.container_processes("0123456789ab", str(FOLDER / "proc"))
 
 
 CGROUP = b"0::/system.slice/docker-0123456789abcdef0123456789abcdef.scope\n1:cpu:/kubepods/pod12345678-1234\n"

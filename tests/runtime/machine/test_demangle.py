@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.live_kernel import LiveKernel
-from pytrace.runtime.machine.demangle import available, demangle, qualified_name, short_name, with_bodies
-from pytrace.runtime.machine.rust_names import MalformedNameError
-from pytrace.runtime.machine.rust_names import demangle as rust_names_demangle
+from pytrace.runtime.machine.demangle import (
+    MalformedNameError,
+    available,
+    demangle,
+    qualified_name,
+    short_name,
+    with_bodies,
+)
+from pytrace.runtime.machine.demangle import demangle_rust_v0 as rust_names_demangle
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- demangle
@@ -214,7 +220,7 @@ def test_damaged_rust_names_stay_as_they_are(name: str, capfd: pytest.CaptureFix
 
 
 # ---------------------------------------------------------------------------------------------- rust names
-# pytrace.runtime.machine.rust_names: each part of the grammar; texts are those of ``std::backtrace`` and of.
+# pytrace.runtime.machine.demangle: each part of the grammar; texts are those of ``std::backtrace`` and of.
 
 
 NESTED = (

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.live_kernel import LiveKernel
-from pytrace.runtime.machine import fingerprints, traceable_functions
-from pytrace.runtime.machine.kallsyms import KERNEL_HALF, Kallsyms, KernelPlace
-from pytrace.runtime.machine.module_index import ModuleIndex, module_name
+from pytrace.runtime.machine import fingerprints, kernel_functions
+from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms, KernelPlace, ModuleIndex, module_name
 from pytrace.runtime.machine.name_patterns import exact, matching, name_pattern, within
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- kallsyms
-# pytrace.runtime.machine.kallsyms on texts made by hand and on this machine's own.
+# pytrace.runtime.machine.kernel_functions on texts made by hand and on this machine's own.
 
 
 TEXT = """\
@@ -307,7 +306,7 @@ def listed(tmp_path: Path) -> str:
 
 
 def test_owners_of_one_name(listed: str) -> None:
-    found = traceable_functions.TraceableFunctions(listed)
+    found = kernel_functions.TraceableFunctions(listed)
     assert found.owners("vfs_read") == [""]
     assert found.owners("vfs") == []
     assert found.owners("helper") == ["", "nf", "other"]
@@ -319,7 +318,7 @@ def test_owners_of_one_name(listed: str) -> None:
 
 
 def test_lists_by_module(listed: str) -> None:
-    assert traceable_functions.TraceableFunctions(listed).lists() == {
+    assert kernel_functions.TraceableFunctions(listed).lists() == {
         "": ["vfs_read", "vfs_write", "vfs_read.part.0", "helper"],
         "nf": ["nf_hook", "helper"],
         "other": ["helper"],
@@ -331,13 +330,13 @@ def test_short_lists(tmp_path: Path, text: str) -> None:
     path = tmp_path / "functions"
     path.write_text(text)
     expected = {"": ["one"] if text.strip() == "one" else []} | ({"m": ["one"]} if "[" in text else {})
-    assert traceable_functions.TraceableFunctions(str(path)).lists() == expected
+    assert kernel_functions.TraceableFunctions(str(path)).lists() == expected
 
 
 def test_an_exact_name_reads_no_further_than_needed(tmp_path: Path) -> None:
     path = tmp_path / "functions"
     path.write_text("first\n" + "".join(f"function_{number}\n" for number in range(200_000)))
-    found = traceable_functions.TraceableFunctions(str(path))
+    found = kernel_functions.TraceableFunctions(str(path))
     assert found.owners("first") == [""]
     assert len(found._text) < path.stat().st_size / 2
     assert found.owners("function_199999") == [""]
@@ -357,7 +356,7 @@ def test_a_list_is_closed_after_the_last_question(tmp_path: Path) -> None:
 
 
 def test_match_by_patterns(listed: str) -> None:
-    found = traceable_functions.KernelFunctions(listed, Kallsyms, live=False)
+    found = kernel_functions.KernelFunctions(listed, Kallsyms, live=False)
     assert found.match("h*", "vmlinux") == {"": ["helper"]}
     assert found.match("*", "n*") == {"nf": ["nf_hook", "helper"]}
     assert found.match("helper", "*") == {"": ["helper"], "nf": ["helper"], "other": ["helper"]}
@@ -375,7 +374,7 @@ def test_what_the_kernel_makes_is_no_function(tmp_path: Path) -> None:
         "ffffffff81000030 D table\nffffffffc0000000 t helper\t[nf]\nffffffffc0000010 t helper\t[nf]\n"
         "ffffffffc0000100 t bpf_prog_1_x\t[bpf]\nffffffffc0000200 t ftrace_trampoline\t[__builtin__ftrace]\n"
     )
-    found = traceable_functions.KernelFunctions("", lambda: Kallsyms(str(path)), live=False)
+    found = kernel_functions.KernelFunctions("", lambda: Kallsyms(str(path)), live=False)
     assert found.match("*") == {"": ["vfs_read"], "nf": ["helper"]}
     assert found.match("ftrace_trampoline") == {}
     assert found.match("helper") == {"nf": ["helper"]}
@@ -383,14 +382,14 @@ def test_what_the_kernel_makes_is_no_function(tmp_path: Path) -> None:
 
 def test_the_list_is_kept_until_something_changes(listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    first = traceable_functions.KernelFunctions(listed, Kallsyms).match("vfs_*")
+    first = kernel_functions.KernelFunctions(listed, Kallsyms).match("vfs_*")
     Path(listed).write_text("vfs_other\n")
     assert (
-        traceable_functions.KernelFunctions(listed, Kallsyms).match("vfs_*") == first == {"": ["vfs_read", "vfs_write"]}
+        kernel_functions.KernelFunctions(listed, Kallsyms).match("vfs_*") == first == {"": ["vfs_read", "vfs_write"]}
     )
-    assert traceable_functions.KernelFunctions(listed, Kallsyms, live=False).match("vfs_*") == {"": ["vfs_other"]}
+    assert kernel_functions.KernelFunctions(listed, Kallsyms, live=False).match("vfs_*") == {"": ["vfs_other"]}
     monkeypatch.setattr(fingerprints, "modules_fact", lambda: ("modules", "others"))
-    assert traceable_functions.KernelFunctions(listed, Kallsyms).match("vfs_*") == {"": ["vfs_other"]}
+    assert kernel_functions.KernelFunctions(listed, Kallsyms).match("vfs_*") == {"": ["vfs_other"]}
 
 
 def test_traceable_functions_option(listed: str) -> None:
@@ -429,13 +428,13 @@ def test_answers_that_loading_a_module_could_change(
 def test_blacklist(tmp_path: Path) -> None:
     path = tmp_path / "blacklist"
     path.write_text("0xffffffff81000000-0xffffffff81000010\tdo_int3\n0xffffffff81000020-0xffffffff81000030\tasm_exc\n")
-    assert traceable_functions.blacklist(str(path)) == {"do_int3", "asm_exc"}
-    assert traceable_functions.blacklist(str(tmp_path / "missing")) == frozenset()
+    assert kernel_functions.blacklist(str(path)) == {"do_int3", "asm_exc"}
+    assert kernel_functions.blacklist(str(tmp_path / "missing")) == frozenset()
 
 
 def test_a_list_with_bytes_that_are_no_utf8(tmp_path: Path) -> None:
     path = tmp_path / "functions"
     path.write_bytes(b"a\xff\nvfs_read\nb [m\xfe]\n")
-    found = traceable_functions.TraceableFunctions(str(path))
+    found = kernel_functions.TraceableFunctions(str(path))
     assert found.owners("b") == ["m\udcfe"]
     assert found.lists() == {"": ["a\udcff", "vfs_read"], "m\udcfe": ["b"]}

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import fingerprints, network
-from pytrace.runtime.machine.host_names import HostNames
-from pytrace.runtime.machine.network import Interfaces, NetworkNamespaces
+from pytrace.runtime.machine import fingerprints, host_names
+from pytrace.runtime.machine.host_names import HostNames, Interfaces, NetworkNamespaces
 from pytrace.runtime.machine.tracefs import Tracepoints
 
 # ---------------------------------------------------------------------------------------------- network
@@ -50,12 +49,12 @@ def test_an_unknown_interface_is_asked_for_once_a_second(monkeypatch: pytest.Mon
     assert (interfaces.name(1), interfaces.name(7)) == ("lo", None)
     links[7] = "veth0"
     assert interfaces.name(7) is None
-    clock.now = network.AGAIN
+    clock.now = host_names.AGAIN
     assert interfaces.name(7) == "veth0"
     del links[7]
     clock.now *= 3
     assert (interfaces.name(8), interfaces.name(7)) == (None, "veth0")
-    assert reads == [0.0, network.AGAIN, 3 * network.AGAIN]
+    assert reads == [0.0, host_names.AGAIN, 3 * host_names.AGAIN]
 
 
 def test_interfaces_without_netlink_have_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,17 +100,17 @@ def test_a_namespace_that_is_mounted_after_its_name_appeared_is_found_later(tmp_
     other.touch()
     inode = other.stat().st_ino
     assert namespaces.name(inode) is None
-    clock.now = network.AGAIN
+    clock.now = host_names.AGAIN
     assert namespaces.name(inode) == "late"
 
 
 def test_no_directory_means_no_names(tmp_path: Path) -> None:
-    assert network.names(str(tmp_path / "none")) == []
+    assert host_names.network_namespaces(str(tmp_path / "none")) == []
     assert NetworkNamespaces(str(tmp_path / "none")).name(4026531833) is None
 
 
 def test_a_namespace_is_opened_by_path() -> None:
-    descriptor = network.open_namespace("/proc/self/ns/net")
+    descriptor = host_names.open_network_namespace("/proc/self/ns/net")
     try:
         assert os.stat(descriptor).st_ino == os.stat("/proc/self/ns/net").st_ino
         assert not os.get_inheritable(descriptor)
@@ -140,7 +139,7 @@ def test_what_is_no_namespace_is_refused(
         (tmp_path / other).touch()
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(TraceError) as caught:
-        network.open_namespace(name, str(tmp_path))
+        host_names.open_network_namespace(name, str(tmp_path))
     assert message in caught.value.message
     assert any(hint in text for text in caught.value.hints)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -148,9 +147,9 @@ def test_what_is_no_namespace_is_refused(
 
 def test_pyroute2_is_imported_only_when_an_interface_is_asked_for() -> None:
     code = (
-        "import sys; from pytrace.runtime.machine import network\n"
-        "print('pyroute2' in sys.modules); network.NetworkNamespaces().name(1); print('pyroute2' in sys.modules)\n"
-        "network.Interfaces().name(1); print('pyroute2' in sys.modules)"
+        "import sys; from pytrace.runtime.machine import host_names\n"
+        "print('pyroute2' in sys.modules); host_names.NetworkNamespaces().name(1); print('pyroute2' in sys.modules)\n"
+        "host_names.Interfaces().name(1); print('pyroute2' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "True"]

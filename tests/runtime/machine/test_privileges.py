@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import bpf, landlock, libbpf, privileges, seccomp, syscalls
+from pytrace.runtime.machine import bpf, confine, libbpf, privileges, syscalls
 from pytrace.runtime.machine.bpf import Command
-from pytrace.runtime.machine.landlock import Limits
-from pytrace.runtime.machine.seccomp import Family, Rules
+from pytrace.runtime.machine.confine import AccessLimits, CallRules, Family
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- privileges
@@ -108,7 +107,7 @@ def test_a_token_that_delegates_no_maps(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 # ---------------------------------------------------------------------------------------------- landlock
-# pytrace.runtime.machine.landlock: rights by version, and limits of a child.
+# pytrace.runtime.machine.confine: rights by version, and limits of a child.
 
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -118,28 +117,28 @@ ROOT = Path(__file__).resolve().parents[3]
     (1, 13, 0, 0), (2, 14, 0, 0), (3, 15, 0, 0), (4, 15, 2, 0), (5, 16, 2, 0), (6, 16, 2, 2), (9, 16, 2, 2),
 ])  # fmt: skip
 def test_no_kernel_is_asked_for_what_it_does_not_know(version: int, files: int, net: int, scopes: int) -> None:
-    limits = Limits(("/usr",), (), connections=False, signals=False)
-    rights = landlock.handled(limits, version)
+    limits = AccessLimits(("/usr",), (), connections=False, signals=False)
+    rights = confine.handled_rights(limits, version)
     assert [value.bit_count() for value in rights] == [files, net, scopes]
 
 
 def test_what_is_not_limited() -> None:
-    files, net, scopes = landlock.handled(Limits((), (), connections=True, signals=True), 7)
-    assert not files & (landlock.READ_FILE | landlock.READ_DIR)
-    assert files & landlock.WRITE_FILE
-    assert (net, scopes) == (landlock.BIND_TCP, 0)
+    files, net, scopes = confine.handled_rights(AccessLimits((), (), connections=True, signals=True), 7)
+    assert not files & (confine.READ_FILE | confine.READ_DIR)
+    assert files & confine.WRITE_FILE
+    assert (net, scopes) == (confine.BIND_TCP, 0)
 
 
 CHILD = """
 import os, socket, sys
 from pytrace.base import whole_files
-from pytrace.runtime.machine import capabilities, landlock
+from pytrace.runtime.machine import confine, privileges
 folder = sys.argv[1]
-capabilities.gain_no_more()
-limits = landlock.Limits((f"{folder}/read", f"{folder}/single", "/proc"), (f"{folder}/write", f"{folder}/none"),
-                         connections=False, signals=False)
+privileges.set_no_new_privileges()
+limits = confine.AccessLimits((f"{folder}/read", f"{folder}/single", "/proc"), (f"{folder}/write", f"{folder}/none"),
+                               connections=False, signals=False)
 listener = socket.create_server(("127.0.0.1", 0))
-landlock.restrict(limits, landlock.abi())
+confine.restrict_access(limits, confine.landlock_version())
 def refused(call, *arguments):
     try:
         call(*arguments)
@@ -157,14 +156,14 @@ refused(os.mkfifo, f"{folder}/write/pipe")
 refused(os.symlink, "x", f"{folder}/write/link")
 refused(os.unlink, f"{folder}/other")
 refused(os.kill, os.getppid(), 0)
-if landlock.abi() >= 4:
+if confine.landlock_version() >= 4:
     refused(socket.create_connection, listener.getsockname())
     refused(socket.create_server, ("127.0.0.1", 0))
 """
 
 
 def test_a_limited_process(tmp_path: Path) -> None:
-    if not landlock.abi():
+    if not confine.landlock_version():
         pytest.skip("this kernel does not use Landlock")
     for name in ("read", "write"):
         (tmp_path / name).mkdir()
@@ -180,7 +179,7 @@ def test_a_limited_process(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- seccomp
-# pytrace.runtime.machine.seccomp: the filter run by hand, for each machine, and by the kernel.
+# pytrace.runtime.machine.confine: the filter run by hand, for each machine, and by the kernel.
 
 
 ALLOWED = 0x7FFF0000
@@ -189,7 +188,8 @@ NEVER, NO_SUCH = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
 def decided(code: list[bytes], machine: str, number: int, *arguments: int) -> int:
     """What the filter returns for one call: classic BPF, as far as it is used."""
-    data = struct.pack("=iIQ6Q", number, seccomp.ARCHITECTURES[machine], 0, *arguments, *[0] * (6 - len(arguments)))
+    architecture = confine.FILTER_ARCHITECTURES[machine]
+    data = struct.pack("=iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
     place = accumulator = 0
     while True:
         kind, when, otherwise, value = struct.unpack("=HBBI", code[place])
@@ -211,41 +211,41 @@ def decided(code: list[bytes], machine: str, number: int, *arguments: int) -> in
                 raise AssertionError(hex(kind))
 
 
-def asked(rules: Rules, machine: str, name: str, *arguments: int) -> int:
-    numbers = {**seccomp.numbers(machine), "read": 0 if machine == "x86_64" else 63}
-    return decided(seccomp.program(rules, machine), machine, numbers[name], *arguments)
+def asked(rules: CallRules, machine: str, name: str, *arguments: int) -> int:
+    numbers = {**confine.call_numbers(machine), "read": 0 if machine == "x86_64" else 63}
+    return decided(confine.filter_program(rules, machine), machine, numbers[name], *arguments)
 
 
-MACHINES = list(seccomp.ARCHITECTURES)
+MACHINES = list(confine.FILTER_ARCHITECTURES)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_calls_that_are_never_allowed(machine: str) -> None:
     for name in ("ptrace", "execve", "perf_event_open", "mount", "unshare", "setns", "init_module", "io_uring_setup"):
-        for rules in (Rules(), Rules(tuple(Family), new_files=True, existing_files=True)):
+        for rules in (CallRules(), CallRules(tuple(Family), new_files=True, existing_files=True)):
             assert asked(rules, machine, name) == NEVER, name
     for name in ("clone3", "openat2"):
-        assert asked(Rules(), machine, name) == NO_SUCH
-    assert asked(Rules(), machine, "read") == ALLOWED
+        assert asked(CallRules(), machine, name) == NO_SUCH
+    assert asked(CallRules(), machine, "read") == ALLOWED
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_calls_that_depend_on_an_argument(machine: str) -> None:
-    assert asked(Rules(), machine, "bpf", Command.MAP_LOOKUP_BATCH) == ALLOWED
-    assert asked(Rules(), machine, "bpf", Command.PROG_TEST_RUN) == ALLOWED
+    assert asked(CallRules(), machine, "bpf", Command.MAP_LOOKUP_BATCH) == ALLOWED
+    assert asked(CallRules(), machine, "bpf", Command.PROG_TEST_RUN) == ALLOWED
     for command in (Command.PROG_LOAD, Command.MAP_CREATE, Command.LINK_CREATE, Command.MAP_GET_FD_BY_ID, 99):
-        assert asked(Rules(), machine, "bpf", command) == NEVER
-    assert asked(Rules(), machine, "clone", 0x3D0F00) == ALLOWED  # a thread
-    assert asked(Rules(), machine, "clone", 17) == ALLOWED  # fork()
-    assert asked(Rules(), machine, "clone", 0x10000011) == NEVER  # CLONE_NEWUSER
-    again = Rules(cpu_events=True)
+        assert asked(CallRules(), machine, "bpf", command) == NEVER
+    assert asked(CallRules(), machine, "clone", 0x3D0F00) == ALLOWED  # a thread
+    assert asked(CallRules(), machine, "clone", 17) == ALLOWED  # fork()
+    assert asked(CallRules(), machine, "clone", 0x10000011) == NEVER  # CLONE_NEWUSER
+    again = CallRules(cpu_events=True)
     assert asked(again, machine, "bpf", Command.LINK_CREATE) == ALLOWED
     assert asked(again, machine, "bpf", Command.PROG_LOAD) == NEVER
     assert asked(again, machine, "perf_event_open", 0x1000, (1 << 64) - 1, 3) == ALLOWED
     assert asked(again, machine, "perf_event_open", 0x1000, 1234, (1 << 64) - 1) == NEVER
-    assert asked(Rules(), machine, "socket", Family.UNIX) == NEVER
-    assert asked(Rules((Family.UNIX,)), machine, "socket", Family.UNIX) == ALLOWED
-    assert asked(Rules((Family.UNIX,)), machine, "socket", Family.INET) == NEVER
+    assert asked(CallRules(), machine, "socket", Family.UNIX) == NEVER
+    assert asked(CallRules((Family.UNIX,)), machine, "socket", Family.UNIX) == ALLOWED
+    assert asked(CallRules((Family.UNIX,)), machine, "socket", Family.INET) == NEVER
 
 
 READ, WRITE, APPEND, NEW, UNNAMED, PATH = 0o2000000, 0o1, 0o2001, 0o301, 0o20200002, 0o12000000
@@ -253,11 +253,11 @@ READ, WRITE, APPEND, NEW, UNNAMED, PATH = 0o2000000, 0o1, 0o2001, 0o301, 0o20200
 
 @each_row("machine", MACHINES)
 @each_row(("rules", "opened"), [
-    (Rules(), (READ, PATH)),
-    (Rules(new_files=True), (READ, PATH, NEW, UNNAMED)),
-    (Rules(existing_files=True), (READ, PATH, NEW, UNNAMED, WRITE, APPEND, 0o1101)),
+    (CallRules(), (READ, PATH)),
+    (CallRules(new_files=True), (READ, PATH, NEW, UNNAMED)),
+    (CallRules(existing_files=True), (READ, PATH, NEW, UNNAMED, WRITE, APPEND, 0o1101)),
 ])  # fmt: skip
-def test_opening_of_files(machine: str, rules: Rules, opened: tuple[int, ...]) -> None:
+def test_opening_of_files(machine: str, rules: CallRules, opened: tuple[int, ...]) -> None:
     for flags in (READ, WRITE, APPEND, NEW, UNNAMED, PATH, 0o1101, 0o1000):
         allowed = flags in opened or rules.existing_files
         assert asked(rules, machine, "openat", 0, 0, flags) == (ALLOWED if allowed else NEVER), oct(flags)
@@ -268,9 +268,9 @@ def test_opening_of_files(machine: str, rules: Rules, opened: tuple[int, ...]) -
 
 
 def test_calls_of_other_interfaces_do_not_exist() -> None:
-    code = seccomp.program(Rules(), "x86_64")
+    code = confine.filter_program(CallRules(), "x86_64")
     assert decided(code, "x86_64", 0x40000000) == NO_SUCH
-    assert decided(seccomp.program(Rules(), "aarch64"), "x86_64", 0) == NO_SUCH
+    assert decided(confine.filter_program(CallRules(), "aarch64"), "x86_64", 0) == NO_SUCH
 
 
 @pytest.mark.parametrize(("machine", "header"), [
@@ -280,15 +280,14 @@ def test_the_numbers_are_those_of_the_headers(machine: str, header: str) -> None
     if not Path(header).exists():
         pytest.skip(f"{header} is not installed")
     defined = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", Path(header).read_text()))
-    known = {name: int(defined[name]) for name in seccomp.numbers(machine) if name in defined}
+    known = {name: int(defined[name]) for name in confine.call_numbers(machine) if name in defined}
     assert len(known) > 60
-    assert known == {name: seccomp.numbers(machine)[name] for name in known}
+    assert known == {name: confine.call_numbers(machine)[name] for name in known}
 
 
 SECCOMP_CHILD = """
 import errno, os, socket, subprocess, threading
-from pytrace.runtime.machine import bpf, capabilities, seccomp
-from pytrace.runtime.machine.seccomp import Rules
+from pytrace.runtime.machine import bpf, confine, privileges
 def refused(call, *arguments, error=errno.EPERM):
     try:
         call(*arguments)
@@ -296,8 +295,8 @@ def refused(call, *arguments, error=errno.EPERM):
         assert found.errno == error, found
         return
     raise SystemExit(f"allowed: {arguments}")
-capabilities.gain_no_more()
-seccomp.install(Rules())
+privileges.set_no_new_privileges()
+confine.install_filter(confine.CallRules())
 refused(bpf.map_create, 2, 4, 4, 1)
 refused(socket.socket)
 refused(open, "/dev/null", "w")
@@ -314,7 +313,7 @@ os.wait()
 
 
 def test_a_filtered_process() -> None:
-    if not seccomp.available():
+    if not confine.filter_available():
         pytest.skip("there is no filter for this machine")
     done = subprocess.run([sys.executable, "-c", SECCOMP_CHILD], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "a thread ran\n", "")
@@ -322,4 +321,59 @@ def test_a_filtered_process() -> None:
 
 def test_machines_without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls, "machine", lambda: "s390x")
-    assert not seccomp.available()
+    assert not confine.filter_available()
+
+
+# ---------------------------------------------------------------------------------------------- giving up
+# In children, as nothing that is given up comes back.
+
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to give up")
+
+SHOW = """
+for line in open("/proc/self/status"):
+    if line.startswith(("Cap", "NoNewPrivs")):
+        print(*line.split())
+"""
+
+
+def after(code: str) -> dict[str, int]:
+    """The numbers of ``/proc/self/status`` in a child that ran *code*."""
+    text = f"from pytrace.runtime.machine import privileges\n{code}\n{SHOW}"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT)
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {name: int(value, 16) for name, value in rows}
+
+
+@ONLY_ROOT
+def test_what_is_held() -> None:
+    permitted = "int(open('/proc/self/status').read().split('CapPrm:')[1].split()[0], 16)"
+    assert after(f"assert privileges.permitted_capabilities() == {permitted}")["CapEff:"]
+
+
+@ONLY_ROOT
+def test_all_but_one_are_given_up() -> None:
+    given_up = "assert privileges.limit_bounding_set(1 << 19); privileges.hold_capabilities(1 << 19, 1 << 19)"
+    shown = after(f"{given_up}; privileges.set_no_new_privileges()")
+    assert shown == {
+        "CapInh:": 0, "CapPrm:": 1 << 19, "CapEff:": 1 << 19, "CapBnd:": 1 << 19, "CapAmb:": 0, "NoNewPrivs:": 1,
+    }  # fmt: skip
+
+
+@ONLY_ROOT
+def test_high_numbers_are_in_the_second_word() -> None:
+    assert after("privileges.hold_capabilities(1 << 39, 1 << 39 | 1)")["CapEff:"] == 1 << 39
+
+
+@ONLY_ROOT
+def test_nothing_comes_back() -> None:
+    code = """
+privileges.hold_capabilities(0, 0)
+assert not privileges.limit_bounding_set(0)
+try:
+    privileges.hold_capabilities(1, 1)
+except PermissionError as error:
+    assert "capset" in str(error)
+else:
+    raise SystemExit("it came back")
+"""
+    assert after(code)["CapPrm:"] == 0

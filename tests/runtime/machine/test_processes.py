@@ -17,12 +17,12 @@ import pytest
 
 from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import clocks, containers, fingerprints, procfs
+from pytrace.runtime.machine import clocks, fingerprints, procfs, selected_processes
 from pytrace.runtime.machine import selected_processes as module
-from pytrace.runtime.machine.cgroup_paths import CgroupPaths
 from pytrace.runtime.machine.clocks import Clock
-from pytrace.runtime.machine.containers import by_name, in_hierarchies, processes
+from pytrace.runtime.machine.host_names import CgroupPaths
 from pytrace.runtime.machine.procfs import Mapping
+from pytrace.runtime.machine.selected_processes import _cgroups_by_id, container_by_name, container_processes
 from tests.support.waiting import until
 
 # ---------------------------------------------------------------------------------------------- procfs
@@ -319,8 +319,8 @@ POD = "12345678-1234-5678-9abc-def012345678"
 def test_ids_of_managers(tmp_path: Path, path: str) -> None:
     (tmp_path / path / "inside").mkdir(parents=True)
     (tmp_path / f"machine.slice/libpod-conmon-{ID}.scope").mkdir(parents=True)
-    assert in_hierarchies(ID[:12], [str(tmp_path)]) == {ID: [f"{tmp_path}/{path}"]}
-    assert in_hierarchies(ID[1:12], [str(tmp_path)]) == {}
+    assert _cgroups_by_id(ID[:12], [str(tmp_path)]) == {ID: [f"{tmp_path}/{path}"]}
+    assert _cgroups_by_id(ID[1:12], [str(tmp_path)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -329,25 +329,26 @@ def test_ids_of_managers(tmp_path: Path, path: str) -> None:
 def test_pods(tmp_path: Path, name: str) -> None:
     (tmp_path / "kubepods" / name / f"cri-containerd-{ID}.scope").mkdir(parents=True)
     whole = POD.replace("-", "")
-    assert in_hierarchies(containers.plain(POD), [str(tmp_path)]) == {whole: [f"{tmp_path}/kubepods/{name}"]}
+    expected = {whole: [f"{tmp_path}/kubepods/{name}"]}
+    assert _cgroups_by_id(selected_processes._without_separators(POD), [str(tmp_path)]) == expected
 
 
 def test_an_id_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "unified_mounts", lambda: [str(tmp_path)])
+    monkeypatch.setattr(selected_processes, "unified_mounts", lambda: [str(tmp_path)])
     for identity in (ID, OTHER):
         (tmp_path / f"docker-{identity}.scope").mkdir()
     with pytest.raises(TraceError, match="2 containers have an id that begins with '0123456789ab'") as caught:
-        containers.cgroups("0123456789ab")
+        selected_processes.container_cgroups("0123456789ab")
     assert ID in caught.value.hints[0]
     assert OTHER in caught.value.hints[0]
-    assert containers.cgroups(ID[:13]) == [f"{tmp_path}/docker-{ID}.scope"]
+    assert selected_processes.container_cgroups(ID[:13]) == [f"{tmp_path}/docker-{ID}.scope"]
 
 
 def test_what_is_no_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "unified_mounts", lambda: [str(tmp_path)])
+    monkeypatch.setattr(selected_processes, "unified_mounts", lambda: [str(tmp_path)])
     for wanted, part in (("0123456", "there is no container"), ("web", "there is no container"), (ID, "no running")):
         with pytest.raises(TraceError, match=part):
-            containers.cgroups(wanted)
+            selected_processes.container_cgroups(wanted)
 
 
 def test_names_of_docker_and_podman(tmp_path: Path) -> None:
@@ -358,7 +359,7 @@ def test_names_of_docker_and_podman(tmp_path: Path) -> None:
     rows = [{"id": OTHER, "names": ["db", "database"]}]
     (tmp_path / "podman" / "overlay-containers" / "containers.json").write_text(json.dumps(rows))
     places = (str(tmp_path / "docker"), str(tmp_path / "podman"))
-    assert [by_name(name, *places) for name in ("web", "database", "we")] == [ID, OTHER, ""]
+    assert [container_by_name(name, *places) for name in ("web", "database", "we")] == [ID, OTHER, ""]
 
 
 def test_a_container_in_a_cgroup_of_version_1_is_told_by_its_processes(
@@ -367,16 +368,16 @@ def test_a_container_in_a_cgroup_of_version_1_is_told_by_its_processes(
     for pid, text in (("12", f"4:memory:/docker/{ID}\n0::/\n"), ("7", f"1:cpu:/docker/{ID}/x\n"), ("8", "0::/\n")):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cgroup").write_text(text)
-    assert processes(ID[:12], str(tmp_path)) == [7, 12]
-    monkeypatch.setattr(containers, "unified_mounts", list)
-    monkeypatch.setattr(containers, "processes", lambda _identity: [7, 12])
+    assert container_processes(ID[:12], str(tmp_path)) == [7, 12]
+    monkeypatch.setattr(selected_processes, "unified_mounts", list)
+    monkeypatch.setattr(selected_processes, "container_processes", lambda _identity: [7, 12])
     with pytest.raises(TraceError, match="is one of version 1") as caught:
-        containers.cgroups(ID[:12])
+        selected_processes.container_cgroups(ID[:12])
     assert caught.value.hints == ("-p 7,12 --follow traces its processes, and what they start",)
 
 
 # ---------------------------------------------------------------------------------------------- cgroup paths
-# pytrace.runtime.machine.cgroup_paths on directories that stand for mounted hierarchies.
+# pytrace.runtime.machine.host_names on directories that stand for mounted hierarchies.
 
 
 @pytest.fixture
@@ -509,11 +510,11 @@ def test_atomic_time_becomes_wall_time(kind: int) -> None:
 
 
 def test_ticks_go_on_as_the_monotonic_clock_does() -> None:
-    length = clocks.tick()
+    length = clocks.tick_length()
     assert 900_000 < length < 11_000_000, "HZ is 100 to 1000"
-    first, began = clocks.ticks(length), time.monotonic_ns()
+    first, began = clocks.tick_count(length), time.monotonic_ns()
     time.sleep(0.3)
-    passed = (clocks.ticks(length) - first) * length
+    passed = (clocks.tick_count(length) - first) * length
     assert abs(passed - (time.monotonic_ns() - began)) < 2 * 10_000_000 + 2 * length
 
 
@@ -526,4 +527,4 @@ def test_units_of_times_become_ticks(hz: int, jiffies: int, monkeypatch: pytest.
     units = jiffies * length // 10_000_000
     elapsed = os.times_result((0.0, 0.0, 0.0, 0.0, units / 100))
     monkeypatch.setattr(clocks.os, "times", lambda: elapsed)
-    assert 0 <= jiffies - clocks.ticks(length) <= 10_000_000 // length + 1
+    assert 0 <= jiffies - clocks.tick_count(length) <= 10_000_000 // length + 1

@@ -20,7 +20,7 @@ import pytest
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import bpf, libbpf, perf, privileges, syscalls, uevents
+from pytrace.runtime.machine import bpf, libbpf, perf, privileges, syscalls
 from pytrace.runtime.machine.bpf import Command, MapBatch
 from pytrace.runtime.machine.libbpf import DEBUG, INFO, WARN, Library, Messages
 from pytrace.runtime.machine.syscalls import Memory, string_memory
@@ -440,14 +440,14 @@ def test_nothing_to_sort() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- uevents
-# pytrace.runtime.machine.uevents: which messages are about CPUs, and what is refused.
+# pytrace.runtime.machine.syscalls: which messages are about CPUs, and what is refused.
 
 
 def test_messages_of_cpus_and_modules() -> None:
     kernel, descriptor = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with kernel, descriptor:
         descriptor.setblocking(False)
-        assert uevents.read(descriptor.fileno()) == ([], [])
+        assert syscalls.read_device_events(descriptor.fileno()) == ([], [])
         for text in (
             b"offline@/devices/system/cpu/cpu1\0ACTION=offline\0", b"add@/devices/virtual/bdi/0:50\0ACTION=add\0",
             b"online@/devices/system/cpu/cpu12\0ACTION=online\0", b"online@/devices/system/memory/memory3\0", b"",
@@ -455,34 +455,34 @@ def test_messages_of_cpus_and_modules() -> None:
             b"remove@/module/dummy\0ACTION=remove\0", b"add@/module/nf_tables\0", b"add@/module/x/holders\0",
         ):  # fmt: skip
             kernel.send(text)
-        assert uevents.read(descriptor.fileno()) == (
+        assert syscalls.read_device_events(descriptor.fileno()) == (
             [(1, False), (12, True)], [("dummy", False), ("nf_tables", True)],
         )  # fmt: skip
 
 
 def test_the_kernel_is_asked() -> None:
-    descriptor = uevents.subscribe()
+    descriptor = syscalls.subscribe_device_events()
     try:
         with socket.socket(fileno=os.dup(descriptor)) as same:
             assert same.family == socket.AF_NETLINK
             assert same.getsockname()[1] == 1, "the group of the kernel's messages"
         assert not os.get_blocking(descriptor)
         assert not os.get_inheritable(descriptor)
-        uevents.read(descriptor)
+        syscalls.read_device_events(descriptor)
     finally:
         os.close(descriptor)
 
 
 def test_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uevents, "_NETLINK_KOBJECT_UEVENT", 99)
+    monkeypatch.setattr(syscalls, "_NETLINK_KOBJECT_UEVENT", 99)
     with pytest.raises(OSError, match="socket: ") as caught:
-        uevents.subscribe()
+        syscalls.subscribe_device_events()
     assert caught.value.errno == errno.EPROTONOSUPPORT
     before = os.listdir("/proc/self/fd")
     monkeypatch.undo()
-    monkeypatch.setattr(uevents, "_AF_NETLINK", 16 | 1 << 14)
+    monkeypatch.setattr(syscalls, "_AF_NETLINK", 16 | 1 << 14)
     with pytest.raises(OSError):
-        uevents.subscribe()
+        syscalls.subscribe_device_events()
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 

@@ -24,8 +24,8 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import UINT64, InterfaceName, KSym, Stack, Type, Username, USym
 from pytrace.runtime.machine import bpf, perf, privileges
+from pytrace.runtime.machine.confine import Family
 from pytrace.runtime.machine.privileges import CAPABILITIES
-from pytrace.runtime.machine.seccomp import Family
 from pytrace.runtime.session import child, confinement
 from pytrace.runtime.session.confinement import Needs, needs
 from tests.support.rows import each_row

@@ -19,7 +19,7 @@ import pytest
 from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine import bpf, perf, procfs
-from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.symbols import address_space
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder

@@ -15,7 +15,7 @@ import pytest
 from pytrace.base.interruption import EndRequests
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile, Segment, parse_notes
-from pytrace.runtime.machine.kallsyms import Kallsyms
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.symbols import image_places, line_reading

@@ -14,7 +14,7 @@ from pytrace.base.interruption import EndRequests
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine import procfs
-from pytrace.runtime.machine.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols import key_periods, line_reading
 from pytrace.runtime.symbols.images import Frame
 from pytrace.runtime.symbols.key_periods import KeyPeriods

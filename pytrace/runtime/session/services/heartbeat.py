@@ -40,7 +40,7 @@ class Heartbeat(NoHeartbeat):
         memory = stack.enter_context(loaded.section(data.section)[data.deadline : data.deadline + 8])
         # The store must be one of eight bytes, which struct.pack_into does not promise.
         self._memory = stack.enter_context(memory.cast("Q"))
-        self._tick = clocks.tick()
+        self._tick = clocks.tick_length()
         self._seconds = seconds
         self._deadline = NEVER
         self._embedded = self._lenient = embedded
@@ -59,7 +59,7 @@ class Heartbeat(NoHeartbeat):
         with self._lock:
             if self._over.is_set():
                 return
-            now = clocks.ticks(self._tick)
+            now = clocks.tick_count(self._tick)
             late, self._deadline = now - self._deadline, now + self._in_ticks(self._seconds + more)
             self._memory[0] = self._deadline
             if late > 0:

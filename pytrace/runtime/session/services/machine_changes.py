@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
-from pytrace.runtime.machine import perf, procfs, uevents
+from pytrace.runtime.machine import perf, procfs, syscalls
 from pytrace.runtime.session.services.service import Service
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class MachineChanges(Service):
     def _read_events(self) -> None:
         assert self._events is not None
         try:
-            cpus, modules = uevents.read(self._events)
+            cpus, modules = syscalls.read_device_events(self._events)
         except OSError:
             # There were more than the socket holds.
             self._renew("CPUs went offline and came back", perf.online_cpus())
@@ -271,7 +271,7 @@ def _known(names: set[str], symbols: TextIO) -> set[str]:
 
 def _subscribed(stack: ExitStack) -> int | None:
     try:
-        descriptor = uevents.subscribe()
+        descriptor = syscalls.subscribe_device_events()
     except OSError:
         # Without them the list of CPUs is read.
         return None

@@ -28,8 +28,8 @@ class Beating:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, stack: ExitStack, seconds: float, *, embedded: bool) -> None:
         self.now = 1000
         self.memory = bytearray(128)
-        monkeypatch.setattr(clocks, "tick", lambda: TICK)
-        monkeypatch.setattr(clocks, "ticks", lambda _length: self.now)
+        monkeypatch.setattr(clocks, "tick_length", lambda: TICK)
+        monkeypatch.setattr(clocks, "tick_count", lambda _length: self.now)
         loaded = cast(Any, SimpleNamespace(section=lambda _name: memoryview(self.memory)))
         self.heart = Heartbeat(loaded, PLACES, seconds, stack, embedded=embedded)
 

@@ -23,7 +23,7 @@ from pytrace.core.manifest import Counters, Manifest, Target
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
 from pytrace.core.types import UINT64, KSym, Stack, Type, USym
-from pytrace.runtime.machine import perf, uevents
+from pytrace.runtime.machine import perf, syscalls
 from pytrace.runtime.session.services import losses as module
 from pytrace.runtime.session.services import machine_changes, module_loading
 from pytrace.runtime.session.services.losses import CounterReader
@@ -217,7 +217,7 @@ class Machine:
         patch.setattr(perf, "online_cpus", lambda: list(self.online))
         patch.setattr(machine_changes, "_subscribed", lambda _stack: EVENTS if self.subscribed else None)
         patch.setattr(machine_changes, "_clocks", lambda: (self.wall, self.asleep))
-        patch.setattr(uevents, "read", self.read)
+        patch.setattr(syscalls, "read_device_events", self.read)
         patch.setattr(time, "monotonic", lambda: self.now)
 
     def read(self, descriptor: int) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]]]:

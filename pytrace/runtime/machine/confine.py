@@ -1,26 +1,36 @@
-"""A filter of system calls (seccomp(2)) that refuses what a run needs no more once its probes are attached.
+"""Limits that a run puts on itself once its probes are attached: a filter of system calls, and Landlock.
 
-It lists what is refused, not what is allowed. An allowed list would have to name every call that some C library,
-Python release or architecture makes for what it has always done (``clone3``, ``rseq``, ``faccessat2``, ``futex_waitv``
-came in the last years), and a missing one breaks a run in the middle. What is listed here are calls that open new ways
-into the kernel or to other processes, which no library makes on its own. A refused call fails with an error number
-(``EPERM``, and ``ENOSYS`` where libraries try something older then); nothing is killed. The price is that a new
-system call is allowed until it is listed; capabilities, ``no_new_privs`` and Landlock hold for these, too.
+The filter (seccomp(2)) lists what is refused, not what is allowed. An allowed list would have to name every call that
+some C library, Python release or architecture makes for what it has always done (``clone3``, ``rseq``, ``faccessat2``,
+``futex_waitv`` came in the last years), and a missing one breaks a run in the middle. What is listed here are calls
+that open new ways into the kernel or to other processes, which no library makes on its own. A refused call fails with
+an error number (``EPERM``, and ``ENOSYS`` where libraries try something older then); nothing is killed. The price is
+that a new system call is allowed until it is listed; capabilities, ``no_new_privs`` and Landlock hold for these, too.
+
+Landlock (Linux 5.13) limits the files and sockets that this thread may reach from now on. A kernel with an older ABI
+handles fewer of the rights below; each is asked for only where the kernel knows it. Files and sockets that are open
+already stay usable. Source: include/uapi/linux/landlock.h.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import struct
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import IntEnum
+from functools import cache
 
 import msgspec
 
 from pytrace.runtime.machine import syscalls
 from pytrace.runtime.machine.bpf import Command
 from pytrace.runtime.machine.syscalls import Memory
+
+# ---------------------------------------------------------------------------------------------- filter of system calls
 
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
@@ -32,7 +42,7 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
 """``__X32_SYSCALL_BIT``: calls of the x32 ABI, which x86-64 kernels may also have."""
 
-ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3, "loongarch64": 0xC0000102}
+FILTER_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3, "loongarch64": 0xC0000102}
 """``AUDIT_ARCH_…`` of the machines that have a filter. All others do without."""
 
 _GENERIC = {
@@ -107,7 +117,7 @@ class Family(IntEnum):
     NETLINK = 16
 
 
-class Rules(msgspec.Struct, frozen=True):
+class CallRules(msgspec.Struct, frozen=True):
     """The operations that the filter allows beside reading."""
 
     families: tuple[Family, ...] = ()
@@ -120,34 +130,35 @@ class Rules(msgspec.Struct, frozen=True):
     """Whether existing files may be opened for writing."""
 
 
-def available() -> bool:
+def filter_available() -> bool:
     """Whether this machine has a filter: a 64-bit Python on a machine of :data:`ARCHITECTURES`."""
-    return syscalls.machine() in ARCHITECTURES and sys.maxsize > 1 << 32
+    return syscalls.machine() in FILTER_ARCHITECTURES and sys.maxsize > 1 << 32
 
 
-def numbers(machine: str) -> dict[str, int]:
+def call_numbers(machine: str) -> dict[str, int]:
     """System call numbers of a machine, by name, without those that it lacks."""
     column = 1 if machine == "x86_64" else 2
     rows = (row.split() for row in _TABLE.split(","))
     return _GENERIC | {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def install(rules: Rules) -> None:
+def install_filter(rules: CallRules) -> None:
     """Filter the system calls of all threads of this process; ``no_new_privs`` must be set.
 
     Raises:
         OSError: the kernel refuses, or has no filters.
     """
-    code = Memory(b"".join(program(rules, syscalls.machine())))
+    code = Memory(b"".join(filter_program(rules, syscalls.machine())))
     # struct sock_fprog, as a pointer is aligned
     filter_ = Memory(struct.pack("=HxxxxxxQ", len(code.data) // 8, code.address))
     syscalls.call("seccomp", _SET_MODE_FILTER, _ALL_THREADS, filter_.address)
 
 
-def program(rules: Rules, machine: str) -> list[bytes]:
+def filter_program(rules: CallRules, machine: str) -> list[bytes]:
     """The instructions of the filter."""
-    known = numbers(machine)
-    code = [_load(_ARCH), _jump(_JUMP_EQUAL, ARCHITECTURES[machine], 1, 0), _refuse(errno.ENOSYS), _load(_NUMBER)]
+    known = call_numbers(machine)
+    architecture = FILTER_ARCHITECTURES[machine]
+    code = [_load(_ARCH), _jump(_JUMP_EQUAL, architecture, 1, 0), _refuse(errno.ENOSYS), _load(_NUMBER)]
     if machine == "x86_64":
         code += [_jump(_JUMP_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
     refused = [*_ALWAYS, *(() if rules.new_files else _MAKING)]
@@ -182,7 +193,7 @@ def _unless_of_cpus() -> list[bytes]:
     return [_load(_ARGUMENTS + 8), _jump(_JUMP_EQUAL, 0xFFFFFFFF, 1, 0), _refuse(), _allow()]
 
 
-def _unless_new(rules: Rules, flags: int) -> list[bytes]:
+def _unless_new(rules: CallRules, flags: int) -> list[bytes]:
     """Refuse to open a file to write; with *new_files* only one that exists."""
     code = [_load(flags), _jump(_JUMP_SET, _OPENS_TO_CHANGE, 1, 0), _allow()]
     if rules.new_files:
@@ -211,3 +222,96 @@ def _allow() -> bytes:
 
 def _refuse(error: int = errno.EPERM) -> bytes:
     return _instruction(_RETURN, 0, 0, _ERROR | error)
+
+
+# ---------------------------------------------------------------------------------------------- Landlock
+
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 5, 1 << 7, 1 << 8
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
+"""Rights that a rule for a file, not a directory, may have."""
+
+_READ = READ_FILE | READ_DIR
+_WRITE = _READ | WRITE_FILE | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
+"""Rights to replace a file: create it, write it, rename it. None of them creates devices, links or sockets."""
+
+_FILE_RIGHTS = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, 1 << 15))
+_NET_RIGHTS = ((4, 0b11),)
+"""``BIND_TCP`` and ``CONNECT_TCP``."""
+_SCOPES = ((6, 0b11),)
+"""Abstract UNIX sockets, and signals, of processes outside."""
+BIND_TCP, CONNECT_TCP = 1, 2
+ABSTRACT_SOCKETS, SIGNALS = 1, 2
+
+
+class AccessLimits(msgspec.Struct, frozen=True):
+    """The accesses that stay allowed. Paths are files, or directories with everything below them."""
+
+    read: tuple[str, ...]
+    """Empty: reading is not limited."""
+    write: tuple[str, ...]
+    """Directories in which files may be created, replaced and removed."""
+    connections: bool
+    """Whether TCP connections to others may be made; none are accepted on new sockets."""
+    signals: bool
+    """Whether processes outside may be sent signals."""
+
+
+@cache
+def landlock_version() -> int:
+    """The version of the kernel's Landlock; 0 where it has none or does not use it."""
+    try:
+        return syscalls.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def restrict_access(limits: AccessLimits, version: int) -> None:
+    """Limit this thread and all that it starts, by Landlock of a *version* (:func:`landlock_version`).
+
+    ``no_new_privs`` must be set.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    files, net, scopes = handled_rights(limits, version)
+    attributes = Memory(struct.pack("=QQQ", files, net, scopes))
+    ruleset = syscalls.call("landlock_create_ruleset", attributes.address, len(attributes.data), 0)
+    try:
+        _add_rules(ruleset, limits.read, _READ & files)
+        _add_rules(ruleset, limits.write, _WRITE & files)
+        syscalls.call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def handled_rights(limits: AccessLimits, version: int) -> tuple[int, int, int]:
+    """Rights on files, on TCP, and scopes that are refused unless a rule allows them."""
+    files, net, scopes = (_known_rights(table, version) for table in (_FILE_RIGHTS, _NET_RIGHTS, _SCOPES))
+    if not limits.read:
+        files &= ~_READ
+    if limits.connections:
+        net &= ~CONNECT_TCP
+        scopes &= ~ABSTRACT_SOCKETS
+    return files, net, scopes & ~SIGNALS if limits.signals else scopes
+
+
+def _known_rights(table: tuple[tuple[int, int], ...], version: int) -> int:
+    return sum(rights for first, rights in table if version >= first)
+
+
+def _add_rules(ruleset: int, paths: Iterable[str], rights: int) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                of_files = 0 if stat.S_ISDIR(os.fstat(descriptor).st_mode) else ~_OF_FILES
+                # struct landlock_path_beneath_attr is packed.
+                rule = Memory(struct.pack("=Qi", rights & ~of_files, descriptor))
+                syscalls.call("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, rule.address, 0)
+            finally:
+                os.close(descriptor)
