@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,12 +73,14 @@ class Answer:
         """Add what a host has; *merged*: what a gateway has merged, with labels.
 
         Raises:
-            TraceError: its maps have keys or values of too many kinds beside those of the hosts before, or one of these
-                holds the same run; nothing is added.
+            TraceError: its maps have keys or values of too many kinds beside those of the hosts before; nothing is
+                added.
         """
+        if self._seen.intersection(run.identity for run in snapshot.runs):
+            # Identities are random. One of the two hosts has taken another's, and nobody can tell which: each keeps
+            # its numbers, so that no host can have another left out.
+            snapshot = _renamed(snapshot)
         identities = [run.identity for run in snapshot.runs]
-        if self._seen.intersection(identities):
-            raise TraceError(f"another host and {host} hold the same run, whose counts would be added twice")
         if self._named is not None:
             snapshot = self._named(snapshot)
         if self.label is not None and not merged:
@@ -159,6 +162,19 @@ def _difference(first: _Shape, other: _Shape, host: str) -> str:
 def _empty(snapshot: SnapshotData) -> SnapshotData:
     maps = {name: MapData(name, data.key, data.value) for name, data in snapshot.maps.items()}
     return SnapshotData((), maps)
+
+
+def _renamed(snapshot: SnapshotData) -> SnapshotData:
+    """A snapshot with new identities of its runs."""
+    names = {run.identity: str(uuid.uuid4()) for run in snapshot.runs}
+    return replace(
+        snapshot,
+        runs=tuple(replace(run, identity=names[run.identity]) for run in snapshot.runs),
+        tables=tuple(
+            replace(table, rows={names[run]: rows for run, rows in table.rows.items()}) for table in snapshot.tables
+        ),
+        costs={names[run]: cost for run, cost in snapshot.costs.items()},
+    )
 
 
 def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:

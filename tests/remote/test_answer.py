@@ -106,13 +106,16 @@ def test_keys_of_several_parts_and_columns_of_the_same_name() -> None:
     assert made.tables[0].type.names == ("host_", "host")
 
 
-def test_a_run_that_is_there_is_refused_and_changes_nothing() -> None:
-    answer = Answer(None)
-    answer.add("web1", of_host(1))
-    before = answer.result()
-    with pytest.raises(TraceError, match="hold the same run"):
-        answer.add("web2", of_host(1))
-    assert answer.result() == before
+def test_a_host_that_takes_the_identity_of_another_run_leaves_nobody_out() -> None:
+    answer, other = Answer(None), Answer(None)
+    for number in (1, 2):
+        answer.add(f"web{number}", of_host(1))
+        other.add(f"web{number}", of_host(number))
+    found, expected = answer.result(), other.result()
+    assert found.maps.keys() == expected.maps.keys()
+    assert len({run.identity for run in found.runs}) == 2
+    assert "run-1" in {run.identity for run in found.runs}
+    assert {run for table in found.tables for run in table.rows} <= {run.identity for run in found.runs}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -292,12 +292,20 @@ def test_how_a_host_is_doing(three: Controller) -> None:
 
 def test_results_that_do_not_fit_or_are_none(three: Controller) -> None:
     say(three, "web1", hello("web1"), ATTACHED, counted("web1", 4), END)
-    say(three, "web2", hello("web2"), ATTACHED, counted("web1", 5), END)
+    say(three, "web2", hello("web2"), ATTACHED, END)
     say(three, "web3", hello("web3"), ATTACHED, Snapshot(number=1, data=b"\x89PTS\r\n\x1a\nx"), END)
     assert [host.state for host in three.hosts.values()] == [State.ANSWERED, State.LOST, State.LOST]
-    assert "hold the same run" in three.hosts["web2"].text
+    assert "it sent no results" in three.hosts["web2"].text
     assert "is damaged" in three.hosts["web3"].text
     assert count(three) == 4
+
+
+def test_a_host_cannot_take_the_run_of_another(three: Controller) -> None:
+    """Whoever comes first: both are counted, as nobody can tell whose run it is."""
+    for name, number in (("web1", 4), ("web2", 5)):
+        say(three, name, hello(name), ATTACHED, counted("web1", number), END)
+    assert [three.hosts[name].state for name in ("web1", "web2")] == [State.ANSWERED] * 2
+    assert count(three) == 9
 
 
 def test_snapshots_lie_in_a_private_folder() -> None:
