@@ -79,7 +79,7 @@ class Answer:
         if self._seen.intersection(run.identity for run in snapshot.runs):
             # Identities are random. One of the two hosts has taken another's, and nobody can tell which: each keeps
             # its numbers, so that no host can have another left out.
-            snapshot = _renamed(snapshot)
+            snapshot = self._renamed(host, snapshot)
         identities = [run.identity for run in snapshot.runs]
         if self._named is not None:
             snapshot = self._named(snapshot)
@@ -90,6 +90,23 @@ class Answer:
         self._merge(shape, replace(snapshot, runs=runs))
         shape.hosts[host] = len(identities)
         self._seen.update(identities)
+
+    def _renamed(self, host: str, snapshot: SnapshotData) -> SnapshotData:
+        """A snapshot with other identities of its runs, which are the same each time."""
+        names: dict[str, str] = {}
+        for run in snapshot.runs:
+            name = run.identity
+            while name in self._seen or name in names.values():
+                name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{host} {name}"))
+            names[run.identity] = name
+        return replace(
+            snapshot,
+            runs=tuple(replace(run, identity=names[run.identity]) for run in snapshot.runs),
+            tables=tuple(
+                replace(table, rows={names[run]: rows for run, rows in table.rows.items()}) for table in snapshot.tables
+            ),
+            costs={names[run]: cost for run, cost in snapshot.costs.items()},
+        )
 
     def _shape(self, host: str, snapshot: SnapshotData) -> _Shape:
         """The hosts that a snapshot is merged with."""
@@ -162,19 +179,6 @@ def _difference(first: _Shape, other: _Shape, host: str) -> str:
 def _empty(snapshot: SnapshotData) -> SnapshotData:
     maps = {name: MapData(name, data.key, data.value) for name, data in snapshot.maps.items()}
     return SnapshotData((), maps)
-
-
-def _renamed(snapshot: SnapshotData) -> SnapshotData:
-    """A snapshot with new identities of its runs."""
-    names = {run.identity: str(uuid.uuid4()) for run in snapshot.runs}
-    return replace(
-        snapshot,
-        runs=tuple(replace(run, identity=names[run.identity]) for run in snapshot.runs),
-        tables=tuple(
-            replace(table, rows={names[run]: rows for run, rows in table.rows.items()}) for table in snapshot.tables
-        ),
-        costs={names[run]: cost for run, cost in snapshot.costs.items()},
-    )
 
 
 def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:

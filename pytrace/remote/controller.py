@@ -271,7 +271,7 @@ class Controller:
                 self._results(host, message, now)
             case Refused():
                 host.status = message.status or 1
-                self._over(host, State.REFUSED, _first_line(message.text))
+                self._over(host, State.REFUSED, _first_line(message.text) or "it does not say why")
             case End():
                 self._end(host, message)
 

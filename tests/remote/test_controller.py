@@ -221,6 +221,7 @@ def test_a_host_that_floods_is_cut_off(three: Controller, monkeypatch: pytest.Mo
     ("said", "state", "text"),
     [
         (Refused(text="ERROR: cannot attach\nHINT: x\n", status=1), State.REFUSED, "cannot attach"),
+        (Refused(text="", status=1), State.REFUSED, "it does not say why"),
         (End(reason="budget", status=0), State.CUT_SHORT, "the run ended early (budget)"),
         (End(reason="error", status=1, error="ERROR: memory\n"), State.CUT_SHORT, "memory"),
         (END, State.LOST, "it sent no results"),
@@ -351,9 +352,10 @@ def test_the_answer_so_far_has_the_newest_snapshot_of_each_host(three: Controlle
     say(three, "web2", counted("web2", 60))
     assert three.current().maps["@"].entries == {"x": 65}
     assert three.news == 3
-    # A host that sends the run of another, or nonsense, is left out.
+    # A host that sends the run of another adds to it; one that sends nonsense is left out.
     say(three, "web3", hello("web3"), ATTACHED, counted("web1", 1000))
-    assert three.current().maps["@"].entries == {"x": 65}
+    assert three.current().maps["@"].entries == {"x": 1065}
+    assert three.current() == three.current()
     say(three, "web3", Snapshot(number=2, data=b"x"))
     assert three.current().maps["@"].entries == {"x": 65}
     # Looking changes nothing.
