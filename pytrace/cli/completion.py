@@ -99,6 +99,18 @@ def split(line: str) -> Typed:
     return Typed(tuple(words), current, quote, quoted)
 
 
+_SPECIAL = {"": frozenset(";&|<>()$`\"'\\ \t"), '"': frozenset('"$`\\'), "'": frozenset("'")}
+"""What means something to a shell, by the quotes that are open (sh(1), "Quoting")."""
+
+
+def _is_harmless(added: str, quote: str) -> bool:
+    """Whether text may be put on the command line: names of processes, symbols and files are chosen by others, who could
+    have a command run (``firefox;reboot``).
+    """
+    # The parenthesis of a call only makes what was typed an error.
+    return printable_text(added) == added and _SPECIAL[quote].isdisjoint(added.removesuffix("("))
+
+
 class _Context(msgspec.Struct):
     """State after the words before the cursor."""
 
@@ -125,8 +137,7 @@ def answer(shell: str, line: str) -> str:
     for text, what in entries:
         if text in (FILES, FOLDERS):
             lines.append(text)
-        elif text.startswith(typed.current) and printable_text(text) == text:
-            # Names of processes, files and probes are not pytrace's.
+        elif text.startswith(typed.current) and _is_harmless(text[len(typed.current) :], typed.quote):
             lines.append(text[skip:] if shell == "bash" else f"{text}\t{printable_text(what)}")
     lines = list(dict.fromkeys(lines))
     if shell == "bash" and typed.quote and len(lines) == 1 and lines[0] not in (FILES, FOLDERS):

@@ -168,3 +168,17 @@ def test_names_of_others_have_no_control_characters(monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two\nlines").touch()
     assert "two" not in answer("bash", "pytrace -c 'cat t")
+
+
+@pytest.mark.parametrize(
+    "name", ["fox;reboot", "fox$(id)", "fox`id`", "fox a", "fox'", 'fox"', "fox&", "fox|sh", "fox>x", "fox\n", "fox\\"]
+)
+def test_names_of_processes_and_symbols_cannot_run_a_command(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate is put on the line that the user has run next."""
+    monkeypatch.setattr(completion, "_processes", lambda: [("5", name), ("6", "foxes")])
+    assert texts("pytrace --comm fo", "bash") == ["foxes"]
+    assert texts("pytrace -p 5", "bash") == ["5"]
+    monkeypatch.setattr(completion.program_text, "candidates", lambda current, _: [current + name, current + "es"])
+    for quote, harmful in (("", ";$`'\"&|> \n\\"), ('"', '$`"\n\\'), ("'", "'\n")):
+        expected = ["xes"] if set(name) & set(harmful) else [f"x{name}", "xes"]
+        assert texts(f"pytrace -e {quote}x", "bash") == expected

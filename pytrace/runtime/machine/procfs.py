@@ -61,25 +61,44 @@ def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
     return mappings
 
 
+MOST_MAPS = 32 << 20
+"""Bytes of ``/proc/PID/maps`` that are read: 300,000 usual rows. A process may have 65,530 with paths of 16 kB."""
+
+
 def read_maps(pid: int) -> bytes:
-    """``/proc/PID/maps``; empty for a process that is gone or has no user memory.
+    """The first :data:`MOST_MAPS` of ``/proc/PID/maps``; empty for a process that is gone or has no user memory.
 
     Where the first thread has ended, and others go on, the process has its memory by these alone.
     """
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            if text := file.read():
-                return text
+        if text := _maps(f"/proc/{pid}/maps"):
+            return text
+        thread = live_thread(pid)
+        return b"" if thread in (0, pid) else _maps(f"/proc/{pid}/task/{thread}/maps")
     except OSError:
         return b""
-    thread = live_thread(pid)
-    if thread in (0, pid):
-        return b""
-    try:
-        with open(f"/proc/{pid}/task/{thread}/maps", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
+
+
+def _maps(path: str) -> bytes:
+    with open(path, "rb") as file:
+        text = file.read(_USUAL)
+        if len(text) == _USUAL:
+            text += file.read(MOST_MAPS - _USUAL)
+    # The last row may be cut.
+    return text if len(text) < MOST_MAPS else text[: text.rfind(b"\n") + 1]
+
+
+_USUAL = 1 << 17
+"""Bytes for which room is made at first."""
+
+
+def is_cut(text: bytes) -> bool:
+    """True if maps that were read are not all that the process has."""
+    return len(text) > MOST_MAPS - _LONGEST_ROW
+
+
+_LONGEST_ROW = 1 << 15
+"""Bytes of a row, more than those of a path with all of its characters escaped."""
 
 
 _ENDED = frozenset("ZX")

@@ -19,7 +19,7 @@ import os
 import struct
 import sys
 import time
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -42,11 +42,15 @@ if TYPE_CHECKING:
 
 _RECHECK = 1.0
 """Seconds after which a process is asked again whether it still runs the same program."""
-_REREAD = 0.05
-"""Least seconds between two readings of a process's maps that a failed look-up asks for."""
+_REREAD, _SHARE = 0.05, 20
+"""Least seconds between two readings of a process's maps that a failed look-up asks for, and multiple of the time that
+the last one took: a process with very many mappings costs a twentieth of this one's time."""
+_AT_ONCE = 1 << 20
+"""Bytes of maps from which on they are parsed at once: of all processes the texts are kept until one is asked about, and
+one of a hostile process has 32 MB."""
 _SERIALS = itertools.count()
-_KEPT_PAST = 1 << 16
-"""Mappings at one address that are remembered after their end."""
+KEPT_PAST, KEPT_PAST_ENDED = 1 << 16, 1 << 19
+"""Mappings of one process that are remembered after their end, the last ones; those of all processes that ended."""
 _OF_THE_KERNEL = ("[vdso]", "[vsyscall]")
 NEVER = 1 << 63
 """The end of what has not ended."""
@@ -88,18 +92,21 @@ class AddressSpace:
         "_begin",
         "_begins",
         "_checked_at",
+        "_dump_path",
         "_identity",
         "_jit_dump",
         "_longest",
         "_past",
         "_past_starts",
         "_read_at",
+        "_rest",
         "_rows",
-        "_searched",
         "_starts",
         "_unread",
+        "cut",
         "ended",
         "exact",
+        "past",
         "perf_map",
         "pid",
         "previous",
@@ -119,7 +126,10 @@ class AddressSpace:
         """Names of code that the process compiled; None of a program that ended without such code."""
         self._begin = time.monotonic_ns()
         self._jit_dump: JitDump | None = None
-        self._searched: list[Mapping] | None = None
+        self._dump_path = ""
+        """The jitdump file that the process has mapped."""
+        self.cut = False
+        """True if it has more mappings than are read."""
         self._starts: list[int] = []
         self._rows: list[Mapping] = []
         self._begins: dict[int, int] = {}
@@ -128,9 +138,15 @@ class AddressSpace:
         """Rows that are gone, by their starts, in the order in which they went."""
         self._past_starts: list[int] = []
         self._longest = 0
-        self._unread = text
+        self.past = 0
+        """Number of the rows that are gone."""
         self._identity = _identity(pid)
         self._read_at = self._checked_at = time.monotonic()
+        self._rest = _REREAD
+        """Seconds until maps are read again at the earliest."""
+        self._unread = text
+        if text is not None and len(text) > _AT_ONCE:
+            self._parse()
 
     @property
     def known(self) -> bool:
@@ -145,7 +161,7 @@ class AddressSpace:
         if not self.ended and now - self._checked_at > _RECHECK:
             self._check(now)
         mapping = self._find(address)
-        if mapping is None and not self.ended and (not self._rows or now - self._read_at > _REREAD):
+        if mapping is None and not self.ended and (not self._rows or now - self._read_at > self._rest):
             self.read()
             mapping = self._find(address)
         if mapping is None and self.previous is not None:
@@ -173,11 +189,9 @@ class AddressSpace:
     @property
     def jit_dump(self) -> JitDump | None:
         """The jitdump file whose marker the process has mapped."""
-        if self._jit_dump is None and self._searched is not self._rows:
-            self._searched = self._rows
-            path = next((row.path for row in self._rows if NAME.search(row.path)), None)
-            if path is not None and self.perf_map is not None:
-                self._jit_dump = JitDump(self.root + path, self.perf_map.owners, self._begin)
+        self._parse()
+        if self._jit_dump is None and self._dump_path and self.perf_map is not None:
+            self._jit_dump = JitDump(self.root + self._dump_path, self.perf_map.owners, self._begin)
         return self._jit_dump
 
     @property
@@ -194,37 +208,64 @@ class AddressSpace:
     def _parse(self) -> None:
         if self._unread is not None:
             text, self._unread = self._unread, None
+            self.cut = procfs.is_cut(text)
             self._put(procfs.executable_mappings(text))
 
     def _put(self, rows: Iterable[Mapping]) -> None:
         self._rows = sorted(rows, key=lambda row: row.start)
         self._starts = [row.start for row in self._rows]
+        for row in self._rows:
+            self._look_for_dump(row)
+
+    def _look_for_dump(self, row: Mapping) -> None:
+        if row.path.endswith(".dump") and not self._dump_path and NAME.search(row.path):
+            self._dump_path = row.path
+
+    def _overlapped(self, start: int, end: int) -> tuple[int, int]:
+        """Rows in an area: the number of the first one, and of the first one after it."""
+        first = bisect_right(self._starts, start) - 1
+        if first < 0 or self._rows[first].end <= start:
+            first += 1
+        return first, bisect_left(self._starts, end, lo=first)
+
+    def _replace(self, first: int, last: int, rows: list[Mapping]) -> None:
+        """Put rows in place of others. The lists are new ones, as forked processes have the old ones."""
+        self._rows = [*self._rows[:first], *rows, *self._rows[last:]]
+        self._starts = [*self._starts[:first], *(row.start for row in rows), *self._starts[last:]]
+
+    def read_text(self) -> bytes:
+        """``/proc/PID/maps`` now; empty if the process is gone, and for some time after the last reading."""
+        now = time.monotonic()
+        if now - self._read_at < self._rest and self._rest > _REREAD:
+            return b""
+        text = procfs.read_maps(self.pid)
+        self._read_at = time.monotonic()
+        self._rest = max(_REREAD, _SHARE * (self._read_at - now))
+        return text
 
     def read(self) -> None:
         """Read ``/proc/PID/maps`` now; what is known stays when the process is gone."""
-        self._read_at = time.monotonic()
-        text = procfs.read_maps(self.pid)
+        text = self.read_text()
         if text:
-            self._unread = None
-            self._put(procfs.executable_mappings(text))
+            self._unread = text
+            self._parse()
 
     def reread(self, lasts: Callable[[], bool]) -> bool:
         """Add what is mapped now and was not known, if the image *lasts* after that; not a moment after the last time.
 
         What is gone is ended by reports only.
         """
-        now = time.monotonic()
-        if now - self._read_at < _REREAD:
+        if time.monotonic() - self._read_at < self._rest:
             return False
-        self._read_at = now
-        text = procfs.read_maps(self.pid)
+        text = self.read_text()
         if not text or not lasts():
             return False
         self._parse()
-        self._put([*self._rows, *(
-            row for row in procfs.executable_mappings(text)
-            if not any(old.start < row.end and row.start < old.end for old in self._rows)
-        )])  # fmt: skip
+        for row in procfs.executable_mappings(text):
+            first, last = self._overlapped(row.start, row.end)
+            if first == last:
+                self._replace(first, last, [row])
+                self._look_for_dump(row)
         return True
 
     def _check(self, now: float) -> None:
@@ -246,9 +287,8 @@ class AddressSpace:
             return  # mprotect(2) of a part, or of all
         if self.exact:
             self.unmap(row.start, row.end, when)
-            self._put([*self._rows, row])
-        else:
-            self._put([*(old for old in self._rows if old.end <= row.start or old.start >= row.end), row])
+        self._replace(*self._overlapped(row.start, row.end), [row])
+        self._look_for_dump(row)
         if when:
             self._begins[row.start] = when
 
@@ -256,9 +296,10 @@ class AddressSpace:
         """Nothing is mapped from *start* to *end* any more, except what was mapped later than *since*."""
         self._parse()
         kept: list[Mapping] = []
-        for row in self._rows:
+        first, last = self._overlapped(start, end)
+        for row in self._rows[first:last]:
             begin = self._begins.get(row.start, 0)
-            if row.end <= start or row.start >= end or begin > since:
+            if begin > since:
                 kept.append(row)
                 continue
             self._begins.pop(row.start, None)
@@ -267,15 +308,15 @@ class AddressSpace:
                 if part[0] < part[1]:
                     kept.append(_piece(row, *part))
                     self._begins[part[0]] = begin
-        if len(kept) != len(self._rows) or kept != self._rows:
-            self._put(kept)
+        if kept != self._rows[first:last]:
+            self._replace(first, last, kept)
 
     def move(self, start: int, length: int, target: int, new_length: int, when: int) -> None:
         """``mremap(2)``: *length* bytes from *start* on are at *target* now, and *new_length* bytes long."""
         self._parse()
         moved = [
             replace(_piece(row, max(row.start, start), min(row.end, start + length)))
-            for row in self._rows if row.start < start + length and row.end > start
+            for row in self._rows[slice(*self._overlapped(start, start + length))]
         ]  # fmt: skip
         self.unmap(start, start + length, when)
         self.unmap(target, target + new_length, when)
@@ -293,9 +334,21 @@ class AddressSpace:
             self._past[start] = []
             insort(self._past_starts, start)
         self._past[start].append(past)
-        if len(self._past[start]) > _KEPT_PAST:
-            del self._past[start][: _KEPT_PAST // 2]
         self._longest = max(self._longest, past.mapping.end - start)
+        self.past += 1
+        if self.past > KEPT_PAST:
+            self._forget_past()
+
+    def _forget_past(self) -> None:
+        """Forget the half of the rows that went first."""
+        ends = sorted(past.end for rows in self._past.values() for past in rows)
+        before = ends[len(ends) // 2]
+        rows_left = {start: [past for past in rows if past.end > before] for start, rows in self._past.items()}
+        self._past = {start: rows for start, rows in rows_left.items() if rows}
+        self._past_starts = sorted(self._past)
+        self.past = sum(map(len, self._past.values()))
+        lengths = (past.mapping.end - past.mapping.start for rows in self._past.values() for past in rows)
+        self._longest = max(lengths, default=0)
 
     def start_program(self) -> None:
         """``execve``: the mappings so far belong to the program before."""
@@ -305,7 +358,7 @@ class AddressSpace:
         before.previous = None
         before.end()
         self.previous = before
-        self._jit_dump = self._searched = None
+        self._jit_dump, self._dump_path = None, ""
         self.serial = next(_SERIALS)
         self._unread = None
         self._put(())
@@ -316,7 +369,8 @@ class AddressSpace:
         # A container is a process of the host until it has made its namespace, before its program begins.
         after.root = procfs.root_prefix(self.pid) or self.root
         after.serial = next(_SERIALS)
-        after.previous = after._jit_dump = after._searched = after._unread = None
+        after.previous = after._jit_dump = after._unread = None
+        after._dump_path, after.past, after._rest, after.cut = "", 0, _REREAD, False
         after.ended = False
         after._starts, after._rows, after._begins = [], [], {}
         after._past, after._past_starts, after._longest = {}, [], 0
@@ -329,7 +383,7 @@ class AddressSpace:
         self._parse()
         child = AddressSpace(pid)
         # Nobody changes these lists: what is mapped later makes others.
-        child._rows, child._starts = self._rows, self._starts
+        child._rows, child._starts, child._dump_path = self._rows, self._starts, self._dump_path
         return child
 
     def end(self) -> None:
@@ -480,7 +534,9 @@ class MappingRecorder:
         self._fleeting: list[tuple[AddressSpace, Mapping]] = []
         self._passing: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
-        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._ended: OrderedDict[int, int] = OrderedDict()
+        """Processes that ended, and how many mappings of each are remembered that had gone before."""
+        self._past_of_ended = 0
         self._forgotten = 0
         """Processes that were forgotten since images were looked through."""
         self._most_running = _SWEPT
@@ -634,7 +690,7 @@ class MappingRecorder:
         self._note("fork", pid, parent)
         known = self.spaces.get(parent)
         self._begin(pid, known.fork(pid) if known is not None else AddressSpace(pid), when)
-        self._ended.pop(pid, None)
+        self._past_of_ended -= self._ended.pop(pid, 0)
 
     def _exec(self, body: bytes, when: int) -> None:
         (pid,) = struct.unpack_from("=I", body)
@@ -801,9 +857,11 @@ class MappingRecorder:
     def _end(self, pid: int) -> None:
         """A process has ended. It is remembered until that many others have."""
         self.spaces[pid].end()
-        self._ended[pid] = None
-        while len(self._ended) > KEPT_ENDED:
-            oldest, _ = self._ended.popitem(last=False)
+        self._past_of_ended += self.spaces[pid].past - self._ended.pop(pid, 0)
+        self._ended[pid] = self.spaces[pid].past
+        while len(self._ended) > KEPT_ENDED or self._past_of_ended > KEPT_PAST_ENDED:
+            oldest, past = self._ended.popitem(last=False)
+            self._past_of_ended -= past
             for table in (self.spaces, self._first, self._latest, self._executed):
                 table.pop(oldest, None)
             self._forgotten += 1

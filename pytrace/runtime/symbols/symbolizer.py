@@ -285,6 +285,10 @@ class Symbolizer:
             elif not space.known:
                 if len(self._unknown) < _NAMED_UNKNOWN:
                     self._unknown[pid] = None
+            elif space.cut:
+                self._unreadable[f"names of some functions of process {pid}"] = (
+                    f"its list of mappings has more than {procfs.MOST_MAPS >> 20} MiB"
+                )
             return [Frame("")]
         if mapping.path == "[vdso]":
             distance = address - mapping.start
@@ -501,7 +505,9 @@ class Symbolizer:
         if key not in self._replaced:
             if space.ended:
                 return None
-            text = procfs.read_maps(space.pid)
+            text = space.read_text()
+            if not text:
+                return None
             part = None
             if any(row.start == mapping.start and not row.inode for row in procfs.executable_mappings(text)):
                 part = replaced(mapping, procfs.file_mappings(text), lambda row: self._segments(space, row))

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -47,6 +48,86 @@ def test_mappings_as_they_are_told() -> None:
     space.add(_row(0x2000, 0x5800, "/c"))
     assert space.find(0x5000) == _row(0x2000, 0x5800, "/c")
     assert space.find(0x1800) is None, "a new mapping replaces what it overlaps"
+
+
+def test_mappings_of_any_order_are_as_pages_of_memory_say(pytestconfig: pytest.Config) -> None:
+    """Random mappings, unmappings and moves, beside a table with an entry for each page."""
+    random = Random(pytestconfig.getoption("--random-seed"))
+    space, page = AddressSpace(GONE), 0x1000
+    pages: dict[int, tuple[str, int]] = {}
+    space.exact = space.ended = True
+    for step in range(1, 400):
+        start, count = random.randrange(40), random.randrange(1, 12)
+        area = range(start, start + count)
+        what = random.choice(("map", "map", "unmap", "move"))
+        if what == "map":
+            space.add(_row(start * page, (start + count) * page, f"/{step}", inode=step), step)
+            pages.update({number: (f"/{step}", number - start) for number in area})
+        elif what == "unmap":
+            space.unmap(start * page, (start + count) * page, step)
+            for number in area:
+                pages.pop(number, None)
+        else:
+            target = start + count + random.randrange(20)
+            space.move(start * page, count * page, target * page, count * page, step)
+            moved = {number + target - start: pages.pop(number) for number in area if number in pages}
+            for number in range(target, target + count):
+                pages.pop(number, None)
+            pages.update(moved)
+        for number in range(75):
+            row = space.find(number * page)
+            assert (None if row is None else row.path) == pages.get(number, (None, 0))[0], (step, number)
+            if row is not None:
+                assert (row.offset + number * page - row.start) // page == pages[number][1]
+        starts = [row.start for row in space.mappings]
+        assert starts == sorted(starts)
+
+
+def test_maps_of_a_hostile_process_are_read_in_part_and_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the first megabytes are left out; a process whose maps take long to read is read again later."""
+    whole = procfs.read_maps(os.getpid())
+    monkeypatch.setattr(procfs, "MOST_MAPS", len(whole) // 2)
+    monkeypatch.setattr(procfs, "_LONGEST_ROW", 4096)
+    monkeypatch.setattr(procfs, "_USUAL", 4096)
+    monkeypatch.setattr(address_space, "_AT_ONCE", 4096)
+    text = procfs.read_maps(os.getpid())
+    assert len(whole) // 2 - 4096 < len(text) <= len(whole) // 2
+    assert text.endswith(b"\n")
+    space, real = AddressSpace(os.getpid(), text), procfs.read_maps
+    texts: list[int] = []
+    assert space.cut
+    assert space._unread is None, "it is not kept as a text"
+
+    def slow(pid: int) -> bytes:
+        texts.append(pid)
+        time.sleep(0.06)
+        return real(pid)
+
+    monkeypatch.setattr(procfs, "read_maps", slow)
+    space._read_at = 0.0
+    assert space.find(8) is None
+    for _ in range(20):
+        assert space.find(8) is None
+        assert space.read_text() == b""
+        assert not space.reread(lambda: True)
+    assert len(texts) == 1
+    space._read_at -= 10  # ten seconds later
+    assert space.find(8) is None
+    assert len(texts) == 2
+
+
+def test_mappings_that_are_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that maps and unmaps code at ever new addresses costs no more for that."""
+    monkeypatch.setattr(address_space, "KEPT_PAST", 100)
+    space = AddressSpace(GONE)
+    space.exact = space.ended = True
+    for number in range(1, 1000):
+        space.add(_row(number << 12, number + 1 << 12, "/x", inode=number), 2 * number)
+        space.unmap(number << 12, number + 1 << 12, 2 * number + 1)
+        assert space.past <= 100
+    assert len(space._past) == len(space._past_starts) == space.past
+    assert [row.path for row in space.find_within(999 << 12, 0, 1 << 60)] == ["/x"]
+    assert space.find_within(1 << 12, 0, 1 << 60) == []
 
 
 def test_exec_and_fork() -> None:
@@ -566,6 +647,22 @@ def test_memory_of_processes_that_ended_is_bounded(
     assert (held[0] - begin) / 200 < 4000, "2 kB were measured; 5.2 kB with what only running processes need"
     assert held[3] - held[1] < 20_000
     assert [at(images, number, 0x1000 * (PARENT + number - 1)) for number in (1, 1200)] == ["", "/a"]
+
+
+def test_what_had_gone_in_processes_that_ended_is_bounded(
+    images: MappingRecorder, rings: Rings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_space, "KEPT_PAST_ENDED", 30)
+    for number in range(40):
+        pid, when = TRACED + 1 + number, 1000 * number + 1
+        rows = [forked(when, pid, TRACED), library(when + 1, 0x1000, "z", pid)]
+        rows += [library(when + 2 + moment, 0x1000, "abcdefghij"[moment], pid) for moment in range(10)]
+        rings.held = [[*rows, exited(when + 20, pid)], []]
+        rings.now = when + 30
+        images.drain()
+    gone = [space.past for pid, space in images.spaces.items() if pid > TRACED and space.ended]
+    assert gone
+    assert sum(gone) <= 30
 
 
 def test_processes_whose_ends_were_lost_are_forgotten(

@@ -292,7 +292,8 @@ def _outdated(pid: int, files: Iterable[str]) -> set[str]:
     """Those of *files* of which a process has mapped a deleted one of the same name, and not the one of now."""
     if procfs.root_prefix(pid):
         return set()
-    rows = (line.split(maxsplit=5) for line in procfs.read_maps(pid).splitlines())
+    # A name may have what other functions take for the end of a line.
+    rows = (line.split(maxsplit=5) for line in procfs.read_maps(pid).split(b"\n"))
     mapped = {row[5] for row in rows if len(row) == 6}
     names = {path: os.fsencode(os.path.realpath(path)) for path in files}
     return {path for path, name in names.items() if name + b" (deleted)" in mapped and name not in mapped}
