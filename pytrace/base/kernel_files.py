@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def read_text(path: str) -> str:
-    """The text of a file, empty when it cannot be read."""
+def read_text(path: str, most: int = -1) -> str:
+    """The text of a file, its first *most* characters; empty when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
+            return file.read(most)
     except OSError:
         return ""
 

@@ -104,8 +104,8 @@ _SPECIAL = {"": frozenset(";&|<>()$`\"'\\ \t"), '"': frozenset('"$`\\'), "'": fr
 
 
 def _is_harmless(added: str, quote: str) -> bool:
-    """Whether text may be put on the command line: names of processes, symbols and files are chosen by others, who could
-    have a command run (``firefox;reboot``).
+    """Whether text may be put on the command line: names of processes, symbols and files are chosen by others, who
+    could have a command run (``firefox;reboot``).
     """
     # The parenthesis of a call only makes what was typed an error.
     return printable_text(added) == added and _SPECIAL[quote].isdisjoint(added.removesuffix("("))

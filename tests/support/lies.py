@@ -340,7 +340,8 @@ def _late(random: Random) -> bytes:
     name = random.choice([*KINDS])
     said.insert(random.randrange(1, 3), KINDS[name](random) if name != "late" else messages.encode(_hello(7)))
     if random.random() < 0.5:
-        said.insert(random.randrange(len(said)), messages.encode(Attached(probes=random.choice(NUMBERS), compiled_here=True)))
+        again = Attached(probes=random.choice(NUMBERS), compiled_here=True)
+        said.insert(random.randrange(len(said)), messages.encode(again))
     said.append(END * random.choice((0, 1, 2, 500)))
     return b"".join(said)
 

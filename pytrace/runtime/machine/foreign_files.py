@@ -419,7 +419,7 @@ def pieces(contents: Contents) -> Iterator[memoryview]:
 _WAITING = re.compile(r"fuse(\..*)?")
 """Types of file systems that anybody's server may answer for, by their names in ``mountinfo``."""
 _MOST_MOUNTS = 4 << 20
-"""Bytes of ``mountinfo`` that are looked at."""
+"""Characters of ``mountinfo`` that are read: a user may have 100,000 mounts with long names."""
 _known: dict[int, bool] = {}
 """Whether mounts wait, by their lasting numbers."""
 
@@ -460,8 +460,8 @@ def _waits(descriptor: int, mount: int, root: str) -> bool:
     found = ""
     other = root.removesuffix("/root") if root.startswith("/proc/") else "/proc/self"
     for process in dict.fromkeys((other, "/proc/self")):
-        text = kernel_files.read_text(f"{process}/mountinfo")[:_MOST_MOUNTS]
-        match = re.search(rf"(?m)^{number} .* - (\S+) ", text) if number else None
+        text = kernel_files.read_text(f"{process}/mountinfo", _MOST_MOUNTS)
+        match = re.search(rf"(?m)^{number} .*? - (\S+) ", text) if number else None
         if match is not None:
             found = match[1]
             break

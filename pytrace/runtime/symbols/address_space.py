@@ -46,8 +46,8 @@ _REREAD, _SHARE = 0.05, 20
 """Least seconds between two readings of a process's maps that a failed look-up asks for, and multiple of the time that
 the last one took: a process with very many mappings costs a twentieth of this one's time."""
 _AT_ONCE = 1 << 20
-"""Bytes of maps from which on they are parsed at once: of all processes the texts are kept until one is asked about, and
-one of a hostile process has 32 MB."""
+"""Bytes of maps from which on they are parsed at once: the texts of all processes are kept until one is asked about,
+and that of a hostile process has 32 MB."""
 _SERIALS = itertools.count()
 KEPT_PAST, KEPT_PAST_ENDED = 1 << 16, 1 << 19
 """Mappings of one process that are remembered after their end, the last ones; those of all processes that ended."""
