@@ -18,10 +18,11 @@ import select
 import signal
 import struct
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -318,8 +319,36 @@ class LimitedTasks:
             process.close()
 
 
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """Stop what a block of this process does when it has taken some seconds of processor time.
+
+    It costs no process, but ends nothing that waits for a file, and threads other than the first one are not stopped:
+    Python handles signals in that one. A block within another one is stopped with that.
+
+    Raises:
+        LimitError: it takes more.
+    """
+    if _State.inside or _State.timed or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: object) -> NoReturn:
+        raise LimitError(f"it takes more than {seconds:g} seconds of processor time")
+
+    before, _State.timed = signal.signal(signal.SIGPROF, stop), True
+    try:
+        signal.setitimer(signal.ITIMER_PROF, max(_LEAST_SECONDS, seconds))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _State.timed = False
+        signal.signal(signal.SIGPROF, before if before is not None else signal.SIG_DFL)
+
+
 class _State:
     inside = False
+    timed = False
 
 
 def inside() -> bool:

@@ -417,25 +417,27 @@ class LiveKernel:
 
             known = self._exit_finders[path] = (binary, ExitFinder(binary))
         self._depend_on_debug_files(path)
-        return known[1].exits(function.address, function.size)
+        with self._binaries.limits(path):
+            return known[1].exits(function.address, function.size)
 
     def user_address(self, path: str, name: str) -> int | None:
         self._depend_on_binary(path)
-        return self._binaries.binary(path).variable_address(name)
+        variable = self._binaries.variable(path, name)
+        return None if variable is None else variable.address
 
     def user_size(self, path: str, name: str) -> int:
         self._depend_on_binary(path)
-        variable = self._binaries.binary(path).variable(name)
+        variable = self._binaries.variable(path, name)
         return 0 if variable is None else variable.size
 
     def user_thread_local(self, path: str, name: str) -> bool:
         self._depend_on_binary(path)
-        variable = self._binaries.binary(path).variable(name)
+        variable = self._binaries.variable(path, name)
         return variable is not None and variable.thread_local
 
     def user_symbol_names(self, path: str, pattern: str) -> list[str]:
         """Names of the functions that :meth:`user_symbols` returns, sorted, each once."""
-        names = self._binaries.binary(path).function_names(pattern)
+        names = self._binaries.function_names(path, pattern)
         self._depend_on_debug_files(path)
         return names
 

@@ -7,11 +7,20 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from pytrace.base.limited_process import LimitedProcess, LimitError, Limits, LostError, Program, inside
+from pytrace.base.limited_process import (
+    LimitedProcess,
+    LimitError,
+    Limits,
+    LostError,
+    Program,
+    inside,
+    processor_time,
+)
 
 
 def serve(request: bytes, descriptors: list[int]) -> tuple[bytes, list[int]]:
@@ -155,3 +164,26 @@ def test_a_program_is_an_interpreter_of_its_own() -> None:
         Program(reversed_bytes, memory=256 << 20, seconds=10, longest=100).result(b"much")
     with pytest.raises(LimitError, match=r"more than 0\.01 seconds"):
         Program(reversed_bytes, memory=1 << 30, seconds=10, longest=0.01).result(b"abc")
+
+
+def test_a_block_takes_no_more_processor_time_than_it_may() -> None:
+    """One within another is part of it; the handler of the signal is put back; what waits takes none."""
+    before = signal.getsignal(signal.SIGPROF)
+    begun = time.process_time()
+    with pytest.raises(LimitError, match=r"more than 0\.1 seconds of processor time"), processor_time(0.1):  # noqa: PT012
+        with processor_time(0.001):
+            time.sleep(0.01)
+        while True:
+            sum(range(1000))
+    assert time.process_time() - begun < 5
+    with processor_time(0.05):
+        time.sleep(0.2)
+    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == 0
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(_within_time).result() == 1
+
+
+def _within_time() -> int:
+    with processor_time(5):
+        return 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.runtime.elf.file import attach_path, is_elf
 from pytrace.runtime.machine import fingerprints, procfs
-from pytrace.runtime.machine.foreign_files import open_regular
+from pytrace.runtime.machine.foreign_files import is_regular, look, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LIBRARY_CACHE = "/etc/ld.so.cache"
 _MOST_CACHE = 16 << 20
 """Bytes that are read of a loader's cache, which may be that of a container. Most have some ten thousand."""
+_LONGEST_PATH = 4096
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _LIBRARY_DIRECTORIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _FLAGS = {"x86_64": 0x0300, "aarch64": 0x0A00, "s390x": 0x0400, "ppc64le": 0x0500, "riscv64": 0x1000}
@@ -49,14 +50,14 @@ class Libraries:
             return self._mapped(pid, self.find(command, None)[:1] if command.strip("*") else [])
         if "!/" in target:
             path = _reached(prefix, target)
-            return [path] if os.path.isfile(attach_path(path)) else []
+            return [path] if is_regular(attach_path(path)) else []
         if "*" in target:
             return _distinct(self._glob(target, prefix))
         if "/" in target:
             if pid is not None and target == f"/proc/{pid}/exe":
                 target = f"/proc/{procfs.entry(pid)}/exe"
             path = _reached(prefix, target) if target.startswith("/") else target
-            return [path] if os.path.isfile(path) else []
+            return [path] if is_regular(path) else []
         return _distinct([*self._program(target, prefix), *self._library(target, pid, prefix)])
 
     def dependencies(self, target: str, pid: int | None) -> list[Fact]:
@@ -93,7 +94,7 @@ class Libraries:
         # `[` and `?` stand for themselves in attach points.
         escaped = ("*".join(glob.escape(part) for part in pattern.split("*")) for pattern in patterns)
         return [
-            path for pattern in escaped for path in sorted(glob.glob(pattern)) if os.path.isfile(path) and is_elf(path)
+            path for pattern in escaped for path in sorted(glob.glob(pattern)) if is_regular(path) and is_elf(path)
         ]
 
     def _path(self) -> list[str]:
@@ -104,7 +105,7 @@ class Libraries:
 
     def _program(self, name: str, prefix: str) -> list[str]:
         paths = (_reached(prefix, f"{folder}/{name}") for folder in self._path())
-        return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
+        return [path for path in paths if is_regular(path) and os.access(path, os.X_OK)]
 
     def _library(self, name: str, pid: int | None, prefix: str) -> list[str]:
         """Libraries called ``name`` or ``name.so…``: those that the process has mapped, then the loader's cache."""
@@ -140,7 +141,7 @@ def _distinct(paths: Iterable[str]) -> list[str]:
     distinct = []
     for path in paths:
         try:
-            status = os.stat(path)
+            status = look(path)
         except OSError:
             continue
         key = (status.st_dev, status.st_ino)
@@ -179,4 +180,5 @@ def _cache_rows(data: bytes, start: int) -> list[tuple[str, str]]:
 
 
 def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode(errors="surrogateescape")
+    # Texts of a hostile one may overlap, and each be nearly all of it.
+    return data[at : data.index(b"\0", at, at + _LONGEST_PATH)].decode(errors="surrogateescape")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from bisect import bisect_right
-from functools import cached_property
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from pytrace.base.limited_process import LimitError, processor_time
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import IndirectFunction, UsdtProbe, UserParameter, UserSymbol
 from pytrace.core.types import Struct
@@ -20,10 +23,11 @@ from pytrace.runtime.binaries.go_lines import GoLines
 from pytrace.runtime.elf import debug_files, go_build, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, check_strings, function_names
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.machine.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytrace.core.types import Type
     from pytrace.runtime.elf.file import ElfFile
@@ -184,7 +188,7 @@ class Binary:
         own = self.path if debug_files.has_dwarf(self.elf) else None
         for path in (own, self.debug_path):
             # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
-            if path is None or not os.path.isfile(path):
+            if path is None or not foreign_files.is_regular(path):
                 continue
             file = self._opened(path)
             if file is None:
@@ -234,6 +238,27 @@ class Binary:
         return [*paths, *(self._opened_debug.files if self._opened_debug is not None else ())]
 
 
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+FILE_SECONDS, ALL_SECONDS = 60.0, 180.0
+"""Seconds of processor time for questions about one file that others can write, before probes are attached; and about
+all of them. A binary of a gigabyte with debug information takes some 20."""
+
+
+def _bounded(
+    ask: Callable[Concatenate[UserBinaries, str, _Arguments], _Answer]
+) -> Callable[Concatenate[UserBinaries, str, _Arguments], _Answer]:
+    """Ask within :meth:`UserBinaries.limits`."""
+
+    @wraps(ask)
+    def bounded(self: UserBinaries, path: str, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+        with self.limits(path):
+            return ask(self, path, *arguments, **named)
+
+    return bounded
+
+
 class UserBinaries:
     """Binaries by path, each opened once (again when the file was replaced)."""
 
@@ -242,6 +267,37 @@ class UserBinaries:
         self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
         self._one_of_many: set[str] = set()
         """Paths that a pattern has selected: servers are not asked for the symbols of each."""
+        self._spent: dict[str, float] = {}
+        """Seconds of processor time that files took which others can write."""
+
+    @contextmanager
+    def limits(self, path: str) -> Iterator[None]:
+        """Bound what a question about a file takes, if others can write it.
+
+        Raises:
+            TraceError: it takes more.
+        """
+        try:
+            trusted = foreign_files.trusted(path, foreign_files.look(attach_path(path)))
+        except OSError:
+            trusted = path not in self._spent
+        if trusted:
+            yield
+            return
+        spent, begun = self._spent.get(path, 0.0), time.process_time()
+        left = min(FILE_SECONDS - spent, ALL_SECONDS - sum(self._spent.values()))
+        try:
+            if left <= 0:
+                raise LimitError
+            with processor_time(left):
+                yield
+        except LimitError:
+            raise TraceError(
+                f"{path} is not read: others can write it, and it takes more than {FILE_SECONDS:g} seconds of "
+                f"processor time (all such files {ALL_SECONDS:g})"
+            ) from None
+        finally:
+            self._spent[path] = spent + time.process_time() - begun
 
     def binary(self, path: str) -> Binary:
         """The binary at a path, also when the file went since it was opened.
@@ -251,7 +307,7 @@ class UserBinaries:
         """
         known = self._opened.get(path)
         try:
-            status = os.stat(attach_path(path))
+            status = foreign_files.look(attach_path(path))
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
             if known is None or known[0] != stamp:
                 known = self._opened[path] = (stamp, Binary.open(path, self._search))
@@ -260,6 +316,7 @@ class UserBinaries:
                 raise TraceError(f"cannot read {path}: {error.strerror}") from error
         return known[1]
 
+    @_bounded
     def can_open(self, path: str) -> bool:
         """True if there is (or was, when it was opened) an ELF file at a path, which is one of those of a pattern."""
         self._one_of_many.add(path)
@@ -269,6 +326,7 @@ class UserBinaries:
             return False
         return True
 
+    @_bounded
     def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary by ``*`` pattern; servers are asked for one of a stripped binary that was named."""
         binary = self.binary(path)
@@ -278,6 +336,17 @@ class UserBinaries:
             functions = binary.functions(pattern)
         return [placed for symbol in functions if (placed := _placed(binary, symbol))]
 
+    @_bounded
+    def function_names(self, path: str, pattern: str) -> list[str]:
+        """Names of functions by ``*`` pattern, sorted, each once."""
+        return self.binary(path).function_names(pattern)
+
+    @_bounded
+    def variable(self, path: str, name: str) -> Symbol | None:
+        """Any symbol, variables included."""
+        return self.binary(path).variable(name)
+
+    @_bounded
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions whose demangled name a ``*`` pattern accepts, with that name; by ``_Z…`` their symbols."""
         from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
@@ -296,6 +365,7 @@ class UserBinaries:
                     symbols.append((placed, text))
         return symbols
 
+    @_bounded
     def implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
         """The functions that stand for an IFUNC symbol, in process *pid* (None for any process)."""
         from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
@@ -315,19 +385,23 @@ class UserBinaries:
         """True if a file is an ELF program or library."""
         return is_elf(path)
 
+    @_bounded
     def offset(self, path: str, address: int) -> int | None:
         """File offset of a virtual address."""
         return self.binary(path).elf.file_offset(address)
 
+    @_bounded
     def address_at(self, path: str, offset: int) -> int | None:
         """Virtual address of a file offset."""
         return self.binary(path).elf.address_at(offset)
 
+    @_bounded
     def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
         """Static tracepoints by ``*`` patterns."""
         first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
         return [row for row in static_tracepoints(self.binary(path).elf) if first(row.provider) and second(row.name)]
 
+    @_bounded
     def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a function from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)
@@ -336,12 +410,14 @@ class UserBinaries:
             return None
         return binary.debug.decoder.parameters(symbol, binary.address_of(symbol))
 
+    @_bounded
     def named_type(self, path: str, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
         binary = self.binary(path)
         binary.ask_servers()
         return binary.debug.decoder.named_type(kind, name) if binary.debug is not None else None
 
+    @_bounded
     def result(self, path: str, symbol: str) -> Type | None:
         """Type of a function's result from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)
@@ -349,6 +425,7 @@ class UserBinaries:
             return None
         return binary.debug.decoder.result(symbol, binary.address_of(symbol))
 
+    @_bounded
     def goid(self, path: str, offset: int) -> int | None:
         """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""
         binary = self.binary(path)
@@ -358,6 +435,7 @@ class UserBinaries:
         member = goroutine.find("goid") if isinstance(goroutine, Struct) else None
         return member.offset if member is not None else go_build.goroutine_number(binary.elf)
 
+    @_bounded
     def go_result(self, path: str, symbol: str) -> UserParameter | None:
         """The first result of a function of Go when it returns, from DWARF; None where there is none."""
         binary = self.binary(path)
@@ -377,6 +455,7 @@ class UserBinaries:
         """The files that former answers about a binary depend on, also such that are not there."""
         return [attach_path(path), *self.binary(path).files]
 
+    @_bounded
     def lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         """Code addresses of a source line.
 

@@ -21,12 +21,13 @@ from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 from pytrace.runtime.machine.foreign_files import (
     Contents,
     contents_of,
+    is_regular,
     open_contents,
     open_regular,
-    own,
     pieces,
     reopened,
     status_of,
+    trusted,
 )
 
 if TYPE_CHECKING:
@@ -274,11 +275,12 @@ class ElfFile:
             TraceError: it is too much.
         """
         self._copied[section.offset] = size
-        if sum(self._copied.values()) > most_copied():
+        most = most_copied() if isinstance(self.view, memoryview) else min(MEMORY, most_copied())
+        if sum(self._copied.values()) > most:
             del self._copied[section.offset]
             raise TraceError(
                 f"{self.path}: {quoted(section.name)} is not read: its {size >> 20} MiB are more than what a file may "
-                f"take ({most_copied() >> 20} MiB)"
+                f"take ({most >> 20} MiB)"
             )
 
     # ---- addresses
@@ -435,7 +437,7 @@ def attach_path(path: str) -> str:
 def is_elf(path: str) -> bool:
     """True if a file (or a member of an archive) is an ELF program or library."""
     if "!/" in path:
-        return os.path.isfile(attach_path(path))
+        return is_regular(attach_path(path))
     try:
         with open_regular(path) as file:
             head = file.read(18)
@@ -466,7 +468,7 @@ def read_file(path: str, read: Callable[[ElfFile], Result], type_: type[Result],
             with ElfFile(contents_of(opened, path), path) as elf:
                 return read(elf)
 
-        if own(status) or limited_process.inside():
+        if limited_process.inside() or trusted(path, status):
             return result(file)
 
         def task(descriptors: list[int]) -> bytes:

@@ -71,16 +71,16 @@ def read_maps(pid: int) -> bytes:
     Where the first thread has ended, and others go on, the process has its memory by these alone.
     """
     try:
-        if text := _maps(f"/proc/{pid}/maps"):
+        if text := _maps(f"{pid}"):
             return text
         thread = live_thread(pid)
-        return b"" if thread in (0, pid) else _maps(f"/proc/{pid}/task/{thread}/maps")
+        return b"" if thread in (0, pid) else _maps(f"{pid}/task/{thread}")
     except OSError:
         return b""
 
 
-def _maps(path: str) -> bytes:
-    with open(path, "rb") as file:
+def _maps(process: str) -> bytes:
+    with open(f"/proc/{process}/maps", "rb") as file:
         text = file.read(_USUAL)
         if len(text) == _USUAL:
             text += file.read(MOST_MAPS - _USUAL)

@@ -233,7 +233,7 @@ class AddressSpace:
         self._rows = [*self._rows[:first], *rows, *self._rows[last:]]
         self._starts = [*self._starts[:first], *(row.start for row in rows), *self._starts[last:]]
 
-    def read_text(self) -> bytes:
+    def maps_text(self) -> bytes:
         """``/proc/PID/maps`` now; empty if the process is gone, and for some time after the last reading."""
         now = time.monotonic()
         if now - self._read_at < self._rest and self._rest > _REREAD:
@@ -245,7 +245,7 @@ class AddressSpace:
 
     def read(self) -> None:
         """Read ``/proc/PID/maps`` now; what is known stays when the process is gone."""
-        text = self.read_text()
+        text = self.maps_text()
         if text:
             self._unread = text
             self._parse()
@@ -257,7 +257,7 @@ class AddressSpace:
         """
         if time.monotonic() - self._read_at < self._rest:
             return False
-        text = self.read_text()
+        text = self.maps_text()
         if not text or not lasts():
             return False
         self._parse()

@@ -143,7 +143,7 @@ class Images:
                     reached = foreign_files.status_of(file)
                     if (reached.st_dev, reached.st_ino) != stamp[:2]:
                         raise TraceError(f"{path} was replaced while it was opened")
-                    if foreign is not None and not (foreign_files.own(reached) and _is_ours(path, root, reached)):
+                    if foreign is not None and not foreign_files.trusted(path, reached):
                         binary = self._open_foreign(foreign, file, path, root)
                     else:
                         binary = Binary(ElfFile(foreign_files.contents_of(file, path), path), self._search, root)
@@ -659,20 +659,6 @@ def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) ->
     outer = places[-1]
     frames.append(Frame(with_bodies(last.name, outer.written), last.offset, last.module, outer.file, outer.line))
     return frames
-
-
-def _is_ours(path: str, root: str, reached: foreign_files.Status) -> bool:
-    """True unless a file belongs to a container: that is its image's, whoever seems to own it.
-
-    Services with a mount namespace of their own (systemd's) have our files.
-    """
-    if not root:
-        return True
-    try:
-        status = foreign_files.look(path.removeprefix(root))
-    except OSError:
-        return False
-    return (status.st_dev, status.st_ino) == (reached.st_dev, reached.st_ino)
 
 
 def reason(error: TraceError | OSError) -> str:

@@ -505,7 +505,7 @@ class Symbolizer:
         if key not in self._replaced:
             if space.ended:
                 return None
-            text = space.read_text()
+            text = space.maps_text()
             if not text:
                 return None
             part = None

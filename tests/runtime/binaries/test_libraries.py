@@ -106,6 +106,16 @@ def test_a_damaged_loader_cache_names_nothing(kept: int, tmp_path: Path) -> None
     assert library_cache(str(tmp_path / "cache")) == []
 
 
+def test_names_in_a_hostile_loader_cache_do_not_overlap(tmp_path: Path) -> None:
+    """Each of ten thousand rows has nearly all of the file as its name, which would be ten gigabytes."""
+    count = 10_000
+    start = 48 + 24 * count
+    rows = b"".join(struct.pack("=iIIIQ", 0x0300, start + at, start + at, 0, 0) for at in range(count))
+    data = b"glibc-ld.so.cache1.1" + struct.pack("=I", count) + bytes(24) + rows + b"x" * (1 << 20) + b"\0"
+    (tmp_path / "cache").write_bytes(data)
+    assert library_cache(str(tmp_path / "cache")) == []
+
+
 def files(paths: list[str]) -> set[tuple[int, int]]:
     return {(found.st_dev, found.st_ino) for path in paths if os.path.exists(path) for found in [os.stat(path)]}
 

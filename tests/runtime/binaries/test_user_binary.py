@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import re
+import shutil
 import struct
 import subprocess
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32
+from pytrace.runtime.binaries import user_binary
 from pytrace.runtime.binaries.user_binary import Binary, UserBinaries, stubs
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, Section
 from pytrace.runtime.elf.symbol_table import Symbol
@@ -208,6 +210,34 @@ def test_what_is_no_binary_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n")
     assert not UserBinaries().can_open(str(tmp_path / "script"))
     assert not UserBinaries().executable(str(tmp_path / "script"))
+
+
+def test_questions_about_a_file_of_others_take_no_longer_than_they_may(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another file is answered all the same, and one of our own has no limit."""
+    hostile, known = tmp_path / "hostile", UserBinaries()
+    for path in (hostile, tmp_path / "ours", tmp_path / "third"):
+        shutil.copy(program, path)
+        path.chmod(0o755 if path.name == "ours" else 0o757)
+    real = Binary.functions
+
+    def endless(self: Binary, pattern: str) -> list[Symbol]:
+        end = time.process_time() + (0.2 if self.path.endswith(("hostile", "ours")) else 0)
+        while time.process_time() < end:
+            sum(range(100))
+        return real(self, pattern)
+
+    monkeypatch.setattr(Binary, "functions", endless)
+    monkeypatch.setattr(user_binary, "FILE_SECONDS", 0.05)
+    for _ in range(2):
+        with pytest.raises(TraceError, match=r"hostile is not read: others can write it, and it takes more than 0\.05"):
+            known.symbols(str(hostile), "main")
+    assert [item.name for item in known.symbols(str(tmp_path / "ours"), "main")] == ["main"]
+    assert [item.name for item in known.symbols(str(tmp_path / "third"), "main")] == ["main"]
+    monkeypatch.setattr(user_binary, "ALL_SECONDS", 0.001)
+    with pytest.raises(TraceError, match=r"all such files 0\.001"):
+        known.symbols(str(tmp_path / "third"), "*")
 
 
 def test_functions_have_file_offsets(program: Path) -> None:

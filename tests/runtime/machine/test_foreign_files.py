@@ -125,7 +125,12 @@ def test_links_of_a_container_stay_inside(jailed: str, tmp_path: Path) -> None:
     (tmp_path / "upwards").symlink_to("../../../../../../etc/passwd")
     (tmp_path / "folder").symlink_to("/etc")
     (tmp_path / "circle").symlink_to("circle")
-    for name in ("etc/passwd", "absolute", "upwards", "folder/passwd", "/../etc/passwd", "./folder/../etc//passwd"):
+    (tmp_path / "two\nlines").symlink_to("/etc/passwd")
+    (tmp_path / "\n").symlink_to("../../etc")
+    for name in (
+        "etc/passwd", "absolute", "upwards", "folder/passwd", "/../etc/passwd", "./folder/../etc//passwd", "two\nlines",
+        "\n/passwd",
+    ):  # fmt: skip
         assert content(f"{jailed}/{name}") == b"inside"
     with pytest.raises(FileNotFoundError) as error:
         content(f"{jailed}/etc/shadow")
@@ -136,6 +141,25 @@ def test_links_of_a_container_stay_inside(jailed: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a regular file"):
         content(f"{jailed}/absolute", os.O_NOFOLLOW)
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
+def test_root_of_a_container_is_not_trusted(jailed: str, tmp_path: Path) -> None:
+    """It could truncate what this process has mapped, which would end it. What we have ourselves is trusted."""
+    path = tmp_path / "a\nfile"
+    path.write_bytes(b"12345678")
+    pid = jailed.split("/")[2]
+    for name in (f"{jailed}/a\nfile", f"{jailed}//a\nfile", f"/proc/{pid}/map_files/1-2", f"/proc/{pid}/exe"):
+        assert not foreign_files.trusted(name, foreign_files.look(str(path)))
+        with foreign_files.open_regular(str(path)) as file:
+            assert isinstance(foreign_files.contents_of(file, name), foreign_files.ReadFile)
+    own = os.path.realpath(sys.executable)
+    status = foreign_files.look(own)
+    assert status.st_uid == 0
+    for name in (own, f"/proc/self{own}", f"/proc/{os.getpid()}/root{own}", f"/proc/{os.getpid()}/exe"):
+        assert foreign_files.trusted(name, status)
+    os.chmod(path, 0o666)
+    assert not foreign_files.trusted(str(path), foreign_files.look(str(path)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")

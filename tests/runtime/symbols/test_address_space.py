@@ -108,7 +108,7 @@ def test_maps_of_a_hostile_process_are_read_in_part_and_seldom(monkeypatch: pyte
     assert space.find(8) is None
     for _ in range(20):
         assert space.find(8) is None
-        assert space.read_text() == b""
+        assert space.maps_text() == b""
         assert not space.reread(lambda: True)
     assert len(texts) == 1
     space._read_at -= 10  # ten seconds later
