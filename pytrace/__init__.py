@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
     from pytrace.remote.kubernetes.pods import Cluster as Cluster
-    from pytrace.render.python_values import Average as Average
-    from pytrace.render.python_values import Bucket as Bucket
-    from pytrace.render.python_values import Histogram as Histogram
-    from pytrace.render.python_values import Series as Series
-    from pytrace.render.python_values import Stats as Stats
+    from pytrace.render.aggregations import Average as Average
+    from pytrace.render.aggregations import Stats as Stats
+    from pytrace.render.histogram import Histogram as Histogram
+    from pytrace.render.histogram import Bucket as Bucket
+    from pytrace.render.tseries import Series as Series
     from pytrace.results.values import Frame as Frame
     from pytrace.results.values import StackTrace as StackTrace
 

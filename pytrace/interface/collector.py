@@ -13,12 +13,12 @@ from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWi
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.interface.events import Event, EventSource
-from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import RunHandler, Tally, each, formatter, reader
 from pytrace.render.events.printf import compile_pieces
-from pytrace.render.forms import PortableForms, as_python
+from pytrace.render.forms import PortableForms
 from pytrace.render.maps.map_printer import Shown
-from pytrace.render.value_types import ROWS
+from pytrace.render.text import Values
+from pytrace.render.values import value_kind_of
 from pytrace.results.values import Portable
 from pytrace.runtime.capture.maps import portable
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
@@ -141,9 +141,9 @@ class EventSources:
         """The source that *spec* describes."""
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, renderer.forms.decoders)
-        durable = all(ROWS[type(inner)].durable for inner in parts(layout.args))
+        durable = all(value_kind_of(inner).durable for inner in parts(layout.args))
         forms: list[PortableForms] = []
-        converters = [as_python(type_) for type_ in layout.args]
+        converters = [value_kind_of(type_).python() for type_ in layout.args]
 
         def values(record: bytes) -> tuple[Portable, ...]:
             # Stacks are cached by their addresses, which may be those of other functions later.
@@ -269,7 +269,7 @@ def _map(collector: Collector, sources: EventSources) -> Make:
             entries = view.entries(at_end if state.resumed else shown, always=True)
             text = view.entries_text(entries, shown)
             values = portable(view.spec, entries, sources.forms(renderer), div=shown.div)
-            form = as_python(view.spec.value)
+            form = value_kind_of(view.spec.value).python()
             mapping = {key: form(value) for key, value in values.items()}
             collector.add(Event(source, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
 

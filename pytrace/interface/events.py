@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.core.event_layout import Location
-from pytrace.render.python_values import Result
+from pytrace.render.value_kind import Result
 from pytrace.results.values import Portable
 
 

@@ -12,8 +12,10 @@ from html import escape
 from pytrace.core import byte_escapes, types
 from pytrace.core.types.tables import RIGHT
 from pytrace.render import csv
-from pytrace.render.forms import as_python
-from pytrace.render.python_values import Histogram, Result, Stats
+from pytrace.render.aggregations import Stats
+from pytrace.render.histogram import Histogram
+from pytrace.render.value_kind import Result
+from pytrace.render.values import value_kind_of
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
@@ -70,7 +72,7 @@ def _map(data: MapData) -> str:
 
 def _largest(data: MapData, most: int) -> list[tuple[Result, Result]]:
     """The entries with the largest values, largest first, with values in their Python form."""
-    form = as_python(data.value)
+    form = value_kind_of(data.value).python()
     entries = [(key, form(value)) for key, value in data.entries.items()]
     return sorted(entries, key=lambda entry: _size(entry[1]), reverse=True)[:most]
 

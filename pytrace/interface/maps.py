@@ -11,8 +11,8 @@ import msgspec
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import MapSpec
 from pytrace.core.types import AGGREGATIONS, Bool, Float, Int, Pointer, Record, String, Tuple, Type
-from pytrace.render.forms import as_python
-from pytrace.render.python_values import Result
+from pytrace.render.value_kind import Result
+from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import MapData
 
 
@@ -110,13 +110,13 @@ class ResultMap(Mapping[Result, Result]):
         data = self.data
         if data.key is not None:
             raise TypeError(f"{self.name} has keys: use {self.name}[key], or items()")
-        return as_python(data.value)(data.entries[None]) if data.entries else None
+        return value_kind_of(data.value).python()(data.entries[None]) if data.entries else None
 
     def __getitem__(self, key: Result) -> Result:
         data = self._element(key)
         if data is None:
             data = self.data
-        return as_python(data.value)(data.entries[key])
+        return value_kind_of(data.value).python()(data.entries[key])
 
     def _element(self, key: Result) -> MapData | None:
         """The entry of *key* alone; None where the whole map has to be read."""
@@ -207,7 +207,7 @@ class ResultMap(Mapping[Result, Result]):
     def to_dict(self) -> dict[Result, Result]:
         """Keys and values as a new dictionary."""
         data = self.data
-        form = as_python(data.value)
+        form = value_kind_of(data.value).python()
         return {key: form(value) for key, value in data.entries.items()}
 
     def _repr_html_(self) -> str:

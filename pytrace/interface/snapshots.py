@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.maps import Maps, ResultMap
-from pytrace.render.python_values import Result
+from pytrace.render.value_kind import Result
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
 if TYPE_CHECKING:

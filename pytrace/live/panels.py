@@ -15,7 +15,7 @@ import msgspec
 from pytrace.core import types
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns, quantity
-from pytrace.render.value_types import merging_of
+from pytrace.render.values import value_kind_of
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Portable, Value
@@ -247,7 +247,7 @@ def _key_form(data: MapData, printers: Printers) -> Callable[[Portable], bytes]:
 
 def _rank_form(data: MapData, printers: Printers) -> Callable[[Value], float]:
     """The number by which values are sorted; 0 for values without an order by value."""
-    rank, restore = merging_of(data.value).rank, printers.restored(data.value)
+    rank, restore = value_kind_of(data.value).rank(), printers.restored(data.value)
     if rank is None:
         return lambda _value: 0
     chosen = rank

@@ -12,8 +12,8 @@ from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.panels import HISTORY, Panel, Row
 from pytrace.render import histogram
-from pytrace.render.histogram import Bucket
-from pytrace.results.difference import series_values
+from pytrace.render.histogram import LabelledBucket
+from pytrace.render.tseries import TimeSeries
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Portable, Value
@@ -85,7 +85,7 @@ class HistogramPanel(Panel):
     def _heights(self, value: Value) -> list[float]:
         return [float(bucket.count) for bucket in self._used(changes.counts(value))]
 
-    def _used(self, counts: Mapping[int, int]) -> list[Bucket]:
+    def _used(self, counts: Mapping[int, int]) -> list[LabelledBucket]:
         return list(histogram.used(self._shape, histogram.all_buckets(self._kind, counts)))
 
     def _summary(self, value: Value) -> str:
@@ -132,7 +132,7 @@ class HistogramPanel(Panel):
             for bucket in buckets
         ]
 
-    def _flat(self, buckets: list[Bucket], width: int) -> list[Line]:
+    def _flat(self, buckets: list[LabelledBucket], width: int) -> list[Line]:
         """All buckets as a sparkline, with the labels of the first and the last."""
         counts = [float(bucket.count) for bucket in buckets]
         line: Line = [(f"{buckets[0].label} ", "key"), (self.glyphs.sparkline(counts, len(counts)), "bar")]
@@ -198,7 +198,9 @@ class SeriesPanel(Panel):
     def _values(self, value: Value) -> dict[int, int]:
         """Values by interval number, as they print."""
         items = value.items() if isinstance(value, dict) else ()
-        return series_values(self._series, {number: item for number, item in items if isinstance(item, tuple)})
+        return TimeSeries(self._series).printed_values(
+            {number: item for number, item in items if isinstance(item, tuple)}
+        )
 
     def _last(self, value: Value) -> int | None:
         values = self._values(value)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from pytrace.render.value_kind import MetricKind, Sample
 from pytrace.results.formats import openmetrics
-from pytrace.results.formats.metric_families import PREFIX, Family, MetricKind, Sample, distinct, families
+from pytrace.results.formats.metric_families import PREFIX, Family, distinct, families
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Portable, Value
 

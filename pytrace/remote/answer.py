@@ -13,7 +13,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.remote import top_keys
-from pytrace.results.joining import joiner
+from pytrace.render.values import value_kind_of
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Portable, Value
@@ -245,7 +245,7 @@ def renamed(
 
 
 def _renamed_map(data: MapData, leaf: Callable[[Type | None, object], object]) -> MapData:
-    join, entries, times = joiner(data.value), dict[Portable, Value](), dict[Portable, int]()
+    join, entries, times = value_kind_of(data.value).join(), dict[Portable, Value](), dict[Portable, int]()
     for key, value in data.entries.items():
         other = changed(data.key, key, leaf)
         entries[other] = join(entries.get(other), changed(data.value, value, leaf))

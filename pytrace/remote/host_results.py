@@ -21,10 +21,10 @@ from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
 from pytrace.core.types.tables import row_tables
 from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
-from pytrace.render.portable import Plain
-from pytrace.results import file_form, stored_document, type_union
+from pytrace.render.value_kind import MismatchError, Plain
+from pytrace.results import file_form, stored_document
+from pytrace.results.merge import described, held_type
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.type_union import MismatchError
 
 LARGEST = 256 << 20
 """Bytes of the largest document of a host."""
@@ -272,10 +272,10 @@ def held_types(subject: str, expected: Type | None, given: Type | None) -> Type 
     try:
         if expected is None or given is None:
             raise MismatchError
-        return type_union.held(expected, given)
+        return held_type(expected, given)
     except MismatchError:
-        found = shortened(type_union.described(given))
-        raise TraceError(f"{subject} are {found}, those of the script {type_union.described(expected)}") from None
+        found = shortened(described(given))
+        raise TraceError(f"{subject} are {found}, those of the script {described(expected)}") from None
 
 
 def _check_losses(losses: Mapping[str, Mapping[str, int]], hosts: int) -> None:

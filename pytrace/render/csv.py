@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.types.tables import INTEGERS, RIGHT
-from pytrace.render.decoders import Value, Values, for_any
 from pytrace.render.tables import cell
+from pytrace.render.text import Value, Values, for_any
 
 if TYPE_CHECKING:
     from pytrace.render.forms import TextForms

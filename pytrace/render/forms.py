@@ -1,6 +1,6 @@
-"""Makers of decoders and of forms of values, which they create once for each type by the row of its class.
+"""Makers of decoders and of forms of values, which they create once for each type by its kind.
 
-The rows are in :mod:`pytrace.render.value_types`.
+The kinds are in :mod:`pytrace.render.values`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
 
 from pytrace.core import types
-from pytrace.render import portable, text
-from pytrace.render.decoders import Convert, Decode, Memory, Values, for_any
-from pytrace.render.text import Bars, Form
-from pytrace.render.value_types import ROWS
+from pytrace.render.text import Bars, Convert, Decode, Form, Memory, Value, Values, for_any, joined_members
+from pytrace.render.value_kind import Plain
+from pytrace.render.values import portable_members, value_kind_of
 
 if TYPE_CHECKING:
     from pytrace.render.names import ValueNames
-    from pytrace.render.python_values import Result
 
 Made = TypeVar("Made")
 Formatted = Callable[[types.Joined, "TextForms"], Form]
 
 
 class ByType(Generic[Made]):
-    """Makes a function for each type by the row of its class, once."""
+    """Makes a function for each type by its kind, once."""
 
     def __init__(self) -> None:
         # By identity: different anonymous structs of a compiled script compare equal.
@@ -57,7 +55,7 @@ class Decoders(ByType[Decode]):
         self.max_strlen = max_strlen
 
     def _make(self, type_: types.Type) -> Decode:
-        return ROWS[type(type_)].decode(self, type_)
+        return value_kind_of(type_).decode(self)
 
     def decoder(self, type_: types.Type) -> Decode:
         """The decoder of values of type *type_*."""
@@ -65,19 +63,13 @@ class Decoders(ByType[Decode]):
 
     def convert(self, type_: types.Type) -> tuple[str, Convert | None]:
         """The code of *type_* as one field of a :class:`struct.Struct`, and the conversion of the result."""
-        code = ROWS[type(type_)].code
-        if code is not None and type_.size <= 8 and not (isinstance(type_, types.Fixed) and type_.path):
-            return code(type_), None
+        code = value_kind_of(type_).code()
+        if code is not None and type_.size <= 8:
+            return code, None
         if isinstance(type_, types.String):
             return f"{type_.capacity}s", self.string(type_)
         decode = self.decoder(type_)
         return f"{type_.size}s", lambda data: decode(data, 0)
-
-    def code(self, type_: types.Type) -> str:
-        """The code of :mod:`struct` of values of type *type_*, which has one."""
-        code = ROWS[type(type_)].code
-        assert code is not None
-        return code(type_)
 
     def trailer_of(self, type_: types.String) -> bytes:
         """The text after a string of this type that has no NUL."""
@@ -145,11 +137,11 @@ class TextForms(ByType[Form]):
         self.comma = b"," if compact else b", "
 
     def _make(self, type_: types.Type) -> Form:
-        return self.escaping(type_, for_any(ROWS[type(type_)].text(self, type_)))
+        return self.escaping(type_, for_any(value_kind_of(type_).text(self)))
 
     def escaping(self, type_: types.Type, form: Form) -> Form:
         """The *form* of values of *type_*, with escapes where these are wanted and traced data decides the text."""
-        if not self.printable or not ROWS[type(type_)].traced:
+        if not self.printable or not value_kind_of(type_).traced:
             return form
         from pytrace.base import control_characters  # only on terminals
 
@@ -178,7 +170,7 @@ class TextForms(ByType[Form]):
     def key(self, type_: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
         if isinstance(type_, types.Tuple):
-            return for_any(text.joined_members([self._key_member(member) for member in type_.members], self.comma))
+            return for_any(joined_members([self._key_member(member) for member in type_.members], self.comma))
         return self._key_member(type_)
 
     def _key_member(self, type_: types.Type) -> Form:
@@ -205,7 +197,7 @@ class JsonForms(ByType[Form]):
         self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
 
     def _make(self, type_: types.Type) -> Form:
-        return for_any(ROWS[type(type_)].json(self, type_))
+        return for_any(value_kind_of(type_).json(self))
 
     def key(self, type_: types.Type) -> Form:
         """The text (not yet quoted) of a map key as the name of a member."""
@@ -215,11 +207,11 @@ class JsonForms(ByType[Form]):
 class Stacks(Protocol):
     """Resolves stacks."""
 
-    def form(self, type_: types.Stack) -> Callable[[Never], portable.Plain]:
+    def form(self, type_: types.Stack) -> Callable[[Never], Plain]:
         """The portable form of stacks of type *type_*."""
 
 
-class PortableForms(ByType[portable.Form]):
+class PortableForms(ByType["Callable[[Value], Plain]"]):
     """Makes portable forms. *texts* makes those of values that print as a name."""
 
     def __init__(self, texts: TextForms, stacks: Stacks) -> None:
@@ -227,28 +219,9 @@ class PortableForms(ByType[portable.Form]):
         self.texts = texts
         self.stacks = stacks
 
-    def _make(self, type_: types.Type) -> portable.Form:
-        return for_any(ROWS[type(type_)].portable(self, type_))
+    def _make(self, type_: types.Type) -> Callable[[Value], Plain]:
+        return for_any(value_kind_of(type_).portable(self))
 
-    def row_form(self, type_: types.Record) -> Callable[[Values], tuple[portable.Plain, ...]]:
+    def row_form(self, type_: types.Record) -> Callable[[Values], tuple[Plain, ...]]:
         """The portable form of rows, whose members are those of *type_*."""
-        return portable.members([self.form(member) for member in type_.members])
-
-
-class Restored(ByType[portable.Restore]):
-    """Makes functions from portable to decoded values."""
-
-    def _make(self, type_: types.Type) -> portable.Restore:
-        return ROWS[type(type_)].restored(self, type_)
-
-
-class PythonForms(ByType["Callable[[portable.Plain], Result]"]):
-    """Makes functions from portable values to those for Python programs."""
-
-    def _make(self, type_: types.Type) -> Callable[[portable.Plain], Result]:
-        return ROWS[type(type_)].python(self, type_)
-
-
-def as_python(type_: types.Type) -> Callable[[portable.Plain], Result]:
-    """Converts portable values of a type to those for Python programs."""
-    return PythonForms().form(type_)
+        return portable_members([self.form(member) for member in type_.members])

@@ -1,20 +1,46 @@
-"""Histograms: bounds of buckets, the text with bars, JSON, percentiles."""
+"""Histograms: bounds of buckets, the text with bars, JSON, percentiles; the types ``hist`` and ``lhist``."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Hist, LHist
 from pytrace.render import json
+from pytrace.render.aggregations import Counters
 from pytrace.render.text import Bars
+from pytrace.render.value_kind import (
+    WORD_MASK,
+    Change,
+    Counts,
+    Held,
+    Join,
+    Labels,
+    Metric,
+    MetricKind,
+    Plain,
+    Reduction,
+    Sample,
+    Subtract,
+    ValueKind,
+    counts_change,
+    same_or_mismatch,
+    words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from pytrace.render.forms import JsonForms, TextForms
+    from pytrace.render.forms import Decoders, JsonForms, TextForms
+    from pytrace.render.text import Decode
+
+AllCounts: TypeAlias = tuple[int, ...]
+"""A decoded histogram: the counts of all buckets."""
 
 _BAR = 52
 _UNITS = ("", "K", "M", "G", "T", "P", "E")
@@ -38,7 +64,7 @@ class Shape(msgspec.Struct, frozen=True):
     """The ``div`` argument of ``print()`` applies."""
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class LabelledBucket(msgspec.Struct, frozen=True):
     """A bucket: values *low* … *high* (excluded; None for an open end), how many, and its label."""
 
     low: int | None
@@ -94,7 +120,7 @@ def all_buckets(type_: Hist | LHist, counts: Mapping[int, int]) -> list[int]:
     return [counts.get(bucket, 0) for bucket in range(type_.buckets)]
 
 
-def used(form: Shape, counts: Sequence[int]) -> Iterator[Bucket]:
+def used(form: Shape, counts: Sequence[int]) -> Iterator[LabelledBucket]:
     """The buckets from the first to the last that counted something."""
     places = [index for index, count in enumerate(counts) if count]
     if not places:
@@ -103,16 +129,16 @@ def used(form: Shape, counts: Sequence[int]) -> Iterator[Bucket]:
         yield _bucket(form, index, counts[index])
 
 
-def _bucket(form: Shape, index: int, count: int) -> Bucket:
+def _bucket(form: Shape, index: int, count: int) -> LabelledBucket:
     low = form.bound(index - 1) if index else None
     if form.open_above and index == form.buckets - 1:
-        return Bucket(low, None, count, f"[{form.label(index - 1)}, ...)")
+        return LabelledBucket(low, None, count, f"[{form.label(index - 1)}, ...)")
     high = form.bound(index)
     if low is None:
-        return Bucket(None, high, count, f"(..., {form.label(index)})")
+        return LabelledBucket(None, high, count, f"(..., {form.label(index)})")
     if high - low == 1 and form.plain(index):
-        return Bucket(low, high, count, f"[{low}]")
-    return Bucket(low, high, count, f"[{form.label(index - 1)}, {form.label(index)})")
+        return LabelledBucket(low, high, count, f"[{low}]")
+    return LabelledBucket(low, high, count, f"[{form.label(index - 1)}, {form.label(index)})")
 
 
 def _single_precision(value: float) -> float:
@@ -145,23 +171,11 @@ def tail(count: int, most: int, bars: Bars = Bars.SIGNS) -> bytes:
 def text(form: Shape, counts: Sequence[int], div: int = 1, bars: Bars = Bars.SIGNS) -> bytes:
     """A line for each used bucket: label, count, bar."""
     if div > 1 and form.divisible:
-        buckets = [Bucket(item.low, item.high, item.count // div, item.label) for item in used(form, counts)]
+        buckets = [LabelledBucket(item.low, item.high, item.count // div, item.label) for item in used(form, counts)]
     else:
         buckets = list(used(form, counts))
     most = max((item.count for item in buckets), default=0) or 1
     return b"".join([f"{item.label:<16}".encode() + tail(item.count, most, bars) for item in buckets])
-
-
-def text_form(forms: TextForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
-    """The text of counts of a type."""
-    form = shape(type_)
-    return lambda counts: text(form, counts, bars=forms.bars)
-
-
-def json_form(_forms: JsonForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
-    """The JSON of counts of a type."""
-    form = shape(type_)
-    return lambda counts: json_text(form, counts)
 
 
 def json_text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
@@ -215,7 +229,7 @@ def quantiles(form: Shape, counts: Sequence[int], percents: Sequence[str]) -> li
     return results
 
 
-def _quantile(percent: str, bucket: Bucket) -> Quantile:
+def _quantile(percent: str, bucket: LabelledBucket) -> Quantile:
     low, high = bucket.low, None if bucket.high is None else bucket.high - 1
     if low is None or high is None:
         return Quantile(percent, None, None, low, high)
@@ -249,3 +263,208 @@ def quantile_json(items: Sequence[Quantile]) -> bytes:
         bounds = ((b"min", item.low), (b"max", item.high))
         quantiles.append(json.mapping([*parts, *((name, json.number(end)) for name, end in bounds if end is not None)]))
     return b"[%s]" % b",".join(quantiles)
+
+
+# ---------------------------------------------------------------------------------------------- Python values
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """A bucket of a histogram: values from *low* up to, but not including, *high*; None for an open end."""
+
+    low: int | None
+    high: int | None
+    count: int
+
+
+class Histogram:
+    """The value of ``hist()`` or ``lhist()``: buckets from the first to the last non-empty one."""
+
+    def __init__(self, type_: Hist | LHist, counts: Counts) -> None:
+        self.kind = type_
+        self.counts = counts
+        """Counts of the non-empty buckets, by bucket number."""
+        self._shape = shape(type_)
+
+    def _all(self) -> list[int]:
+        return all_buckets(self.kind, self.counts)
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets, in order."""
+        return [Bucket(item.low, item.high, item.count) for item in used(self._shape, self._all())]
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(self.counts.values())
+
+    def quantile(self, fraction: float) -> int | None:
+        """The value that *fraction* (0 to 1) of all values do not exceed, as by ``quantiles()`` in scripts.
+
+        None in a bucket with an open end, and without values.
+        """
+        items = quantiles(self._shape, self._all(), [f"{100 * fraction:g}"]) if self.counts else []
+        return items[0].value if items else None
+
+    def __getitem__(self, index: int) -> Bucket:
+        return self.buckets[index]
+
+    def __len__(self) -> int:
+        return len(self.buckets)
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter(self.buckets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and (self.kind, self.counts) == (other.kind, other.counts)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, tuple(sorted(self.counts.items()))))
+
+    def __str__(self) -> str:
+        return text(self._shape, self._all()).decode()
+
+    def __repr__(self) -> str:
+        return f"<Histogram of {self.count} values>"
+
+
+# ---------------------------------------------------------------------------------------------- the types
+
+H = TypeVar("H", Hist, LHist)
+
+
+class _Histograms(ValueKind[H]):
+    held = Held.COUNTS
+    durable = False
+    json_type = "hist"
+    bucketed = True
+
+    def decode(self, decoders: Decoders) -> Decode:
+        return struct.Struct(f"={self.type.buckets}Q").unpack_from
+
+    def merge(self, size: int, decoders: Decoders) -> Callable[[bytes], AllCounts]:
+        step, unpack = self.type.buckets, words(size, "Q")
+
+        def merge(data: bytes) -> AllCounts:
+            counts = unpack(data)
+            copies = (counts[start : start + step] for start in range(0, len(counts), step))
+            return tuple(map(sum, zip(*copies, strict=True)))
+
+        return merge
+
+    def reduction(self, size: int, decoders: Decoders) -> Reduction:
+        # The map has an entry for each bucket.
+        return Counters(types.Count()).reduction(size, decoders)
+
+    def rank(self) -> Callable[[AllCounts], int]:
+        return sum
+
+    def subtract(self) -> Callable[[AllCounts, AllCounts], AllCounts]:
+        return lambda new, old: tuple(first - second for first, second in zip(new, old, strict=True))
+
+    def text(self, forms: TextForms) -> Callable[[Sequence[int]], bytes]:
+        form, bars = shape(self.type), forms.bars
+        return lambda counts: text(form, counts, bars=bars)
+
+    def json(self, forms: JsonForms) -> Callable[[Sequence[int]], bytes]:
+        form = shape(self.type)
+        return lambda counts: json_text(form, counts)
+
+    def portable(self, forms: object) -> Callable[[AllCounts], Counts]:
+        return lambda counts: {number: count for number, count in enumerate(counts) if count}
+
+    def restored(self) -> Callable[[Counts], AllCounts]:
+        return lambda value: tuple(all_buckets(self.type, value))
+
+    def python(self) -> Callable[[Counts], Histogram]:
+        return lambda value: Histogram(self.type, value)
+
+    def join(self) -> Join[Counts]:
+        def join(first: Counts | None, second: Counts) -> Counts:
+            counts = dict(first or ())
+            get = counts.get
+            for bucket, count in second.items():
+                counts[bucket] = (get(bucket, 0) + count) & WORD_MASK
+            return counts
+
+        return join
+
+    def change(self) -> Subtract:
+        return lambda was, is_: counts_change(was or {}, is_ or {})
+
+    def signed(self) -> types.Type:
+        return self.type
+
+    def change_text(self, form: Callable[[Plain], bytes]) -> Callable[[Change], bytes]:
+        type_, buckets_shape = self.type, shape(self.type)
+
+        def shown(change: Change) -> bytes:
+            assert isinstance(change.delta, dict)
+            buckets = list(used(buckets_shape, all_buckets(type_, change.delta)))
+            most = max(abs(bucket.count) for bucket in buckets)
+            lines = []
+            for bucket in buckets:
+                bar = ("+" if bucket.count > 0 else "-") * (abs(bucket.count) * _BAR // most)
+                lines.append(f"{bucket.label:<16}{bucket.count:>+8} |{bar:<{_BAR}}|\n")
+            return ("\n" + "".join(lines) + "\n").encode()
+
+        return shown
+
+    def change_json(self) -> Callable[[Change], bytes]:
+        def shown(change: Change) -> bytes:
+            assert isinstance(change.delta, dict)
+            return json_text(shape(self.type), all_buckets(self.type, change.delta))
+
+        return shown
+
+    def metrics(self, name: str, values: Callable[[], Iterator[Counts]], *, timestamps: bool) -> list[Metric]:
+        if any(count < 0 for counts in values() for count in counts.values()):
+            raise TraceError(f"metric {name}: buckets of a histogram cannot have negative counts")
+        seen = {bucket for counts in values() for bucket, count in counts.items() if count}
+        # All series of the family have the same buckets, from the one below the first that counted something.
+        buckets = range(max(0, min(seen, default=0) - 1), max(seen, default=-1) + 1)
+        bounds = self._upper_bounds(buckets)
+
+        def samples(labels: Labels, counts: Counts) -> Iterator[Sample]:
+            total = 0
+            for bucket, bound in bounds:
+                total += counts.get(bucket, 0)
+                yield Sample("_bucket", (*labels, ("le", bound)), total)
+            yield Sample("_bucket", (*labels, ("le", "+Inf")), sum(counts.values()))
+
+        return [Metric(MetricKind.HISTOGRAM, samples)]
+
+    def _upper_bounds(self, buckets: Iterable[int]) -> list[tuple[int, str]]:
+        """Numbers of buckets and their greatest values, as ``le`` has them; without one that has no end."""
+        form = shape(self.type)
+        return [
+            # Digits of an integer, as not every one below 2**64 is a float.
+            (bucket, f"{form.bound(bucket) - 1}.0")
+            for bucket in buckets
+            if not (form.open_above and bucket == form.buckets - 1)
+        ]
+
+
+class LogHistograms(_Histograms[Hist]):
+    """``hist()``."""
+
+    def divided(self, div: int) -> Callable[[AllCounts], AllCounts]:
+        return lambda value: tuple(count // div for count in value)
+
+    def described(self) -> str:
+        return f"hist with {self.type.bits} bits"
+
+    def union(self, other: Hist) -> Hist:
+        same_or_mismatch(self.type.bits, other.bits)
+        return self.type
+
+
+class LinearHistograms(_Histograms[LHist]):
+    """``lhist()``; ``div`` does not apply."""
+
+    def described(self) -> str:
+        return f"lhist from {self.type.low} to {self.type.high} by {self.type.step}"
+
+    def union(self, other: LHist) -> LHist:
+        same_or_mismatch((self.type.low, self.type.high, self.type.step), (other.low, other.high, other.step))
+        return self.type

@@ -9,20 +9,17 @@ Integers that a double cannot hold exactly are strings.
 
 from __future__ import annotations
 
-import math
 import re
-import struct
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.base.control_characters import UNSEEN
 from pytrace.core import types
-from pytrace.render.decoders import Values
-from pytrace.render.text import STATS, Form, member_names, stats_members
+from pytrace.render.text import for_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytrace.render.forms import JsonForms
+    from pytrace.render.text import Form, Value
 
 P = TypeVar("P")
 
@@ -125,86 +122,26 @@ def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
     return mapping([(b"type", quoted(kind.encode())), *members]) + b"\n"
 
 
-# ---------------------------------------------------------------------------------------------- values
+# ---------------------------------------------------------------------------------------------- members
 
 
-def buffer(value: bytes) -> bytes:
-    """The bytes of a buffer as signed numbers."""
-    return b"[%s]" % b",".join([b"%d" % item for item in struct.unpack(f"{len(value)}b", value)])
-
-
-def textual(forms: JsonForms, type_: types.Type) -> Form:
-    """The form of values that are text in JSON too."""
-    text = forms.texts.form(type_)
-    return lambda value: quoted(text(value))
-
-
-def frames(text: Form, type_: types.Stack) -> Form:
-    """The frames of a stack as an array of texts, in the order in which they print."""
-    end = b";" if type_.mode.one_line else b"\n"
-
-
-    return lambda value: _frames(text(value).split(end))
-
-
-def _frames(lines: list[bytes]) -> bytes:
-    return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
-
-
-def array(forms: JsonForms, type_: types.Array) -> Callable[[Values], bytes]:
-    """The form of arrays."""
-    element = forms.form(type_.element)
-    return lambda value: b"[%s]" % b",".join([element(item) for item in value])
-
-
-def tuple_(forms: JsonForms, type_: types.Tuple) -> Callable[[Values], bytes]:
-    """The form of tuples."""
-    members = [forms.form(member) for member in type_.members]
-    return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
-
-
-def _named(
-    forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]
-) -> Callable[[Values], bytes]:
+def named_members(
+    names: Sequence[str], forms: Sequence[Callable[[Never], bytes]]
+) -> Callable[[Sequence[Value]], bytes]:
+    """An object of members, as records are one."""
     encoded = [quoted(name.encode(errors="surrogateescape")) for name in names]
-    parts = [(name + b": ", forms.form(member)) for name, member in zip(encoded, kinds, strict=True)]
+    parts = [(name + b": ", for_any(form)) for name, form in zip(encoded, forms, strict=True)]
 
-    def text(value: Values) -> bytes:
+    def text(value: Sequence[Value]) -> bytes:
         return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
 
     return text
 
 
-def record(forms: JsonForms, type_: types.Record | types.Struct) -> Callable[[Values], bytes]:
-    """The form of records and structs."""
-    return _named(forms, member_names(type_), types.member_types(type_))
-
-
-def fixed(forms: JsonForms, type_: types.Fixed) -> Form:
-    """The form of decimal numbers."""
-    return forms.texts.form(type_)
-
-
-def fraction(forms: JsonForms, type_: types.Float) -> Callable[[float], bytes]:
-    """A JSON number; a string for what JSON has no number for."""
-    text = forms.texts.form(type_)
-    return lambda value: text(value) if math.isfinite(value) else b'"%s"' % text(value)
-
-
-def average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
-    """The form of averages."""
-    return lambda value: number(stats_members(value)[1])
-
-
-def stats(forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
-    """The form of statistics."""
-    record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
-    return lambda value: record(stats_members(value))
-
-
-def extreme(value: tuple[int, int]) -> bytes:
-    """A least or greatest value."""
-    return number(value[0])
+def frames(text: Form, type_: types.Stack) -> Form:
+    """The frames of a stack as an array of texts, in the order in which they print."""
+    end = b";" if type_.mode.one_line else b"\n"
+    return lambda value: b"[%s]" % b", ".join([quoted(line.strip()) for line in text(value).split(end) if line.strip()])
 
 
 # ---------------------------------------------------------------------------------------------- rows of tables

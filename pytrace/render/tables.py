@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core import types
-from pytrace.render.value_types import ROWS
+from pytrace.render.values import value_kind_of
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import Column, TableSchema
@@ -234,7 +234,7 @@ def _width(column: Column) -> int:
         return max(1, min(type_.capacity - 1, _STRING))
     if isinstance(type_, types.Enum):
         return min(max((len(name) for name, _ in type_.members), default=0), _MOST)
-    return ROWS[type(type_)].width or (_INTEGER_WIDTHS[8] if column.right else _STRING)
+    return value_kind_of(type_).width or (_INTEGER_WIDTHS[8] if column.right else _STRING)
 
 
 def _side(column: Column) -> bytes:

@@ -2,7 +2,7 @@
 
 Integers are :class:`Numbers`, floating-point numbers doubles (little endian), texts are lists of bytes (they may be no
 UTF-8), members of tuples and parts of aggregations are columns of their own. Each form in which snapshots hold values
-(:class:`pytrace.render.portable.Held`) has a row. Every value takes at least a byte, so that a file holds no more
+(:class:`pytrace.render.value_kind.Held`) has a row. Every value takes at least a byte, so that a file holds no more
 values than bytes.
 """
 
@@ -17,8 +17,8 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.render.portable import Held, one_nan
-from pytrace.render.value_types import ROWS as VALUE_ROWS
+from pytrace.render.value_kind import Held
+from pytrace.render.values import one_nan, value_kind_of
 from pytrace.results.stored_tables import (
     Column,
     Form,
@@ -220,4 +220,4 @@ ROWS: dict[Held, Row[Value, Column]] = {
 
 
 def _row(type_: Type) -> Row[Value, Column]:
-    return ROWS[VALUE_ROWS[type(type_)].held]
+    return ROWS[value_kind_of(type_).held]

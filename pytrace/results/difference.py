@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping
-from typing import TYPE_CHECKING, Never, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.builtin_types import truncated
-from pytrace.render import percpu_merge
-from pytrace.render.percpu_merge import Merging
-from pytrace.render.value_types import merging_of
-from pytrace.results import external_sort, type_union
+from pytrace.render.value_kind import Change
+from pytrace.render.values import value_kind_of
+from pytrace.results import external_sort
+from pytrace.results.merge import common_type
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Counts, Pair, Portable, Series, Value
+from pytrace.results.values import Portable, Value
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
-
-Delta: TypeAlias = int | Pair | Counts
-"""A difference of two values."""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """The change of one key. At least one of the two values exists; they differ."""
-
-    before: Value | None
-    """None: the key was added."""
-    after: Value | None
-    """None: the key was removed."""
-    delta: Delta | None
-    """After less before, signed, and not wrapped; a missing key counts as nothing. Of avg and stats both numbers, of
-    histograms the buckets that differ, of time series the intervals (their values, as they print). None for what is no
-    number, and for min and max where a value is missing."""
-    size: int
-    """The size of the change, never negative; 0 for values that are no numbers."""
-
 
 class ManyChanges(Mapping[Portable, Change]):
     """The changes of maps that are not held in memory: found anew each time that they are gone through.
@@ -49,7 +29,7 @@ class ManyChanges(Mapping[Portable, Change]):
         self._before, self._after = before, after
         self._entry_types = [types.Tuple((types.INT64, key, side)) for side in sides]
         self._type = types.Tuple((types.INT64, types.INT64, key, value, value))
-        self._subtract = _subtraction(value)
+        self._delta = value_kind_of(value).change()
 
     def in_order(
         self, order: Callable[[Portable, Change], SupportsRichComparison]
@@ -65,7 +45,7 @@ class ManyChanges(Mapping[Portable, Change]):
     def _change(self, row: external_sort.Row) -> tuple[Portable, Change]:
         _, sides, key, was, is_ = row
         before, after = (None if sides == _ADDED else was), (None if sides == _REMOVED else is_)
-        return cast("Portable", key), Change(before, after, *self._subtract(before, after))
+        return cast("Portable", key), Change(before, after, *self._delta(before, after))
 
     def _rows(self) -> Iterator[external_sort.Row]:
         """The changes, with their place among the keys of both maps, the sides that there are, and both values."""
@@ -115,7 +95,7 @@ class ManyChanges(Mapping[Portable, Change]):
         was, is_ = self._before.get(key), self._after.get(key)
         if not _differ(was, is_):
             raise KeyError(key)
-        return Change(was, is_, *self._subtract(was, is_))
+        return Change(was, is_, *self._delta(was, is_))
 
 
 class _Items(ItemsView[Portable, Change]):
@@ -161,12 +141,12 @@ class Difference(msgspec.Struct, frozen=True):
         """
         maps = {}
         for name, part in self.maps.items():
-            type_ = _SIGNED.get(merging_of(part.value))
+            type_ = value_kind_of(part.value).signed()
             if type_ is not None:
                 entries: dict[Portable, Value] = {
                     key: change.delta for key, change in part.changes.items() if change.delta is not None
                 }
-                maps[name] = MapData(name, part.key, type_(part.value), entries, mark=part.mark)
+                maps[name] = MapData(name, part.key, type_, entries, mark=part.mark)
         return SnapshotData(self.after, maps, (), self.losses)
 
 
@@ -197,24 +177,20 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
     key, value = only.key, only.value
     if before is not None and after is not None:
         if before.key is not None or after.key is not None:
-            key = type_union.common(f"map {name}: keys", "compared", (before.key, after.key), (here, there))
-        value = type_union.common(f"map {name}: values", "compared", (before.value, after.value), (here, there))
+            key = common_type(f"map {name}: keys", "compared", (before.key, after.key), (here, there))
+        value = common_type(f"map {name}: values", "compared", (before.value, after.value), (here, there))
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
     mark = max(data.mark for data in (before, after) if data is not None)
     if key is not None and any(map(external_sort.is_large, (old, new))):
         sides = (before or only).value, (after or only).value
         return MapDifference(name, key, value, ManyChanges(old, new, key, sides, value), mark)
-    subtract, changes = _subtraction(value), {}
+    change, changes = value_kind_of(value).change(), {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
         if _differ(was, is_):
-            changes[item] = Change(was, is_, *subtract(was, is_))
+            changes[item] = Change(was, is_, *change(was, is_))
     return MapDifference(name, key, value, changes, mark)
-
-
-def _subtraction(value: types.Type) -> Subtract:
-    return cast("Subtract", _ROWS.get(merging_of(value), _unlike)(value))
 
 
 def _differ(was: Value | None, is_: Value | None) -> bool:
@@ -230,93 +206,3 @@ def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]])
         if kept := {name: count for name, count in changed.items() if count}:
             changes[kind] = kept
     return changes
-
-
-# ---------------------------------------------------------------------------------------------- rows
-
-Subtract: TypeAlias = "Callable[[Value | None, Value | None], tuple[Delta | None, int]]"
-"""The delta of two values, of which one may be None, and its size."""
-_Row: TypeAlias = Callable[[Never, Never], tuple[Delta | None, int]]
-"""The same for values of one type."""
-
-
-def average(value: Pair | None) -> int:
-    """The average of an avg or stats value, rounded towards zero; 0 for none."""
-    return truncated(*(value or (0, 0)))
-
-
-def series_values(type_: types.TSeries, value: Series | None) -> Counts:
-    """The values of the intervals of a time series, as they print."""
-    if type_.reduce == "avg":
-        return {number: average(item) for number, item in (value or {}).items()}
-    return {number: item for number, (item, _) in (value or {}).items()}
-
-
-def _unlike(_type: types.Type) -> _Row:
-    return lambda _was, _is: (None, 0)
-
-
-def _numbers(_type: types.Type) -> _Row:
-    def subtract(was: int | None, is_: int | None) -> tuple[int, int]:
-        delta = (is_ or 0) - (was or 0)
-        return delta, abs(delta)
-
-    return subtract
-
-
-def _extremes(_type: types.Type) -> _Row:
-    def subtract(was: int | None, is_: int | None) -> tuple[int | None, int]:
-        if was is None or is_ is None:
-            return None, abs(was or is_ or 0)
-        return is_ - was, abs(is_ - was)
-
-    return subtract
-
-
-def _pairs(_type: types.Type) -> _Row:
-    def subtract(was: Pair | None, is_: Pair | None) -> tuple[Pair, int]:
-        old, new = was or (0, 0), is_ or (0, 0)
-        return (new[0] - old[0], new[1] - old[1]), abs(average(is_) - average(was))
-
-    return subtract
-
-
-def _less(new: Counts, old: Counts) -> tuple[Counts, int]:
-    every = {number: new.get(number, 0) - old.get(number, 0) for number in sorted({*old, *new})}
-    delta = {number: value for number, value in every.items() if value}
-    return delta, sum(map(abs, delta.values()))
-
-
-def _buckets(_type: types.Type) -> _Row:
-    def subtract(was: Counts | None, is_: Counts | None) -> tuple[Counts, int]:
-        return _less(is_ or {}, was or {})
-
-    return subtract
-
-
-def _series(type_: types.Type) -> _Row:
-    assert isinstance(type_, types.TSeries)
-
-    def subtract(was: Series | None, is_: Series | None) -> tuple[Counts, int]:
-        return _less(series_values(type_, is_), series_values(type_, was))
-
-    return subtract
-
-
-_ROWS: dict[Merging, Callable[[types.Type], _Row]] = {
-    percpu_merge.NUMBER: _numbers,
-    percpu_merge.SUM: _numbers,
-    percpu_merge.MEAN: _pairs,
-    percpu_merge.LEAST: _extremes,
-    percpu_merge.GREATEST: _extremes,
-    percpu_merge.BUCKETS: _buckets,
-    percpu_merge.SERIES: _series,
-}
-"""Values whose changes have a size."""
-
-_SIGNED: dict[Merging, Callable[[types.Type], types.Type]] = {
-    percpu_merge.NUMBER: lambda _type: types.INT64,
-    percpu_merge.SUM: lambda _type: types.Sum(True),
-    percpu_merge.BUCKETS: percpu_merge.itself,
-}
-"""The types of deltas that are values themselves."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import joining, type_union
-from pytrace.results.joining import Join
+from pytrace.core.types import Array, Record, Tuple, Type
+from pytrace.render.value_kind import Join, MismatchError
+from pytrace.render.values import joined_types, value_kind_of
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.type_union import MismatchError
 from pytrace.results.values import Portable, Value
 
 
@@ -70,8 +71,8 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     for _, data, label in parts[1:]:
         labels = first_label, label
         if key is not None or data.key is not None:
-            key = type_union.common(f"map {name}: keys", "merged", (key, data.key), labels)
-        value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
+            key = common_type(f"map {name}: keys", "merged", (key, data.key), labels)
+        value = common_type(f"map {name}: values", "merged", (value, data.value), labels)
     help_ = max(data.help for _, data, _ in parts)
     # The weaker promise: a sample, an estimate, nothing.
     mark = max(data.mark for _, data, _ in parts)
@@ -80,7 +81,7 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     estimated = tuple(sorted({host for _, data, _ in parts for host in data.estimated}))
     entries: dict[Portable, Value] = {}
     times: dict[Portable, int] | None = None
-    join = joining.joiner(value)
+    join = value_kind_of(value).join()
     if value.aggregate:
         for _, data, _ in parts:
             for entry, item in data.entries.items():
@@ -117,7 +118,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
     for table in (table for snapshot in snapshots for table in snapshot.tables):
         for known in merged:
             try:
-                type_ = type_union.joined(known.type, table.type)
+                type_ = joined_types(known.type, table.type)
             except MismatchError:
                 continue
             assert isinstance(type_, types.Record)
@@ -131,7 +132,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
     order = [run.identity for run in runs]
     for table in merged:
         table.rows = {run: table.rows[run] for run in order if run in table.rows}
-    return tuple(sorted(merged, key=lambda table: (table.number, table.type.names, type_union.described(table.type))))
+    return tuple(sorted(merged, key=lambda table: (table.number, table.type.names, described(table.type))))
 
 
 def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
@@ -142,3 +143,54 @@ def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict
             for subject, count in subjects.items():
                 counts[subject] = counts.get(subject, 0) + count
     return merged
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def common_type(subject: str, verb: str, pair: tuple[Type | None, Type | None], labels: tuple[str, str]) -> Type:
+    """The type of values of both (:func:`joined_types`), with a message for users.
+
+    Args:
+        subject: a part of the snapshots, for the message.
+        verb: the operation (``merged``).
+        pair: the types; None is that of the keys of a map without keys.
+        labels: names of the two snapshots for the message.
+
+    Raises:
+        TraceError: values of the two cannot stand in one map.
+    """
+    first, second = pair
+    if first is not None and second is not None:
+        with suppress(MismatchError):
+            return joined_types(first, second)
+    one, other = (f"{described(type_)} in {label}" for type_, label in zip(pair, labels, strict=True))
+    raise TraceError(f"{subject} differ and cannot be {verb}: {one}, {other}")
+
+
+def described(type_: Type | None) -> str:
+    """The type of keys or values for a message; None is that of the keys of a map without keys."""
+    return "no key" if type_ is None else value_kind_of(type_).described()
+
+
+def held_type(expected: Type, given: Type) -> Type:
+    """The type that values of type *given* have where *expected* was: width and sign of integers may be larger (kernels
+    differ), all else is as expected.
+
+    Raises:
+        MismatchError: they are no such values.
+    """
+    return _held(expected, joined_types(expected, given))
+
+
+def _held(expected: Type, both: Type) -> Type:
+    match expected, both:
+        case Tuple(), Tuple():
+            return Tuple(tuple(map(_held, expected.members, both.members)))
+        case Record(), Record():
+            return Record(expected.names, tuple(map(_held, expected.members, both.members)))
+        case Array(), Array():
+            return Array(_held(expected.element, both.element), expected.count)
+        case types.Int(), _:
+            return both
+    return expected

@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column
-from pytrace.render import percpu_merge
-from pytrace.render.percpu_merge import Merging
-from pytrace.render.value_types import ROWS, merging_of
+from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Frame, Portable, StackTrace, Value
 
@@ -108,7 +106,7 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
         path = [(frame, kind(frame)) for kind, member in zip(kinds, shown, strict=True) for frame in member]
         samples.append(_sample(path or [(NO_STACK, MARK)], (), values(value)))
     samples.sort(key=lambda sample: sample.names)
-    return Profile(data.title, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
+    return Profile(data.title, measures(data), samples, value_kind_of(data.value).extreme() or operator.add, ())
 
 
 def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], index: int) -> bool:
@@ -155,7 +153,7 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
         labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
         samples.append(_sample(path(members), labels, values(value)))
     samples.sort(key=lambda sample: (sample.labels, sample.names))
-    join = _JOINS.get(merging_of(data.value), operator.add)
+    join = value_kind_of(data.value).extreme() or operator.add
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
     return Profile(data.title, measures(data), samples, join, texts)
 
@@ -187,9 +185,9 @@ def without_labels(profile: Profile, positions: Collection[int]) -> Profile:
 
 def is_profile(data: MapData) -> bool:
     """True for a map with a stack in its key and numbers as values."""
-    row = ROWS[type(data.value)]
+    kind = value_kind_of(data.value)
     stacks = data.key is not None and any(isinstance(part, types.Stack) for part in types.parts((data.key,)))
-    return stacks and row.number
+    return stacks and kind.number
 
 
 def by_labels(profile: Profile) -> Iterator[tuple[str, list[Sample]]]:
@@ -297,8 +295,6 @@ def frame_name(frame: Frame) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- numbers
-
-_JOINS: dict[Merging, Join] = {percpu_merge.LEAST: min, percpu_merge.GREATEST: max}
 
 
 def measures(data: MapData) -> tuple[Measure, ...]:

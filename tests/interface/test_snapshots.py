@@ -13,7 +13,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.interface import html
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot, merge
-from pytrace.render.python_values import Average
+from pytrace.render.aggregations import Average
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import StackTrace
 from tests.support.pictures import boxes, texts

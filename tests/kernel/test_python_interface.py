@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace.interface.collector import Collector
-from pytrace.render.python_values import Average, Bucket, Stats
+from pytrace.render.aggregations import Average, Stats
+from pytrace.render.histogram import Bucket
 from tests.support.patience import patience
 
 OPENS = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm] = count(); printf("%s\\n", comm); }'

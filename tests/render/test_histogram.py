@@ -34,10 +34,9 @@ from pytrace.core.types import (
 )
 from pytrace.render import histogram
 from pytrace.render.forms import Decoders
-from pytrace.render.percpu_merge import SINGLE
-from pytrace.render.sort_keys import Piece
 from pytrace.render.text import Bars
-from pytrace.render.value_types import ROWS, divided, merging_of, pieces
+from pytrace.render.value_kind import Piece
+from pytrace.render.values import KINDS, value_kind_of
 from tests.render.test_rows import bucket, counts, linear
 from tests.support.encode import encode
 from tests.support.rows import each_row
@@ -151,7 +150,7 @@ def test_bars_of_blocks(count: int, most: int, bar: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- percpu merge
-# pytrace.render.percpu_merge: one value of the copies of all CPUs, ranks, and division.
+# One value of the copies of all CPUs, ranks, and division.
 
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("BLUE", 7)))
@@ -162,7 +161,7 @@ def merged(kind: types.Type, *copies: Any) -> Any:
     data = b"".join(encode(kind, item).ljust((kind.size + 7) & ~7, b"\0") for item in copies)
     if len(copies) == 1:
         data = data[: kind.size]
-    return merging_of(kind).merge(kind, len(data), Decoders())(data)
+    return value_kind_of(kind).merge(len(data), Decoders())(data)
 
 
 @each_row(
@@ -205,40 +204,41 @@ def test_buckets_are_added_one_by_one() -> None:
 def test_intervals_of_a_series_are_those_that_were_used() -> None:
     kind = types.TSeries(1_000_000_000, 4, "sum")
     data = b"".join(struct.pack("=QqQ", *row) for row in ((7, -5, 1), (0, 9, 9), (8, 3, 2)))
-    assert ROWS[types.TSeries].merging.merge(kind, len(data), Decoders())(data) == ((7, -5, 1), (8, 3, 2))
+    assert value_kind_of(kind).merge(len(data), Decoders())(data) == ((7, -5, 1), (8, 3, 2))
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "rank"),
     [
-        (types.Int, -5, -5), (types.Count, 7, 7), (types.Sum, 7, 7), (types.Min, (4, 1), 4), (types.Max, (4, 1), 4),
-        (types.Avg, (-9, 2), -4), (types.Stats, (9, 2), 4), (types.Avg, (0, 0), 0), (types.Hist, (1, 2), 3),
-        (types.TSeries, ((7, 1, 1), (9, 0, 1)), 9), (types.TSeries, (), 0),
+        (INT64, -5, -5), (Count(), 7, 7), (Sum(), 7, 7), (Min(), (4, 1), 4), (Max(), (4, 1), 4),
+        (Avg(), (-9, 2), -4), (Stats(), (9, 2), 4), (Avg(), (0, 0), 0), (Hist(), (1, 2), 3),
+        (types.TSeries(), ((7, 1, 1), (9, 0, 1)), 9), (types.TSeries(), (), 0),
     ],
 )  # fmt: skip
-def test_what_entries_are_ordered_by(kind: type[types.Type], value: Any, rank: int) -> None:
-    sort = ROWS[kind].merging.rank
+def test_what_entries_are_ordered_by(kind: types.Type, value: Any, rank: int) -> None:
+    sort = value_kind_of(kind).rank()
     assert sort is not None
     assert sort(value) == rank
 
 
 def test_values_that_one_cpu_keeps_are_ordered_by_key() -> None:
-    assert SINGLE.rank is SINGLE.subtract is None
+    kind = value_kind_of(types.String(4))
+    assert kind.rank() is kind.subtract() is None
 
 
 @pytest.mark.parametrize(
     ("kind", "new", "old", "rest"),
-    [(types.Count, 9, 4, 5), (types.Sum, -9, 4, -13), (types.Avg, (9, 3), (4, 1), (5, 2)),
-     (types.Hist, (3, 4), (1, 4), (2, 0))],
+    [(Count(), 9, 4, 5), (Sum(), -9, 4, -13), (Avg(), (9, 3), (4, 1), (5, 2)),
+     (Hist(), (3, 4), (1, 4), (2, 0))],
 )  # fmt: skip
-def test_an_earlier_value_off_a_later_one(kind: type[types.Type], new: Any, old: Any, rest: Any) -> None:
-    subtract = ROWS[kind].merging.subtract
+def test_an_earlier_value_off_a_later_one(kind: types.Type, new: Any, old: Any, rest: Any) -> None:
+    subtract = value_kind_of(kind).subtract()
     assert subtract is not None
     assert subtract(new, old) == rest
 
 
 def test_extremes_cannot_be_taken_off() -> None:
-    assert all(ROWS[kind].merging.subtract is None for kind in (types.Min, types.Max, types.TSeries))
+    assert all(value_kind_of(kind).subtract() is None for kind in (Min(), Max(), types.TSeries()))
 
 
 @pytest.mark.parametrize(
@@ -252,16 +252,16 @@ def test_extremes_cannot_be_taken_off() -> None:
     ],
 )  # fmt: skip
 def test_division_rounds_towards_zero(kind: types.Type, value: Any, result: Any) -> None:
-    assert divided(kind, 10)(value) == result
+    assert value_kind_of(kind).divided(10)(value) == result
 
 
 def test_members_of_structs_are_divided() -> None:
     struct_ = types.Struct("struct", "s", 16, (types.Field("a", INT64, 0), types.Field("b", types.BOOL, 8)))
-    assert divided(struct_, 10)((25, True)) == (2, True)
+    assert value_kind_of(struct_).divided(10)((25, True)) == (2, True)
 
 
 def test_types_with_buckets_are_those_of_several_lines() -> None:
-    assert {kind for kind, row in ROWS.items() if row.merging.bucketed} == {types.Hist, types.LHist, types.TSeries}
+    assert {type_ for type_, kind in KINDS.items() if kind.bucketed} == {types.Hist, types.LHist, types.TSeries}
 
 
 # ---------------------------------------------------------------------------------------------- sort keys
@@ -269,21 +269,21 @@ def test_types_with_buckets_are_those_of_several_lines() -> None:
 
 
 def test_numbers_texts_and_members() -> None:
-    assert pieces(INT32) == [Piece(0, 4, True, True)]
-    assert pieces(String(9)) == [Piece(0, 9, False, ends=True)]
-    assert pieces(Tuple((INT32, UINT64))) == [Piece(0, 4, True, True), Piece(8, 8)]
-    assert pieces(Array(UINT64, 2)) == [Piece(0, 8), Piece(8, 8)]
-    assert pieces(types.USym()) == [Piece(8, 4), Piece(0, 8)], "the process comes first"
+    assert value_kind_of(INT32).pieces() == [Piece(0, 4, True, True)]
+    assert value_kind_of(String(9)).pieces() == [Piece(0, 9, False, ends=True)]
+    assert value_kind_of(Tuple((INT32, UINT64))).pieces() == [Piece(0, 4, True, True), Piece(8, 8)]
+    assert value_kind_of(Array(UINT64, 2)).pieces() == [Piece(0, 8), Piece(8, 8)]
+    assert value_kind_of(types.USym()).pieces() == [Piece(8, 4), Piece(0, 8)], "the process comes first"
 
 
 def test_stacks() -> None:
-    assert pieces(Stack(True, 5)) == [Piece(0, 48, False, False, 5)]
-    assert pieces(Stack(True, 300)) is None
-    assert pieces(Stack(True, 5, StackMode.BUILD_ID)) is None
+    assert value_kind_of(Stack(True, 5)).pieces() == [Piece(0, 48, False, False, 5)]
+    assert value_kind_of(Stack(True, 300)).pieces() is None
+    assert value_kind_of(Stack(True, 5, StackMode.BUILD_ID)).pieces() is None
 
 
 def test_types_without_such_an_order() -> None:
     struct = types.Struct("struct", "s", 8, (types.Field("a", UINT64, 0),))
-    assert pieces(struct) is None
-    assert pieces(Tuple((INT32, struct))) is None
-    assert pieces(Array(struct, 2)) is None
+    assert value_kind_of(struct).pieces() is None
+    assert value_kind_of(Tuple((INT32, struct))).pieces() is None
+    assert value_kind_of(Array(struct, 2)).pieces() is None

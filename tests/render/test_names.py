@@ -12,9 +12,9 @@ import pytest
 
 from pytrace.core.types import Stack, StackMode
 from pytrace.render import names as render_names
-from pytrace.render.decoders import for_any
 from pytrace.render.forms import Decoders
 from pytrace.render.names import Names
+from pytrace.render.text import for_any
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.results.values import Frame as PortableFrame
 from pytrace.results.values import StackTrace

@@ -11,7 +11,8 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.render.portable import Held, one_nan
+from pytrace.render.value_kind import Held
+from pytrace.render.values import one_nan
 from pytrace.results import columns
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable
 from pytrace.results.formats.portable_forms import Printers

@@ -26,14 +26,15 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Field, Type
 from pytrace.core.types.tables import key_columns
 from pytrace.remote.answer import labelled
+from pytrace.render.value_kind import MismatchError, ValueKind
+from pytrace.render.values import KINDS, joined_types
 from pytrace.results import file_form, stored_document, stored_types
-from pytrace.results.merge import merge
+from pytrace.results.merge import described, merge
 from pytrace.results.snapshot import Print, SnapshotData
 from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes, stored_prints
 from pytrace.results.stored_document import Block, Blocks, BlocksWriter
 from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text
 from pytrace.results.stored_types import type_from, type_to
-from pytrace.results.type_union import ROWS, MismatchError, described, joined
 from tests.support.examples import examples
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.rows import each_row
@@ -758,9 +759,9 @@ COLOUR = types.Enum("colour", 4, False, (("RED", 0),))
     ],
 )  # fmt: skip
 def test_the_larger_is_taken_in_any_order(first: Type, second: Type, both: Type) -> None:
-    assert joined(first, second) == joined(second, first) == both
-    assert joined(both, first) == both
-    assert joined(first, first) is first
+    assert joined_types(first, second) == joined_types(second, first) == both
+    assert joined_types(both, first) == both
+    assert joined_types(first, first) is first
 
 
 @each_row(
@@ -784,7 +785,7 @@ def test_the_larger_is_taken_in_any_order(first: Type, second: Type, both: Type)
 def test_what_decides_the_meaning_must_agree(first: Type, second: Type) -> None:
     for one, other in ((first, second), (second, first)):
         with pytest.raises(MismatchError):
-            joined(one, other)
+            joined_types(one, other)
 
 
 def test_descriptions_name_what_decides() -> None:
@@ -799,8 +800,8 @@ def test_descriptions_name_what_decides() -> None:
 
 def test_every_type_with_parameters_has_a_row() -> None:
     parameters = {kind: set(kind.__struct_fields__) for kind in types.ALL if issubclass(kind, types.Data)}
-    lacking = [kind.__name__ for kind, names in parameters.items() if names and kind not in ROWS]
-    assert not lacking, "rows of pytrace/results/type_union.py"
+    lacking = [kind.__name__ for kind, names in parameters.items() if names and KINDS[kind].union is ValueKind.union]
+    assert not lacking, "union() of pytrace/render/values.py"
 
 
 # ---------------------------------------------------------------------------------------------- snapshot

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from pytrace.core import types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
-from pytrace.render.value_types import ROWS
-from pytrace.results import external_sort, joining
+from pytrace.render.values import value_kind_of
+from pytrace.results import external_sort
 from pytrace.results.difference import Change, ManyChanges, difference
 from pytrace.results.formats import difference_forms
-from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace, Value
@@ -352,21 +351,16 @@ def test_entries_are_looked_at_a_few_times() -> None:
 def test_each_type_joins_in_its_way(kind: types.Type, first: Value, second: Value, both: Value) -> None:
     before = deepcopy((first, second))
     for one, other in permutations((first, second)):
-        assert joiner(kind)(one, other) == both
+        assert value_kind_of(kind).join()(one, other) == both
     assert (first, second) == before
 
 
-def test_aggregations_have_a_row_and_plain_values_none() -> None:
-    for kind, row in ROWS.items():
-        assert (row.merging in joining.ROWS) is (kind in types.AGGREGATIONS), kind
-
-
 def test_a_value_that_has_no_other_is_of_the_type_of_both() -> None:
-    assert joiner(types.Sum(True))(None, U64_MAX) == -1
-    assert joiner(types.Hist())(None, {1: 3}) == {1: 3}
-    assert joiner(types.TSeries(10, 5, "sum"))(None, {1: (U64_MAX, 1)}) == {1: (-1, 1)}
-    assert joiner(types.Min())(None, 5) == 5
-    assert joiner(STRING)(None, "a") == "a"
+    assert value_kind_of(types.Sum(True)).join()(None, U64_MAX) == -1
+    assert value_kind_of(types.Hist()).join()(None, {1: 3}) == {1: 3}
+    assert value_kind_of(types.TSeries(10, 5, "sum")).join()(None, {1: (U64_MAX, 1)}) == {1: (-1, 1)}
+    assert value_kind_of(types.Min()).join()(None, 5) == 5
+    assert value_kind_of(STRING).join()(None, "a") == "a"
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -376,7 +370,7 @@ def test_two_values_join_as_two_maps_do(name: str, data: st.DataObject) -> None:
     kinds, values = VALUES[name]
     first, second = data.draw(values), data.draw(values)
     before = deepcopy((first, second))
-    both = joiner(kinds[0])(first, second)
+    both = value_kind_of(kinds[0]).join()(first, second)
     end = run().end
     found = merge([
         snapshot(map_data("@", None, kinds[0], {None: value}), of=run(f"run-{number}", end=end))

@@ -1,4 +1,4 @@
-"""Values and events as the kernel lays them out, from the decoded form of pytrace.render.decoders."""
+"""Values and events as the kernel lays them out, from the decoded form of pytrace.render.value_kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.types.tables import RowTable
-from pytrace.render.decoders import Values, integer_code
+from pytrace.render.text import Values, integer_code
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output

@@ -53,7 +53,8 @@ from pytrace.remote.messages import (
     Stated,
     Warned,
 )
-from pytrace.results import file_form, stored_document, type_union
+from pytrace.render.values import joined_types
+from pytrace.results import file_form, stored_document
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
@@ -470,7 +471,7 @@ def _compare(result: SnapshotData, truth: dict[str, SnapshotData], believed: set
         found = result.maps[name]
         for expected, held in ((data.key, found.key), (data.value, found.value)):
             # Width and sign of integers may become larger.
-            assert expected is None or held is None or type_union.joined(expected, held) == held, name
+            assert expected is None or held is None or joined_types(expected, held) == held, name
         assert (found.help, found.label) == (data.help, data.label), name
         assert by_host or believed or found.entries == data.entries, name
         assert found.entries.keys() >= data.entries.keys(), name

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.render.decoders import Value, for_any, integer_code
-from pytrace.render.text import escaped, hex_escaped, hex_spaced
+from pytrace.render.text import Value, escaped, for_any, hex_escaped, hex_spaced, integer_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable

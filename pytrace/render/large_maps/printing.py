@@ -26,7 +26,7 @@ from pytrace.render.large_maps.sorted_entries import (
     words_of,
 )
 from pytrace.render.text import Bars
-from pytrace.render.value_types import with_div
+from pytrace.render.values import with_div
 
 if TYPE_CHECKING:
     from pytrace.render.forms import Decoders, TextForms
@@ -129,9 +129,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 def number_cell(type_: types.Type, start: int, decoders: Decoders) -> Cell | None:
     """The cell of a value that is formatted as the number that it is; None for other types."""
-    if isinstance(type_, types.Sum):
-        return Cell(start, "q" if type_.signed else "Q", 8, None, b"%d")
-    if not isinstance(type_, types.Pointer | types.Int | types.Count) or type_.size > 8:
+    if not isinstance(type_, types.Pointer | types.Int | types.Count | types.Sum) or type_.size > 8:
         return None
     form = b"0x%x" if isinstance(type_, types.Pointer) else b"%d"
     return Cell(start, decoders.convert(type_)[0], type_.size, None, form)

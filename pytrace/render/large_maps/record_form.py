@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.render.sort_keys import Piece
+from pytrace.render.value_kind import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.render.decoders import Value
 from pytrace.render.large_maps.record_form import RecordForm
 from pytrace.render.large_maps.record_sorting import ROWS, RecordSorter, Sort, sorter
-from pytrace.render.large_maps.reduction import Reduction, reduction
-from pytrace.render.sort_keys import Piece
-from pytrace.render.value_types import merging_of, pieces
+from pytrace.render.text import Value
+from pytrace.render.value_kind import Piece, Reduction
+from pytrace.render.values import value_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,7 +91,7 @@ def sorted_entries(
     assert spec.key is not None
     keys, values, count = block
     key_size, value_size = len(keys) // count, len(values) // count
-    reduced = reduction(spec.value, value_size, decoders)
+    reduced = value_kind_of(spec.value).reduction(value_size, decoders)
     order = None if reduced is None else _order(spec, reduced, shown.order.removeprefix("-"))
     if reduced is None or order is None or spec.key.size > key_size:
         return None
@@ -105,15 +104,15 @@ def sorted_entries(
 def _order(spec: MapSpec, reduced: Reduction, by: str) -> list[tuple[int, Piece]] | None:
     """The parts of rows that decide the order; None where the types have none."""
     assert spec.key is not None
-    key = pieces(spec.key)
+    key = value_kind_of(spec.key).pieces()
     if key is None:
         return None
     rank: list[tuple[int, Piece]] = []
-    if by == "value" or (by != "key" and merging_of(spec.value).rank is not None):
+    if by == "value" or (by != "key" and value_kind_of(spec.value).rank() is not None):
         if reduced.ranks is not None:
             rank = [(2, Piece(0, 8, True, reduced.signed))]
         else:
-            value = pieces(reduced.type)
+            value = value_kind_of(reduced.type).pieces()
             if value is None:
                 return None
             rank = [(1, piece) for piece in value]
@@ -227,7 +226,8 @@ def sorted_buckets(spec: MapSpec, block: Block, decoders: Decoders, shown: Shown
     assert spec.key is not None
     keys, values, count = block
     key_size = len(keys) // count - _BUCKET
-    reduced, order = reduction(spec.value, len(values) // count, decoders), pieces(spec.key)
+    reduced = value_kind_of(spec.value).reduction(len(values) // count, decoders)
+    order = value_kind_of(spec.key).pieces()
     if reduced is None or order is None or key_size % 8 or spec.key.size > key_size:
         return None
     key = [(0, piece) for piece in order]

@@ -12,12 +12,12 @@ import msgspec
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types.builtin_types import truncated
-from pytrace.render import histogram, json, percpu_merge, tseries
-from pytrace.render.decoders import Decode, Value, Values, for_any
+from pytrace.render import histogram, json, tseries
 from pytrace.render.forms import Decoders
-from pytrace.render.percpu_merge import Intervals, Merge, itself
-from pytrace.render.text import map_title
-from pytrace.render.value_types import merging_of, with_div
+from pytrace.render.text import Decode, Value, Values, for_any, map_title
+from pytrace.render.tseries import Intervals
+from pytrace.render.value_kind import itself
+from pytrace.render.values import value_kind_of, with_div
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
@@ -108,7 +108,7 @@ class MapPrinter:
         self.value_type = value
         self.texts = texts
         self.jsons = jsons
-        self._merging = merging_of(value)
+        self._kind = value_kind_of(value)
         self._name = name.encode(errors="surrogateescape")
 
     @property
@@ -132,7 +132,7 @@ class MapPrinter:
 
     def order_key(self, by: str = "") -> Callable[[Entry], Value]:
         """The sort key of entries: by ``key``, by ``value``, or as they print without an order."""
-        rank = self._merging.rank
+        rank = self._kind.rank()
         if by == "value" and rank is None:
             rank = itself
         if by == "key" or rank is None:
@@ -145,17 +145,17 @@ class MapPrinter:
     @property
     def json_type(self) -> str:
         """The type of the map's lines in JSON output."""
-        return self._merging.json_type
+        return self._kind.json_type
 
     def entries_text(self, entries: list[Entry], shown: Shown, last: int | None = None) -> bytes:
         """Entries as text, empty when there are none; *last* as for :meth:`window`."""
         value = self._form(shown, entries, last)
         if self.key_type is None:
-            opening = b":\n" if self._merging.bucketed else b": "
+            opening = b":\n" if self._kind.bucketed else b": "
             return b"".join([b"%s%s%s\n" % (self.label, opening, value(item)) for _, item in entries])
         key = self.texts.key(self.key_type)
         line = self.label.replace(b"%", b"%%") + (
-            b"[%s]:\n%s\n" if self._merging.bucketed else b"[%s]: %s\n"
+            b"[%s]:\n%s\n" if self._kind.bucketed else b"[%s]: %s\n"
         )
         return b"".join([line % (key(name), value(item)) for name, item in entries])
 
@@ -168,7 +168,7 @@ class MapPrinter:
             data = value(entries[0][1])
         else:
             data = self._members([(name, value(item)) for name, item in entries])
-        return json.line(self._merging.json_type, json.mapping([(self._name, data)]), self.mark)
+        return json.line(self._kind.json_type, json.mapping([(self._name, data)]), self.mark)
 
     def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
         """As :meth:`entries_json`, of at least one block of entries."""
@@ -176,7 +176,7 @@ class MapPrinter:
             yield self.entries_json(list(chain.from_iterable(blocks)), shown)
             return
         # As json.line and json.mapping write it.
-        before = b'{"type": "%s", "data": {%s: {' % (self._merging.json_type.encode(), json.quoted(self._name))
+        before = b'{"type": "%s", "data": {%s: {' % (self._kind.json_type.encode(), json.quoted(self._name))
         for block in blocks:
             value = self._form(shown, block, last, as_json=True)
             yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
@@ -206,7 +206,7 @@ class MapPrinter:
 
     def window(
         self, type_: types.TSeries, entries: list[Entry], div: int, last: int | None = None
-    ) -> Callable[[Intervals], tseries.Series]:
+    ) -> Callable[[Intervals], tseries.Points]:
         """The series of a value, divided by *div*.
 
         All series of a map end with the last interval that any of them has: *last*, or that of *entries*.
@@ -215,7 +215,7 @@ class MapPrinter:
             last = last_interval(entries)
         end = last
 
-        def window(value: Intervals) -> tseries.Series:
+        def window(value: Intervals) -> tseries.Points:
             values = {number: truncated(item, div) for number, item in tseries.merged(type_, value).items()}
             return tseries.window(type_, values, end)
 
@@ -249,7 +249,7 @@ class MapView(MapPrinter):
         self.decoders = decoders
         self._reader = reader
         self._large = large
-        self._merges: dict[int, Merge[Value]] = {}
+        self._merges: dict[int, Callable[[bytes], Value]] = {}
         self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
         self._baseline: Value | None = None
         """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
@@ -258,7 +258,7 @@ class MapView(MapPrinter):
         """Values by key at the last call of :meth:`greatest`."""
         slot = spec.slot
         alone = spec.key is None and (slot is None or not slot.generation)
-        self._subtract = self._merging.subtract if alone else None
+        self._subtract = self._kind.subtract() if alone else None
 
     # ---- reading
 
@@ -299,7 +299,7 @@ class MapView(MapPrinter):
 
     def element(self, key: bytes) -> list[Entry] | None:
         """The entry at *key* of the BPF map, if there is one; None where a row is more than one entry of that map."""
-        if self._key is None or self.spec.keys or self._merging.bucketed:
+        if self._key is None or self.spec.keys or self._kind.bucketed:
             return None
         data = self._reader.lookup(self.spec, key)
         return [] if data is None else [(self._key(key, 0), self._merge(data))]
@@ -308,7 +308,7 @@ class MapView(MapPrinter):
         """Half of *most* entries by value, the rest by what they gained since the call before: what is busy now."""
         order = self.order_key()
         by_value = heapq.nlargest(most // 2, found, key=order)
-        rank = self._merging.rank
+        rank = self._kind.rank()
         assert rank is not None  # of sums
         numbers = {key: number for key, value in found if isinstance(number := rank(value), int)}
         before, self._numbers = self._numbers, numbers
@@ -349,7 +349,7 @@ class MapView(MapPrinter):
             self._zeroed = False
         if not always and not (written and fresh):
             return []
-        if self._merging.bucketed and not (written and fresh):
+        if self._kind.bucketed and not (written and fresh):
             return []
         return [((), shown_value)]
 
@@ -363,7 +363,7 @@ class MapView(MapPrinter):
             split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
             split_values = struct.iter_unpack(f"{len(values) // count}s", values)
             pairs += [(key, value) for (key,), (value,) in zip(split_keys, split_values, strict=True)]
-        if self._merging.bucketed:
+        if self._kind.bucketed:
             return self._bucketed(pairs, self.spec.value, decode)
         if not pairs:
             return []
@@ -392,10 +392,10 @@ class MapView(MapPrinter):
         series = [self._merge(value) for _, value in parts]
         return tuple(item for intervals in series if isinstance(intervals, tuple) for item in intervals)
 
-    def _merger(self, size: int) -> Merge[Value]:
+    def _merger(self, size: int) -> Callable[[bytes], Value]:
         merge = self._merges.get(size)
         if merge is None:
-            merge = self._merges[size] = self._merging.merge(self.spec.value, size, self.decoders)
+            merge = self._merges[size] = self._kind.merge(size, self.decoders)
         return merge
 
     def _merge(self, data: bytes) -> Value:
@@ -467,7 +467,7 @@ class MapView(MapPrinter):
             self.sort(entries, shown.order)
         title = self.label + b":\n" if self.mark and entries else b""
         value = self._form(shown, entries)
-        return title + layout.text(entries, value, shown.top, bucketed=self._merging.bucketed)
+        return title + layout.text(entries, value, shown.top, bucketed=self._kind.bucketed)
 
     def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as one line of JSON, empty when there is nothing to show."""
@@ -520,5 +520,5 @@ def _paused(blocks: Iterable[Block], pause: Callable[[], None]) -> Iterator[Bloc
 
 def last_interval(entries: Iterable[Entry]) -> int:
     """The number of the last interval of time series."""
-    epoch = for_any(percpu_merge.last_epoch)
+    epoch = for_any(tseries.last_epoch)
     return max((epoch(value) for _, value in entries), default=1) - 1

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
 from pytrace.render import csv, histogram, tseries
-from pytrace.render.decoders import Value, for_any
+from pytrace.render.aggregations import stats_members
+from pytrace.render.histogram import AllCounts
 from pytrace.render.maps.map_printer import Entry, MapPrinter, MapView, Shown, last_interval
-from pytrace.render.percpu_merge import Counts, Intervals
-from pytrace.render.text import stats_members
-from pytrace.render.value_types import with_div
+from pytrace.render.text import Value, for_any
+from pytrace.render.tseries import Intervals
+from pytrace.render.values import with_div
 
 if TYPE_CHECKING:
     from pytrace.render.tables import Page
@@ -105,7 +106,7 @@ def _buckets(printer: MapPrinter, shown: Shown) -> Rows:
     shape = printer.shape()
     div = shown.div if shape.divisible else 1
 
-    def rows(value: Counts) -> list[list[bytes]]:
+    def rows(value: AllCounts) -> list[list[bytes]]:
         return [
             [_bound(item.low), _bound(None if item.high is None else item.high - 1), b"%d" % (item.count // div)]
             for item in histogram.used(shape, value)

@@ -21,7 +21,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.render.decoders import Value, for_any
+from pytrace.render.text import Value, for_any
 
 if TYPE_CHECKING:
     from pytrace.render.forms import TextForms

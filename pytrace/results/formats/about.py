@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytrace.core.costs import RunCost
 from pytrace.core.types import Count
 from pytrace.render import json
-from pytrace.render.portable import encoded
+from pytrace.render.text import encoded
 from pytrace.results.formats.cost_forms import cost_json, cost_text
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 

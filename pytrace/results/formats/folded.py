@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import BinaryIO
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.render.portable import encoded
-from pytrace.results.difference import average
+from pytrace.core.types.builtin_types import truncated
+from pytrace.render.text import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, SnapshotData
@@ -116,7 +116,7 @@ def _number(profile: Profile, values: tuple[int, ...], wanted: str) -> int:
     number = values[-1]
     if len(values) > 1 and wanted != "total":
         count = values[0]
-        number = count if wanted == "count" else average((number, count))
+        number = count if wanted == "count" else truncated(number, count)
     if number < 0:
         raise TraceError(
             f"format folded has no negative numbers, and {profile.name} has {number}",

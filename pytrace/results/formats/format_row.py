@@ -12,8 +12,8 @@ import msgspec
 from pytrace.base import extras
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.render.portable import Held
-from pytrace.render.value_types import ROWS
+from pytrace.render.value_kind import Held
+from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import MapData, SnapshotData
 
 
@@ -145,12 +145,12 @@ class Format(msgspec.Struct, frozen=True):
 
 def content(data: MapData) -> Content:
     """The content of a map."""
-    row = ROWS[type(data.value)]
-    if row.held is Held.COUNTS:
+    kind = value_kind_of(data.value)
+    if kind.held is Held.COUNTS:
         return Content.HISTOGRAMS
-    if row.held is Held.SERIES:
+    if kind.held is Held.SERIES:
         return Content.SERIES
-    if not row.number:
+    if not kind.number:
         return Content.VALUES
     return Content.STACKS if data.key is not None and has_stack(data.key) else Content.NUMBERS
 

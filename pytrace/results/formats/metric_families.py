@@ -23,72 +23,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import chain, starmap
 from operator import itemgetter
-from typing import Any, NamedTuple, Never, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import byte_escapes, types
-from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, Column
-from pytrace.render import csv, histogram, percpu_merge, tseries
-from pytrace.render.percpu_merge import Merging
-from pytrace.render.value_types import merging_of
+from pytrace.render import csv
+from pytrace.render.value_kind import Labels, MetricKind, Sample
+from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Pair, Series, Value
+from pytrace.results.values import Value
 
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
-
-Labels: TypeAlias = "tuple[tuple[str, str], ...]"
-"""Names and values; the names of one family are the same in all its samples, but for ``le``."""
-
 
 _Own: TypeAlias = Any
 """A portable value of the map's type."""
 _Entry: TypeAlias = tuple[Labels, _Own]
 _Make: TypeAlias = "Callable[[Labels, _Own], Iterable[Sample]]"
 """From an entry to its samples."""
-
-
-class MetricKind(Enum):
-    """The type of a family; the value is OpenMetrics' word for it."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-    SUMMARY = "summary"
-    INFO = "info"
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of the names of its samples after the name of the family."""
-        return _SUFFIXES[self]
-
-
-_SUFFIXES = {
-    MetricKind.COUNTER: ("_total", "_created"),
-    MetricKind.GAUGE: ("",),
-    MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum", "_created"),
-    MetricKind.SUMMARY: ("_count", "_sum", "_created", ""),
-    MetricKind.INFO: ("_info",),
-}
-
-
-class Sample(NamedTuple):
-    """One number: its name is that of the family and *suffix*."""
-
-    suffix: str
-    labels: Labels
-    value: int | float
-    timestamp: int | None = None
-    """Nanoseconds since 1970; None: the time at which it is read."""
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -139,8 +99,7 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
     help_ = data.help or f"Map {data.name} ({type_})"
     if data.mark:
         help_ = f"{help_} ({data.mark}: hits were left out)"
-    one = _One(metric_name(data.name), _utf8(help_), timestamps)
-    return _families(one, data.value, _Entries(data, label))
+    return _families(metric_name(data.name), _utf8(help_), data.value, _Entries(data, label), timestamps=timestamps)
 
 
 def run_families(runs: Iterable[Run]) -> list[Family]:
@@ -316,43 +275,17 @@ def _utf8(text: str) -> str:
 # ---------------------------------------------------------------------------------------------- values
 
 
-class _One(msgspec.Struct, frozen=True):
-    """Name, help and times of all families of one map."""
-
-    name: str
-    help: str
-    timestamps: bool
-
-    def family(
-        self,
-        kind: MetricKind,
-        entries: _Entries,
-        make: _Make,
-        *,
-        suffix: str = "",
-        note: str = "",
-        unit: bool = True,
-    ) -> Family:
-        name = self.name + suffix
-        end = name.removeprefix(PREFIX).rpartition("_")[2]
-        known = unit and end in UNITS and name != PREFIX + end
-        lazy = _ManySamples(entries, make)
-        samples = lazy if entries.many else tuple(lazy)
-        return Family(name, kind, self.help + note, end if known else "", samples)
-
-
-def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
-    return [one.family(MetricKind.GAUGE, entries, lambda labels, value: [Sample("", labels, int(value))])]
-
-
-def _sum(one: _One, type_: types.Count | types.Sum, entries: _Entries) -> list[Family]:
-    if type_.signed:
-        return _gauge(one, type_, entries)
-    unit = isinstance(type_, types.Sum)
-    counter = one.family(
-        MetricKind.COUNTER, entries, lambda labels, value: [Sample("_total", labels, value)], unit=unit
-    )
-    return [_gauge_if_negative(counter)]
+def _families(name: str, help_: str, type_: types.Type, entries: _Entries, *, timestamps: bool) -> list[Family]:
+    """The families of a map by the kind of its values."""
+    families = []
+    for metric in value_kind_of(type_).metrics(name, entries.values, timestamps=timestamps):
+        whole = name + metric.suffix
+        end = whole.removeprefix(PREFIX).rpartition("_")[2]
+        unit = end if metric.unit and end in UNITS and whole != PREFIX + end else ""
+        lazy = _ManySamples(entries, metric.samples)
+        family = Family(whole, metric.kind, help_ + metric.note, unit, lazy if entries.many else tuple(lazy))
+        families.append(_gauge_if_negative(family) if metric.kind is MetricKind.COUNTER else family)
+    return families
 
 
 def _gauge_if_negative(family: Family) -> Family:
@@ -364,66 +297,6 @@ def _gauge_if_negative(family: Family) -> Family:
     return replace(family, kind=MetricKind.GAUGE, samples=samples)
 
 
-def _average(one: _One, type_: types.Avg | types.Stats, entries: _Entries) -> list[Family]:
-    if not type_.signed:
-
-        def both(labels: Labels, value: Pair) -> list[Sample]:
-            return [Sample("_count", labels, value[1]), Sample("_sum", labels, value[0])]
-
-        return [one.family(MetricKind.SUMMARY, entries, both)]
-
-    def mean(labels: Labels, value: Pair) -> list[Sample]:
-        total, count = value
-        return [Sample("", labels, total / count if count else 0)]
-
-    def samples(labels: Labels, value: Pair) -> list[Sample]:
-        return [Sample("_total", labels, value[1])]
-
-    return [
-        one.family(MetricKind.GAUGE, entries, mean),
-        one.family(MetricKind.COUNTER, entries, samples, suffix="_samples", note=": number of samples"),
-    ]
-
-
-def _histogram(one: _One, type_: types.Hist | types.LHist, entries: _Entries) -> list[Family]:
-    used = {bucket for counts in entries.values() for bucket, count in counts.items() if count}
-    if any(count < 0 for counts in entries.values() for count in counts.values()):
-        raise TraceError(f"metric {one.name}: buckets of a histogram cannot have negative counts")
-    # All series of the family have the same buckets, from the one below the first that counted something.
-    shown = range(max(0, min(used, default=0) - 1), max(used, default=-1) + 1)
-    bounds = _upper_bounds(type_, shown)
-    return [one.family(MetricKind.HISTOGRAM, entries, lambda labels, counts: _buckets(labels, counts, bounds))]
-
-
-def _upper_bounds(type_: types.Hist | types.LHist, buckets: Iterable[int]) -> list[tuple[int, str]]:
-    """Numbers of buckets and their greatest values, as ``le`` has them; without one that has no end."""
-    shape = histogram.shape(type_)
-    return [
-        # Digits of an integer, as not every one below 2**64 is a float.
-        (bucket, f"{shape.bound(bucket) - 1}.0")
-        for bucket in buckets
-        if not (shape.open_above and bucket == shape.buckets - 1)
-    ]
-
-
-def _buckets(labels: Labels, counts: dict[int, int], bounds: Sequence[tuple[int, str]]) -> Iterator[Sample]:
-    total = 0
-    for bucket, bound in bounds:
-        total += counts.get(bucket, 0)
-        yield Sample("_bucket", (*labels, ("le", bound)), total)
-    yield Sample("_bucket", (*labels, ("le", "+Inf")), sum(counts.values()))
-
-
-def _series(one: _One, type_: types.TSeries, entries: _Entries) -> list[Family]:
-    def samples(labels: Labels, value: Series) -> list[Sample]:
-        merged = sorted(tseries.merged(type_, [(number + 1, *item) for number, item in value.items()]).items())
-        if one.timestamps:
-            return [Sample("", labels, item, (number + 1) * type_.interval) for number, item in merged]
-        return [Sample("", labels, item) for _, item in merged[-1:]]
-
-    return [one.family(MetricKind.GAUGE, entries, samples)]
-
-
 def _at(family: Family, time: int) -> Family:
     """The family with a time for each sample that has none."""
 
@@ -431,17 +304,3 @@ def _at(family: Family, time: int) -> Family:
         return sample if sample.timestamp is not None else sample._replace(timestamp=time)
 
     return replace(family, samples=_changed(family.samples, timed))
-
-
-_ROWS: Mapping[Merging, Callable[[_One, Never, _Entries], list[Family]]] = {
-    percpu_merge.SUM: _sum,
-    percpu_merge.MEAN: _average,
-    percpu_merge.BUCKETS: _histogram,
-    percpu_merge.SERIES: _series,
-}
-"""Families by the way in which values merge; other numbers are gauges."""
-
-
-def _families(one: _One, type_: types.Type, entries: _Entries) -> list[Family]:
-    make: Callable[..., list[Family]] = _ROWS.get(merging_of(type_), _gauge)
-    return make(one, type_, entries)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
+from pytrace.render.value_kind import Labels, MetricKind
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.metric_families import Family, Labels, MetricKind, families
+from pytrace.results.formats.metric_families import Family, families
 from pytrace.results.snapshot import SnapshotData
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from pytrace.core import types
 from pytrace.core.types import StackMode
-from pytrace.render.decoders import Value as Decoded
-from pytrace.render.forms import JsonForms, Restored, TextForms
+from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.maps.map_printer import Entry, MapPrinter
 from pytrace.render.names import (
     build_id_line,
@@ -25,6 +24,8 @@ from pytrace.render.names import (
     symbol_lines,
     truncated_line,
 )
+from pytrace.render.text import Value as Decoded
+from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import TRUNCATED_FRAME, Frame, Portable, StackTrace, Value
@@ -105,7 +106,6 @@ class Printers:
     def __init__(self) -> None:
         self.texts = TextForms(PortableNames())
         self.jsons = JsonForms(self.texts)
-        self._restored = Restored()
 
     def printer(self, data: MapData) -> MapPrinter:
         """A printer of the entries of a map, as :meth:`entries` returns them."""
@@ -116,10 +116,10 @@ class Printers:
         return map(self._decoded(data), data.entries.items())
 
     def _decoded(self, data: MapData) -> Callable[[tuple[Value, ...]], Entry]:
-        value = self._restored.form(data.value)
+        value = value_kind_of(data.value).restored()
         if data.key is None:
             return lambda item: ((), value(item[1]))
-        key = self._restored.form(data.key)
+        key = value_kind_of(data.key).restored()
         return lambda item: (key(item[0]), value(item[1]))
 
     def in_order(self, data: MapData) -> Iterator[list[Entry]]:
@@ -151,11 +151,11 @@ class Printers:
 
     def restored(self, type_: types.Type) -> Callable[[Value], Decoded]:
         """The decoder of portable values of a type."""
-        return self._restored.form(type_)
+        return value_kind_of(type_).restored()
 
     def portable(self, type_: types.Type, form: Callable[[Decoded], Made]) -> Callable[[Value], Made]:
         """*form* for portable values of a type."""
-        restore = self._restored.form(type_)
+        restore = value_kind_of(type_).restored()
         return lambda value: form(restore(value))
 
     def portable_text(self, type_: types.Type) -> PortableForm:

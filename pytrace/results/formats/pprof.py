@@ -15,7 +15,7 @@ import msgspec
 
 from pytrace.base.protobuf import Message
 from pytrace.core.diagnostics import TraceError
-from pytrace.render.portable import encoded
+from pytrace.render.text import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import SnapshotData

@@ -13,9 +13,9 @@ from pytrace.core.types.tables import Column, TableSchema, value_columns
 from pytrace.render import csv, histogram, tseries
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Shown
-from pytrace.render.portable import Held
 from pytrace.render.tables import Page
-from pytrace.render.value_types import ROWS
+from pytrace.render.value_kind import Held
+from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about
@@ -201,7 +201,7 @@ def _kind(type_: types.Type) -> ColumnKind:
         return ColumnKind.SIGNED if type_.signed else ColumnKind.UNSIGNED
     if isinstance(type_, types.Pointer):
         return ColumnKind.UNSIGNED
-    return _KINDS.get(ROWS[type(type_)].held, ColumnKind.TEXT)
+    return _KINDS.get(value_kind_of(type_).held, ColumnKind.TEXT)
 
 
 def _no_parts(_key: object) -> _Row:

@@ -12,11 +12,10 @@ from typing import BinaryIO
 from pytrace.core.types import Type
 from pytrace.core.types.tables import Column, TableSchema
 from pytrace.render import json
-from pytrace.render.decoders import Value as Decoded
-from pytrace.render.decoders import for_any
 from pytrace.render.maps.map_printer import Shown
-from pytrace.render.portable import encoded
 from pytrace.render.tables import Cell, Page, TextTable, cell
+from pytrace.render.text import Value as Decoded
+from pytrace.render.text import encoded, for_any
 from pytrace.results import external_sort
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions

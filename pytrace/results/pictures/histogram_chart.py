@@ -9,9 +9,8 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.render import histogram
-from pytrace.render.forms import as_python
-from pytrace.render.histogram import Bucket, Quantile
-from pytrace.render.python_values import Histogram
+from pytrace.render.histogram import Histogram, LabelledBucket, Quantile
+from pytrace.render.values import value_kind_of
 from pytrace.results.pictures.drawing import CHARACTER, FONT, GAP, MARGIN, Drawing, fitted
 from pytrace.results.snapshot import MapData
 from pytrace.results.stack_samples import Text
@@ -80,7 +79,7 @@ def draw_over_time(
 
 def _entries(data: MapData, type_: types.Hist | types.LHist, text: Callable[[types.Type], Text]) -> list[_Entry]:
     form = None if data.key is None else text(data.key)
-    restored = as_python(type_)
+    restored = value_kind_of(type_).python()
     entries = []
     for key, value in data.entries.items():
         decoded = restored(value)
@@ -128,7 +127,7 @@ def _bars(drawing: Drawing, name: str, form: histogram.Shape, entry: _Entry) -> 
     drawing.height += GAP
 
 
-def _bounds(drawing: Drawing, buckets: Sequence[Bucket], step: float, y: float) -> None:
+def _bounds(drawing: Drawing, buckets: Sequence[LabelledBucket], step: float, y: float) -> None:
     """Labels below the bars, as many as have room."""
     widest = max(len(bucket.label) for bucket in buckets) * CHARACTER
     every = max(1, math.ceil((widest + 6) / step))
@@ -136,7 +135,7 @@ def _bounds(drawing: Drawing, buckets: Sequence[Bucket], step: float, y: float) 
         drawing.text(MARGIN + position * step, y, buckets[position].label, "q")
 
 
-def _position(buckets: Sequence[Bucket], item: Quantile) -> int | None:
+def _position(buckets: Sequence[LabelledBucket], item: Quantile) -> int | None:
     """The number of the bucket that holds a quantile."""
     for position, bucket in enumerate(buckets):
         if bucket.low == item.low and (None if bucket.high is None else bucket.high - 1) == item.high:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pytrace.core import byte_escapes
-from pytrace.render.portable import encoded
+from pytrace.render.text import encoded
 from pytrace.results.report.parts import AnyPart, Contents
 
 _EXACT = 1 << 53

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column
-from pytrace.render import percpu_merge
-from pytrace.render.value_types import merging_of
+from pytrace.render.values import value_kind_of
 from pytrace.results.report.document import Document, columns, exacts
 from pytrace.results.report.parts import FlamePart
 from pytrace.results.snapshot import MapData
@@ -52,7 +51,7 @@ def flame_part(
 
 
 def _note(data: MapData, fixed: str) -> str:
-    extreme = merging_of(data.value) in (percpu_merge.LEAST, percpu_merge.GREATEST)
+    extreme = value_kind_of(data.value).extreme() is not None
     values = "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
     return " ".join(filter(None, (fixed, values)))
 

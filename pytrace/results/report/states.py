@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.results import type_union
+from pytrace.results.merge import common_type
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Pair, Portable, Value
 
@@ -35,9 +35,9 @@ def of_snapshots(name: str, snapshots: Sequence[SnapshotData]) -> list[State]:
     key, value = versions[0][1].key, versions[0][1].value
     for snapshot, data in versions[1:]:
         names = (snapshots[0].title, snapshot.title)
-        value = type_union.common(f"map {name}: values", "shown together", (value, data.value), names)
+        value = common_type(f"map {name}: values", "shown together", (value, data.value), names)
         if key is not None or data.key is not None:
-            key = type_union.common(f"map {name}: keys", "shown together", (key, data.key), names)
+            key = common_type(f"map {name}: keys", "shown together", (key, data.key), names)
     states = []
     earlier: SnapshotData | None = None
     for snapshot, data in versions:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from pytrace.core import types
+from pytrace.core.types.builtin_types import truncated
 from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
 from pytrace.render import csv, histogram
-from pytrace.results.difference import Change as KeyChange
-from pytrace.results.difference import MapDifference, average, series_values
+from pytrace.render.tseries import TimeSeries
+from pytrace.render.value_kind import Change as KeyChange
+from pytrace.results.difference import MapDifference
 from pytrace.results.report.document import Document, exact, exacts
 from pytrace.results.report.parts import (
     Bucket,
@@ -85,7 +87,7 @@ def map_part(document: Document, printers: Printers, data: MapData) -> TablePart
 
 def _stats_cells(value: Value) -> list[Cell]:
     total, count = pair(value)
-    return [exact(count), exact(average((total, count))), exact(total)]
+    return [exact(count), exact(truncated(total, count)), exact(total)]
 
 
 def difference_part(document: Document, printers: Printers, part: MapDifference) -> TablePart:
@@ -119,7 +121,7 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
 def _change(change: KeyChange) -> Cell:
     """The change of a number, of averages that of the average; empty for others."""
     if isinstance(change.delta, tuple):
-        return exact(average(pair(change.after)) - average(pair(change.before)))
+        return exact(truncated(*pair(change.after)) - truncated(*pair(change.before)))
     return exact(change.delta) if isinstance(change.delta, int) else ""
 
 
@@ -207,7 +209,7 @@ def _points(data: MapData, key: Portable) -> Line:
     items = (
         {number: item for number, item in value.items() if isinstance(item, tuple)} if isinstance(value, dict) else {}
     )
-    points = sorted(series_values(type_, items).items())
+    points = sorted(TimeSeries(type_).printed_values(items).items())
     return [number * type_.interval / 1e9 for number, _ in points], [exact(item) for _, item in points]
 
 
@@ -247,4 +249,4 @@ def _plain(value: Value) -> int:
 
 
 def _average(value: Value) -> int:
-    return average(pair(value))
+    return truncated(*pair(value))

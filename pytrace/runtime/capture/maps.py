@@ -9,15 +9,14 @@ from pytrace.core import types
 from pytrace.core.types import settled
 from pytrace.render.forms import PortableForms
 from pytrace.render.maps.map_printer import Entry, MapView
-from pytrace.render.value_types import with_div
-from pytrace.results.joining import joiner
+from pytrace.render.values import value_kind_of, with_div
 from pytrace.results.snapshot import MapData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.core.manifest import MapSpec
-    from pytrace.render.decoders import Value as Decoded
+    from pytrace.render.text import Value as Decoded
     from pytrace.results.values import Portable, Value
 
 SLICE = 1024
@@ -65,7 +64,7 @@ def portable(
     if isinstance(spec.value, types.Min | types.Max):
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
-    value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
+    value, join = with_div(forms.form(spec.value), spec.value, div), value_kind_of(spec.value).join()
     values: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:

@@ -17,9 +17,9 @@ from pytrace.core.event_layout import PrintedMap
 from pytrace.core.types import Hist, LHist
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Block, Entry, MapView, Reader, Shown
-from pytrace.render.portable import Held
 from pytrace.render.text import Bars
-from pytrace.render.value_types import ROWS
+from pytrace.render.value_kind import Held
+from pytrace.render.values import value_kind_of
 from pytrace.runtime.machine.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
@@ -258,11 +258,11 @@ class PrintKeeper:
 
     def keeps(self, view: MapView) -> bool:
         """True for maps of histograms and of numbers; of those by stack the end is shown."""
-        row = ROWS[type(view.value_type)]
+        kind = value_kind_of(view.value_type)
         by_stack = view.key_type is not None and any(
             isinstance(part, types.Stack) for part in types.parts((view.key_type,))
         )
-        return (row.held is Held.COUNTS or row.number) and not by_stack
+        return (kind.held is Held.COUNTS or kind.number) and not by_stack
 
     def keep(self, view: MapView, entries: list[Entry], *, div: int, clear: bool) -> None:
         """Keep one print of a map, which *clear* emptied; older ones go when there are too many."""

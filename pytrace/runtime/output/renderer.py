@@ -24,11 +24,10 @@ from pytrace.core.event_layout import (
 )
 from pytrace.core.manifest import Manifest
 from pytrace.render import json
-from pytrace.render.decoders import Values
 from pytrace.render.events import printf
 from pytrace.render.events.event_decoder import RunHandler, Tally
 from pytrace.render.events.event_decoder import reader as event_reader
-from pytrace.render.text import Bars
+from pytrace.render.text import Bars, Values
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.batches import Handlers

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pytrace.core import types
 from pytrace.core.manifest import MapSpec
-from pytrace.render.decoders import chunked_stack
+from pytrace.render.values import chunked_stack
 from pytrace.runtime.session.services.reading_ahead import Block, Place, places
 
 _SUMS = types.Count | types.Sum | types.Avg | types.Stats | types.Hist | types.LHist

@@ -9,7 +9,7 @@ import pytest
 from pytrace.core.manifest import MapType
 from pytrace.core.stacks.chunk_format import CHUNK_SIZE, FRAMES, LINK, MAP
 from pytrace.core.types import TRUNCATED
-from pytrace.render.decoders import chunked_stack
+from pytrace.render.values import chunked_stack
 from tests.codegen.running import machine
 from tests.support.bpf_machine import BpfMap, Machine
 

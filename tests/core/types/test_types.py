@@ -57,7 +57,7 @@ from pytrace.core.types.tables import (
     row_tables,
     value_columns,
 )
-from pytrace.render.text import fixed
+from pytrace.render.values import fixed_text
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- basic types
@@ -240,7 +240,7 @@ def test_decimal_numbers_are_rounded_half_away_from_zero(value: int, divisor: in
         expected = exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
         scaled = int(expected.scaleb(digits))
     assert kind.scaled(value) == scaled
-    text = fixed(kind)(value).decode()
+    text = fixed_text(kind)(value).decode()
     assert text == f"{expected:f}" or (expected == 0 and text == f"{abs(expected):f}")
     assert kind.number(value) == float(expected)
 

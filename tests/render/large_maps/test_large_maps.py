@@ -35,18 +35,17 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.render import histogram
-from pytrace.render.decoders import for_any
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps import record_sorting
 from pytrace.render.large_maps.printing import LAST, BucketTexts, RowFormat, cell, number_cell
 from pytrace.render.large_maps.record_form import RecordForm
 from pytrace.render.large_maps.record_sorting import Sort, padded, sorter
-from pytrace.render.large_maps.reduction import reduction
 from pytrace.render.large_maps.sorted_entries import Entry, SortedBuckets, SortedEntries, sorted_buckets, sorted_entries
 from pytrace.render.maps import map_printer
 from pytrace.render.maps.map_printer import Shown
-from pytrace.render.sort_keys import Piece
-from pytrace.render.value_types import merging_of, pieces
+from pytrace.render.text import for_any
+from pytrace.render.value_kind import Piece
+from pytrace.render.values import value_kind_of
 from pytrace.runtime.machine import syscalls
 from pytrace.runtime.output import map_output
 from tests.core.types.test_types import SAMPLES
@@ -294,7 +293,7 @@ ROWS = 60
 def columns(kind: Type, seed: int) -> tuple[list[bytes], RecordForm]:
     rng = random.Random(seed)
     rows = [encode(kind, value_of(rng, kind)) for _ in range(ROWS)]
-    order = pieces(kind)
+    order = value_kind_of(kind).pieces()
     assert order is not None
     return rows, RecordForm([kind.size], [(0, piece) for piece in order])
 
@@ -318,7 +317,7 @@ def test_truncated_stacks_come_back() -> None:
     """They come after the same frames without the mark."""
     kind = Stack(True, 3)
     rows = [struct.pack("=iI3Q", count, 7, 5, 6, 8) for count in (4, 3)]
-    form = RecordForm([kind.size], [(0, piece) for piece in pieces(kind) or ()])
+    form = RecordForm([kind.size], [(0, piece) for piece in value_kind_of(kind).pieces() or ()])
     data, size = form.records([b"".join(rows)], 2)
     back = form.rows((data, size))
     assert [bytes(back[at : at + kind.size]) for at in range(0, len(back), form.row_size)] == rows
@@ -331,7 +330,8 @@ def test_a_stack_may_end_with_the_address_zero() -> None:
     for frames in ((5, 6, 0), (5, 0, 0), (0, 0, 0)):
         for count in (1, 2, 3, 4):
             row = struct.pack("=iI3Q", count, 7, *[address if at < count else 0 for at, address in enumerate(frames)])
-            form = RecordForm([kind.size, 8], [(1, Piece(0, 8)), *((0, piece) for piece in pieces(kind) or ())])
+            key = [(0, piece) for piece in value_kind_of(kind).pieces() or ()]
+            form = RecordForm([kind.size, 8], [(1, Piece(0, 8)), *key])
             last = sorter(form.size, None, top=3)
             last.add(form.records([5 * row, bytes(40)], 5, whole=last.whole))
             (back,) = map(form.rows, last.blocks())
@@ -424,10 +424,10 @@ def test_as_one_by_one(kind: Any, cpus: int) -> None:
         values = [bytes(0 if at % (8 * words) == 8 * words - 1 else byte for at, byte in enumerate(value))
                   for value in values]  # fmt: skip
     decoders = Decoders()
-    reduced = reduction(kind, len(values[0]), decoders)
+    reduced = value_kind_of(kind).reduction(len(values[0]), decoders)
     assert reduced is not None
     data = reduced.one(b"".join(values))
-    merge = merging_of(kind).merge(kind, len(values[0]), decoders)
+    merge = value_kind_of(kind).merge(len(values[0]), decoders)
     decode = decoders.decoder(reduced.type)
     size = reduced.size
     found = [decode(data, at * size) for at in range(REDUCTION_KEYS)]
@@ -436,17 +436,17 @@ def test_as_one_by_one(kind: Any, cpus: int) -> None:
         found = [(item[0], bool(item[1])) for item in found]  # type: ignore[index]
         wanted = [(item[0], bool(item[1])) for item in wanted]  # type: ignore[index]
     assert found == wanted
-    rank = merging_of(kind).rank
+    rank = value_kind_of(kind).rank()
     if reduced.ranks is not None:
         assert rank is not None
         assert list(reduced.ranks(data)) == [rank(item) for item in wanted]
 
 
 def test_other_values_stay() -> None:
-    reduced = reduction(String(5), 5, Decoders())
+    reduced = value_kind_of(String(5)).reduction(5, Decoders())
     assert reduced is not None
     assert reduced.one(b"abcdefghij") == b"abcdefghij"
-    assert reduction(types.TSeries(1_000_000_000, 5, "max"), 24, Decoders()) is None
+    assert value_kind_of(types.TSeries(1_000_000_000, 5, "max")).reduction(24, Decoders()) is None
 
 
 AGGREGATIONS = [kind for kind in SAMPLES.values() if isinstance(kind, types.Aggregate)]
@@ -456,7 +456,7 @@ AGGREGATIONS = [kind for kind in SAMPLES.values() if isinstance(kind, types.Aggr
 def test_no_aggregation_keeps_the_value_of_one_processor(kind: types.Type) -> None:
     """It has a reduction that merges, or none: then entries are merged one by one."""
     size = 2 * (kind.size + 7) // 8 * 8
-    reduced = reduction(kind, size, Decoders())
+    reduced = value_kind_of(kind).reduction(size, Decoders())
     assert reduced is None or reduced.size < size
 
 

@@ -202,7 +202,7 @@ def _stacks(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequenc
 def _chunked(
     data: bytes, step: int, place: Place, chunk: Callable[[bytes], bytes | None]
 ) -> Iterator[tuple[int, Sequence[int]]]:
-    from pytrace.render.decoders import chunked_stack  # few scripts have such stacks
+    from pytrace.render.values import chunked_stack  # few scripts have such stacks
 
     decode = chunked_stack(place.frames, chunk)
     for offset in range(place.start, len(data), step):

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from pytrace.core import types
 from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple, builtin_types
-from pytrace.render import percpu_merge, portable
-from pytrace.render.decoders import file_number
-from pytrace.render.forms import Decoders, PythonForms, Restored, TextForms, as_python
-from pytrace.render.python_values import Average, Bucket, Histogram, Series, Stats
-from pytrace.render.value_types import ROWS, divided
-from pytrace.results import columns, joining
+from pytrace.render.aggregations import Average, Stats
+from pytrace.render.forms import Decoders, TextForms
+from pytrace.render.histogram import Bucket, Histogram
+from pytrace.render.tseries import Series
+from pytrace.render.value_kind import Held, ValueKind, itself
+from pytrace.render.values import KINDS, file_number, value_kind_of
+from pytrace.results import columns
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.results.values import StackTrace
 from tests.support import encode as value_types_encode
@@ -179,7 +180,7 @@ def test_wide_integers_are_struct_members() -> None:
 
 def test_div_reaches_numbers_at_any_nesting() -> None:
     kind = types.Tuple((types.INT64, types.String(4), types.Record(("a",), (types.INT32,)), types.BOOL))
-    assert divided(kind, 10)((-25, b"ab", (39,), True)) == (-2, b"ab", (3,), True)
+    assert value_kind_of(kind).divided(10)((-25, b"ab", (39,), True)) == (-2, b"ab", (3,), True)
 
 
 # ---------------------------------------------------------------------------------------------- numbers in files
@@ -235,20 +236,19 @@ def test_forms_are_made_once() -> None:
     ],
 )  # fmt: skip
 def test_numbers_are_fields_of_structures(kind: types.Type, code: str) -> None:
-    assert Decoders().code(kind) == code
     assert Decoders().convert(kind) == (code, None)
 
 
 def test_python_programs_get_numbers_at_any_nesting() -> None:
     fixed = types.Fixed(100, 2, True)
     kind = types.Tuple((types.INT64, types.Record(("a",), (fixed,))))
-    assert as_python(kind)((1, (150,))) == (1, (fixed.number(150),))
+    assert value_kind_of(kind).python()((1, (150,))) == (1, (fixed.number(150),))
     plain = (1, 2)
-    assert PythonForms().form(types.Tuple((types.INT64, types.INT64)))(plain) is plain
+    assert value_kind_of(types.Tuple((types.INT64, types.INT64))).python()(plain) is plain
 
 
 def test_restored_values_decode_as_before() -> None:
-    assert Restored().form(types.Tuple((types.String(4), types.Inet())))(("a", "127.0.0.1")) == (
+    assert value_kind_of(types.Tuple((types.String(4), types.Inet()))).restored()(("a", "127.0.0.1")) == (
         b"a", (types.AF_INET, bytes((127, 0, 0, 1))),
     )  # fmt: skip
 
@@ -343,7 +343,7 @@ def test_every_type_has_a_value_here() -> None:
 def test_what_is_portable_already_is_not_taken_apart() -> None:
     made = forms(run())
     for kind in (Tuple((INT64, Array(UINT8, 4))), Record(("a",), (types.Stats(),)), Array(types.BOOL, 2)):
-        assert made.form(kind) is portable.as_it_is
+        assert made.form(kind) is itself
 
 
 @pytest.mark.parametrize(
@@ -367,19 +367,19 @@ def test_intervals_that_some_cpus_gave_up_are_left_out() -> None:
 
 
 def test_averages_are_the_integers_that_print() -> None:
-    average = as_python(types.Avg())((-7, 2))
+    average = value_kind_of(types.Avg()).python()((-7, 2))
     assert isinstance(average, Average)
     assert (average, average.total, average.count, average.mean) == (-3, -7, 2, -3.5)
     assert Average(0, 0).mean == 0.0
 
 
 def test_stats() -> None:
-    assert as_python(types.Stats())((10, 4)) == Stats(count=4, average=2, total=10)
+    assert value_kind_of(types.Stats()).python()((10, 4)) == Stats(count=4, average=2, total=10)
 
 
 def test_plain_values_stay_as_they_are() -> None:
     for kind, value in ((types.Count(), 3), (types.String(4), "x"), (types.Tuple((types.INT64,)), (1,))):
-        assert as_python(kind)(value) is value
+        assert value_kind_of(kind).python()(value) is value
 
 
 def test_a_linear_histogram() -> None:
@@ -421,10 +421,10 @@ def test_a_series_has_points_in_time() -> None:
 # One row for each value type, and what each of them must have.
 
 
-def test_every_type_has_a_row() -> None:
-    lacking = [kind.__name__ for kind in types.ALL if kind not in ROWS]
-    assert not lacking, "rows of pytrace/render/value_types.py"
-    assert set(ROWS) == set(types.ALL)
+def test_every_type_has_a_kind() -> None:
+    lacking = [kind.__name__ for kind in types.ALL if kind not in KINDS]
+    assert not lacking, "classes of pytrace/render/values.py"
+    assert set(KINDS) == set(types.ALL)
 
 
 def test_every_type_has_a_row_in_the_tests() -> None:
@@ -432,27 +432,27 @@ def test_every_type_has_a_row_in_the_tests() -> None:
     assert not lacking, "rows of tests/support/encode.py"
 
 
-@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
-def test_what_snapshots_hold_has_a_way_back(kind: type[types.Type]) -> None:
-    row = ROWS[kind]
-    changed = row.portable is not portable.same
+@each_row("type_", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_snapshots_hold_has_a_way_back(type_: type[types.Type]) -> None:
+    kind = KINDS[type_]
+    changed = kind.portable is not ValueKind.portable
     # Stacks stay as they are in snapshots: the names of snapshots print them.
-    assert (row.restored is not portable.same) == (changed and kind is not types.Stack), "portable and restored"
-    if row.portable in (portable.printed, portable.string):
-        assert row.restored in (portable.restored_text, portable.restored_inet, portable.restored_mac)
+    assert (kind.restored is not ValueKind.restored) == (changed and type_ is not types.Stack), "portable and restored"
 
 
-@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
-def test_what_is_resolved_late_is_traced(kind: type[types.Type]) -> None:
-    row = ROWS[kind]
-    if row.portable is portable.printed and not row.durable:
-        assert row.traced, "a name may have control characters"
+@each_row("type_", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_is_resolved_late_is_traced(type_: type[types.Type]) -> None:
+    kind = KINDS[type_]
+    if kind.held is Held.TEXT and not kind.durable:
+        assert kind.traced, "a name may have control characters"
 
 
-@each_row("kind", types.ALL, ids=lambda kind: kind.__name__)
-def test_aggregations_merge_by_a_row_of_their_own(kind: type[types.Type]) -> None:
-    row = ROWS[kind]
-    aggregation = row.merging not in (percpu_merge.SINGLE, percpu_merge.RANKED, percpu_merge.NUMBER)
-    assert aggregation is issubclass(kind, builtin_types.Aggregate)
-    assert (row.merging in joining.ROWS) is aggregation, "row of pytrace/results/joining.py"
-    assert row.held in columns.ROWS, "row of pytrace/results/columns.py"
+@each_row("type_", types.ALL, ids=lambda kind: kind.__name__)
+def test_aggregations_merge_in_a_way_of_their_own(type_: type[types.Type]) -> None:
+    kind = KINDS[type_]
+    aggregation = issubclass(type_, builtin_types.Aggregate)
+    own = kind.merge is not ValueKind.merge and type_ is not types.Int
+    assert own is aggregation
+    assert (kind.change is not ValueKind.change) is (aggregation or type_ is types.Int)
+    assert (kind.join is not ValueKind.join) is (aggregation and type_ is not types.Max), "the greater value stays"
+    assert kind.held in columns.ROWS, "row of pytrace/results/columns.py"
