@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=types.Type)
 V = TypeVar("V")
 
+Decoded: TypeAlias = Any
+"""A decoded value of the kind's own type."""
 Plain: TypeAlias = Any
 """A portable value, whose class depends on its type."""
 Result: TypeAlias = Any
@@ -278,11 +280,11 @@ class ValueKind(Generic[T]):
 
     # ---- decoded values
 
-    def rank(self) -> Callable[[Any], Value] | None:
+    def rank(self) -> Callable[[Decoded], Value] | None:
         """The number by which entries of a map are sorted before their keys; None: they are sorted by key alone."""
         return None
 
-    def subtract(self) -> Callable[[Any, Any], Value] | None:
+    def subtract(self) -> Callable[[Decoded, Decoded], Value] | None:
         """Subtracts an earlier merged value from a later one; None where that is impossible."""
         return None
 

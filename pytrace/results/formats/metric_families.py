@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, starmap
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from pytrace.core import byte_escapes, types
 from pytrace.core.types.tables import UNITS, Column
 from pytrace.render import csv
-from pytrace.render.value_kind import Labels, MetricKind, Sample
+from pytrace.render.value_kind import Labels, MetricKind, Plain, Sample
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.formats.format_row import Content, content
@@ -44,10 +44,8 @@ from pytrace.results.values import Value
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
 
-_Own: TypeAlias = Any
-"""A portable value of the map's type."""
-_Entry: TypeAlias = tuple[Labels, _Own]
-_Make: TypeAlias = "Callable[[Labels, _Own], Iterable[Sample]]"
+_Entry: TypeAlias = tuple[Labels, Plain]
+_Make: TypeAlias = "Callable[[Labels, Plain], Iterable[Sample]]"
 """From an entry to its samples."""
 
 
@@ -210,7 +208,7 @@ class _Entries:
         self._label = label
         self.many = data.key is not None and external_sort.is_large(data.entries)
 
-    def values(self) -> Iterator[_Own]:
+    def values(self) -> Iterator[Plain]:
         """The values in no order."""
         return iter(self._data.entries.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
@@ -14,7 +14,7 @@ from pytrace.render import csv, histogram, tseries
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Shown
 from pytrace.render.tables import Page
-from pytrace.render.value_kind import Held
+from pytrace.render.value_kind import Held, Plain
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
@@ -23,9 +23,7 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers, rows_of
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 
-_Held: TypeAlias = Any
-"""A portable key or value, whose type stands beside it, or a part of one."""
-_Row: TypeAlias = tuple[_Held, ...]
+_Row: TypeAlias = tuple[Plain, ...]
 
 # ---------------------------------------------------------------------------------------------- CSV
 
@@ -71,7 +69,7 @@ def write_parquet(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO)
     _write_parts(snapshot, options, "parquet", lambda schema: parquet.ParquetWriter(file, schema))
 
 
-def _write_parts(snapshot: SnapshotData, options: WriteOptions, name: str, opened: Callable[[_Held], _Held]) -> None:
+def _write_parts(snapshot: SnapshotData, options: WriteOptions, name: str, opened: Callable[[Plain], Plain]) -> None:
     """Write one map or table by a writer for its schema, some thousand rows at a time: memory does not grow with keys.
 
     The types of columns are those that hold all values, which are looked at first.
@@ -184,7 +182,7 @@ def _table(name: str, schema: TableSchema, rows: list[_Row], times: Set[str] = f
     ))  # fmt: skip
 
 
-_Parts = Callable[[_Held], _Row]
+_Parts = Callable[[Plain], _Row]
 """From a portable value to those of its columns."""
 
 _KINDS = {
@@ -217,7 +215,7 @@ def _parts(type_: types.Type, columns: Sequence[Column]) -> _Parts:
     return lambda value: tuple([convert(item) for convert, item in zip(converted, flat(value), strict=True)])
 
 
-def _flattened(type_: types.Type) -> Callable[[_Held], list[_Held]]:
+def _flattened(type_: types.Type) -> Callable[[Plain], list[Plain]]:
     """The members of a value, at any nesting of records and tuples."""
     if not isinstance(type_, types.Record | types.Tuple) or not type_.members:
         return lambda value: [value]
@@ -225,7 +223,7 @@ def _flattened(type_: types.Type) -> Callable[[_Held], list[_Held]]:
     return lambda value: [item for part, member in zip(inner, value, strict=True) for item in part(member)]
 
 
-def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
+def _converter(type_: types.Type) -> Callable[[Plain], Plain]:
     """From a portable value to one of a column."""
     if isinstance(type_, types.Avg):
         return lambda value: truncated(*value)
@@ -240,7 +238,7 @@ def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
     return lambda value: byte_escapes.utf8(shown(value))
 
 
-def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[_Held], list[_Row]]:
+def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[Plain], list[_Row]]:
     """The rows of a value, without its key."""
     if isinstance(type_, types.Stats):
         return lambda value: [(value[1], truncated(*value), value[0])]
@@ -252,7 +250,7 @@ def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[_Held], l
     return lambda value: [parts(value)]
 
 
-def _buckets(type_: types.Hist | types.LHist) -> Callable[[_Held], list[_Row]]:
+def _buckets(type_: types.Hist | types.LHist) -> Callable[[Plain], list[_Row]]:
     shape = histogram.shape(type_)
     ends = {
         number: (bucket.low, None if bucket.high is None else bucket.high - 1)
@@ -267,7 +265,7 @@ def _buckets(type_: types.Hist | types.LHist) -> Callable[[_Held], list[_Row]]:
     return rows
 
 
-def _intervals(type_: types.TSeries) -> Callable[[_Held], list[_Row]]:
+def _intervals(type_: types.TSeries) -> Callable[[Plain], list[_Row]]:
     def rows(value: dict[int, tuple[int, int]]) -> list[_Row]:
         merged = tseries.merged(type_, [(number + 1, *item) for number, item in value.items()])
         return [(number * type_.interval, item) for number, item in sorted(merged.items())]
