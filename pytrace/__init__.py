@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pytrace.remote.kubernetes.pods import Cluster as Cluster
     from pytrace.render.aggregations import Average as Average
     from pytrace.render.aggregations import Stats as Stats
-    from pytrace.render.histogram import Histogram as Histogram
     from pytrace.render.histogram import Bucket as Bucket
+    from pytrace.render.histogram import Histogram as Histogram
     from pytrace.render.tseries import Series as Series
     from pytrace.results.values import Frame as Frame
     from pytrace.results.values import StackTrace as StackTrace
