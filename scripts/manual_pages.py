@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytrace.cli import script_options, tools
 from pytrace.cli.options import GROUPS, OPTIONS, Option
+from pytrace.cli.script_options import ScriptWords
 from pytrace.cli.script_texts import common_options, explained, header
-from pytrace.cli.scripts import declared, tools
-from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
@@ -65,7 +65,7 @@ def tool(name: str, summary: str) -> Tool:
     source = Source(name, Path(path).read_text(encoding="utf-8"), path)
     _, _, rest = header(source.text).partition("\n")
     description, _, examples = rest.partition("Examples:\n")
-    found = declared.of(source, Diagnostics())
+    found = script_options.of(source, Diagnostics())
     return Tool(name, summary, description, examples, ScriptWords(name, found.options, found.positional))
 
 

@@ -23,9 +23,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytrace.cli import fleet_command, request, script_finder, subcommands
+from pytrace.cli import fleet_command, request, shortcuts, subcommands
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
-from pytrace.cli.scripts import shortcuts
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.core.options.compile_options import CompileOptions
@@ -387,7 +386,7 @@ def accepted(words: list[str]) -> CommandLine | None:
         return None
     elif words[0] in SHORTCUTS:
         words = shortcuts.expand(words)
-    line = read(words, script_finder.find)
+    line = read(words, request.find)
     if line.words is not None and not line.usage:
         line.words.named(())
     request.run_options(line)

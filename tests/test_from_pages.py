@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.cli import tools
 from pytrace.cli.options import OPTIONS
-from pytrace.cli.scripts import tools
 from pytrace.frontend.expand.settings import KEYS, OTHER_VARIABLES
 from tests.support import machine
 from tests.support.patience import patience

@@ -10,20 +10,22 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from pytrace.base.control_characters import printable_text
-from pytrace.cli import request, subcommands
-from pytrace.cli.option_subjects import names, offered
+from pytrace.cli import request, script_options, subcommands, tools
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
-from pytrace.cli.scripts import declared, program_text, tools
+from pytrace.cli.script_options import names, offered
 from pytrace.core import script_files
+from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options.run_options import STREAMED
 from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.probes import kinds
+from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 from pytrace.multitools.table import TOOLS
 from pytrace.results import file_form
 from pytrace.results.formats import table
@@ -165,7 +167,7 @@ def _candidates(typed: Typed) -> Iterator[Candidate]:
             return
         yield from _options(context)
     elif context.listing:
-        yield from ((text, "") for text in program_text.attach_points(current, _listed))
+        yield from ((text, "") for text in attach_points(current, _listed))
     elif not context.named:
         yield from _first_words()
         yield FILES, ""
@@ -212,7 +214,7 @@ def _declared(word: str) -> tuple[ScriptOption, ...]:
         return TOOLS[real].options
     path = (tools.path(real) if tools.is_name(word) else "") or word
     try:
-        return declared.of(script_files.text(path, word), Diagnostics()).options
+        return script_options.of(script_files.text(path, word), Diagnostics()).options
     except OSError:
         return ()
 
@@ -285,7 +287,7 @@ def _arguments(option: Option | ScriptOption, current: str) -> Iterator[Candidat
         yield from _of_type(option, current)
         return
     if option.key == "program":
-        yield from ((text, "") for text in program_text.candidates(current, _listed))
+        yield from ((text, "") for text in program_candidates(current, _listed))
     elif option.key == "command":
         yield from ((text, "") for text in _command_line(current))
     elif option.key in _BY_KEY:
@@ -359,3 +361,81 @@ def _listed(pattern: str) -> Iterable[str]:
     from pytrace.runtime.live_kernel import LiveKernel
 
     return probes.listing(LiveKernel(), pattern).split()
+
+
+# ---------------------------------------------------------------------------------------------- text of programs
+
+
+MOST_NAMES = 2000
+"""Maximum number of names that are offered."""
+
+Listing = Callable[[str], Iterable[str]]
+"""Returns the probes that match a pattern, as ``pytrace -l`` prints them."""
+
+_SEPARATORS = re.compile(r"[\s{}()<>,;/=!&|+]")
+
+_PREDICATE = re.compile(r"\s/[^/]*$")
+"""The start of a predicate: its slash follows white space, unlike those of paths."""
+
+
+def program_candidates(text: str, listing: Listing) -> list[str]:
+    """Completions of *text*, which ends at the cursor."""
+    last = max((match.end() for match in _SEPARATORS.finditer(text)), default=0)
+    # The path of a binary contains separators itself.
+    point = re.search(r"(?:^|[\s,}>])(\w+:/[^\s,{<]*)$", text)
+    if point is not None:
+        last = point.start(1)
+    before, token = text[:last], text[last:]
+    if before.count("{") > before.count("}") or _PREDICATE.search(before.rpartition("}")[2]):
+        completions: Iterable[str] = _names_in_body(before, token)
+    else:
+        completions = attach_points(token, listing)
+    return [before + item for item in completions]
+
+
+def _names_in_body(before: str, token: str) -> Iterator[str]:
+    if token.startswith("@"):
+        yield from sorted({name for name in re.findall(r"@\w*", before) if name.startswith(token) and name != token})
+        return
+    for row in BUILTINS:
+        if row.name.startswith(token) and token:
+            yield row.name if row.value else f"{row.name}("
+
+
+def attach_points(token: str, listing: Listing) -> list[str]:
+    """Completions of the attach point *token* by one more part."""
+    provider, *parts = kinds.split_attach_point(token)
+    if not parts:
+        return sorted(_providers(provider))
+    kind = probe_kind(provider)
+    if kind is None:
+        return []
+    if kind.name in (PROFILE, INTERVAL, BEGIN, END):
+        return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(":".join(parts))]
+    completions: dict[str, None] = {}
+    for name in listing(f"{token}*"):
+        for form in _forms(name, provider):
+            if form.startswith(token):
+                head, more, _ = form[len(token) :].partition(":")
+                completions[token + head + more] = None
+                break
+        if len(completions) >= MOST_NAMES:
+            break
+    return list(completions)
+
+
+def _providers(start: str) -> Iterator[str]:
+    for row in PROBE_KINDS:
+        # Short names only where they have been typed already.
+        for name in (row.name, *row.aliases):
+            if name.startswith(start) and (len(name) > 2 or name == start) and not name.isupper():
+                yield name if row.special else f"{name}:"
+
+
+def _forms(name: str, provider: str) -> Iterator[str]:
+    """The forms of a listed probe that users may write: with the provider's short name, without the kernel's module."""
+    _, _, rest = name.partition(":")
+    yield f"{provider}:{rest}"
+    owner, colon, function = rest.partition(":")
+    if colon and owner and not owner.startswith("/"):
+        yield f"{provider}:{function}"

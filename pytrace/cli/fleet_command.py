@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypedDict
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.cli import commands, messages, request, script_finder
+from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
-from pytrace.cli.scripts.command_parser import CommandParser
+from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
@@ -148,8 +148,8 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
         return int(not words)
     arguments = parser().parse_args(own)
     with _order_of_words(asked=bool(arguments.hosts or arguments.kubernetes)):
-        line = read(rest, script_finder.find)
-        script_finder.complete(line)
+        line = read(rest, request.find)
+        request.complete(line)
         _check(line)
         options = request.run_options(line)
         script = request.script(line)
@@ -290,7 +290,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
     from pytrace.runtime import kernel_answers
 
     diagnostics, compiled, lacks = Diagnostics(), b"", ""
-    kernel = commands.live_kernel(options, ahead=True)
+    kernel = request.live_kernel(options, ahead=True)
     try:
         compiled = pipeline.compile_script(script.source, compile_options, kernel, diagnostics).to_bytes()
     except ScriptError:

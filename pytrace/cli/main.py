@@ -10,14 +10,27 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
 
 import pytrace
+from pytrace.base import private_folders, progress
 from pytrace.base.terminal import prepare_streams
-from pytrace.cli import messages, script_finder
+from pytrace.cli import messages, request
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
-from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
+from pytrace.cli.request import Script
+from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
+
+if TYPE_CHECKING:
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.runtime.live_kernel import LiveKernel
 
 LANGUAGE = "0.27.1"
 """The version of bpftrace whose language is implemented."""
@@ -53,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return subcommands.run(words)
         shortcut = bool(words) and words[0] in SHORTCUTS
         if shortcut:
-            from pytrace.cli.scripts import shortcuts
+            from pytrace.cli import shortcuts
 
             words = shortcuts.expand(words)
         if words[:1] == ["--complete"] and len(words) == 3:
@@ -61,12 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             sys.stdout.write(completion.answer(words[1], words[2]))
             return 0
-        line = read(words, script_finder.find)
+        line = read(words, request.find)
         if shortcut:
             line.bcc_letters.clear()  # the user has not named the tool
         try:
-            script_finder.complete(line)
-            return _dispatch(line)
+            request.complete(line)
+            return run(line)
         except TraceError as error:
             raise line.explained(error) from None
     except TraceError as error:
@@ -141,13 +154,385 @@ def _version() -> str:
     return f"{own}\n"
 
 
-def _dispatch(line: CommandLine) -> int:
+# ---------------------------------------------------------------------------------------------- modes
+
+
+def run(line: CommandLine) -> int:
+    """Run the mode that the command line selects. Returns the exit status."""
     if line.flag("help"):
         sys.stdout.write(help_text())
         return 0
     if line.flag("version"):
         sys.stdout.write(_version())
         return 0
-    from pytrace.cli import commands
+    if line.flag("tools") or line.usage or line.flag("show_script"):
+        from pytrace.cli import script_texts
 
-    return commands.run(line)
+        return script_texts.show(line)
+    options = request.run_options(line)
+    if not options.quiet:
+        progress.show_on(2)
+    viewer = messages.viewer(options.output, options.format) if line.flag("open") else None
+    try:
+        status = _run(line, options)
+    finally:
+        _show_notes(options)
+    if viewer is not None:
+        viewer.open()
+    return status
+
+
+def _run(line: CommandLine, options: RunOptions) -> int:
+    messages.warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
+    if line.flag("info"):
+        return _info(line, options)
+    if line.flag("examples"):
+        from pytrace.cli import script_texts
+
+        sys.stdout.write(script_texts.examples())
+        return 0
+    if line.flag("list"):
+        return _list(line, options)
+    script = request.script(line)
+    options = request.of_script(options, script, line)
+    if line.text("debug_bundle") is not None:
+        return _debug_bundle(line, script, options)
+    if script.compiled is not None:
+        _refuse_compile_options(line, options)
+        return _run_compiled_file(script, options)
+    if options.mode == "format":
+        return _format(script, options)
+    compile_options = request.compile_options(line, options, script)
+    if script.wants_help:
+        from pytrace.cli import script_texts
+
+        return script_texts.parameters_help(line, script)
+    return _run_script(line, script, compile_options, options)
+
+
+def _info(line: CommandLine, options: RunOptions) -> int:
+    """Report what this user may do, and what a script needs, if one was given."""
+    from pytrace.cli import info
+
+    if options.format not in ("text", "json"):
+        raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
+    needs: list[tuple[str, info.Value]] = []
+    if line.operands or line.text("program") is not None or line.script is not None:
+        from pytrace.cli import info
+
+        script = request.script(line)
+        options = request.of_script(options, script, line)
+        compile_options = request.compile_options(line, options, script)
+        try:
+            if script.compiled is None:
+                compiled = compile_script(script, compile_options, options)
+            else:
+                compiled = CompiledScript.from_bytes(script.compiled)
+            needs += info.rows(compiled.manifest, options)
+        except TraceError as error:
+            # This user may not even read what compiling takes, such as tracefs.
+            needs += info.rows_without(error)
+    report = info.json_report if options.format == "json" else info.report
+    sys.stdout.write(bytes_shown(report(options.disabled, needs)))
+    return 0
+
+
+def _show_notes(options: RunOptions) -> None:
+    """With ``-v``, report cache directories and files that were not used or were removed, and why."""
+    if options.verbose:
+        sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in private_folders.NOTES)))
+    private_folders.NOTES.clear()
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+def _run_script(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    stops = ("emit_elf", "emit_llvm", "aot")
+    if options.debug - {"libbpf", "verifier"} or line.flag("verify_llvm_ir") or any(line.text(key) for key in stops):
+        return _develop(line, script, compile_options, options)
+    if options.mode in ("codegen", "compiler-bench"):
+        return _compile_only(script, compile_options, options)
+    _check_machine(options)
+    return _execute(_compiled(line, script, compile_options, options), options)
+
+
+def _compiled(
+    line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
+) -> CompiledScript:
+    from pytrace import cache
+
+    def compile_now() -> CompiledScript:
+        return compile_script(script, compile_options, options)
+
+    if line.flag("no_cache"):
+        return compile_now()
+    result, from_cache = cache.load_or_compile(script.source, compile_options, compile_now)
+    if from_cache and options.warnings:
+        sys.stderr.write("".join(result.manifest.warnings))
+    return result
+
+
+def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
+    """Compile a script and print the diagnostics.
+
+    Raises:
+        ScriptError: the script has errors; they have been printed.
+    """
+    from pytrace import pipeline
+
+    diagnostics = Diagnostics()
+    try:
+        with progress.step("compiling"):
+            return pipeline.compile_script(script.source, compile_options, request.live_kernel(options), diagnostics)
+    finally:
+        messages.show(diagnostics, warnings=options.warnings)
+
+
+def _check_machine(options: RunOptions) -> None:
+    """Raise an error if this process may not trace, and warn about missing features of the machine."""
+    from pytrace.runtime.machine import privileges
+
+    messages.warn(privileges.check(), options)
+    privileges.clear_ambient_capabilities()
+
+
+def _execute(script: CompiledScript, options: RunOptions) -> int:
+    from pytrace.runtime.session import session
+
+    _show_notes(options)
+    return session.run(script, request.in_format(options, script.manifest.output_format))
+
+
+_COMPILE_ONLY = {
+    "aot": "--aot",
+    "emit_elf": "--emit-elf",
+    "emit_llvm": "--emit-llvm",
+    "mark_unreadable": "--mark-unreadable",
+    "include_directories": "-I",
+    "includes": "--include",
+    "probe_filter": "--probe-filter",
+    "warnings": "-k",
+}
+"""Options that do not apply to a file that is already compiled."""
+
+_OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}
+"""Modes that need the text of a script, with the option to name in errors."""
+
+
+def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
+    for key, name in _COMPILE_ONLY.items():
+        if line.values.get(key):
+            raise TraceError(f"the file is already compiled; give {name} when compiling it")
+    option = _OF_THE_TEXT.get(options.mode)
+    if line.flag("verify_llvm_ir"):
+        option = "--verify-llvm-ir"
+    elif options.debug and not options.debug & {"libbpf", "verifier"}:
+        option = "-d"
+    if option is not None:
+        raise TraceError(f"the file is already compiled; {option} needs the script that it was made from")
+
+
+def _run_compiled_file(script: Script, options: RunOptions) -> int:
+    from pytrace.runtime.aot import prepare
+
+    assert script.compiled is not None
+    compiled = CompiledScript.from_bytes(script.compiled)
+    if script.wants_help:
+        sys.stdout.write(prepare.usage(compiled, script.source.name))
+        return 0
+    _check_machine(options)
+    return _execute(_prepared(script, compiled, options), options)
+
+
+def _prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
+    """A file that ``--aot`` wrote, prepared for loading here."""
+    from pytrace.runtime.aot import prepare
+
+    parameters = prepare.Given(script.positional, script.named)
+    prepared = prepare.prepare(compiled, parameters, options, request.live_kernel(options))
+    messages.warn(prepared.warnings, options)
+    return prepared.script
+
+
+def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    start = time.perf_counter()
+    result = compile_script(script, compile_options, options)
+    took = time.perf_counter() - start
+    if options.mode == "compiler-bench":
+        sys.stdout.write(f"compiled {len(result.manifest.programs)} programs in {took * 1e3:.1f} ms\n")
+    return 0
+
+
+def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
+    """Show the stages of ``-d``, and write the files of ``--emit-…`` and ``--aot``."""
+    from pytrace import pipeline
+    from pytrace.cli import debugging
+
+    diagnostics = Diagnostics()
+    kernel = request.live_kernel(options, ahead=compile_options.ahead)
+    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
+    try:
+        result = debugging.develop(line, options, compilation)
+    finally:
+        messages.show(diagnostics, warnings=options.warnings)
+    if result is None:
+        return 0
+    _check_machine(options)
+    return _execute(result, options)
+
+
+def _format(script: Script, options: RunOptions) -> int:
+    from pytrace.frontend.syntax import formatter
+
+    diagnostics = Diagnostics()
+    text = formatter.format_source(script.source, diagnostics)
+    messages.show(diagnostics, warnings=options.warnings)
+    diagnostics.check()
+    data = text.encode("utf-8", "surrogateescape")
+    if options.output:
+        messages.write_file(options.output, data)
+    else:
+        messages.write_output(data, raw=options.raw)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- support
+
+_PUBLIC_OPTIONS = frozenset({
+    "buffering", "debug", "duration", "format", "mode", "no_feature", "pid", "probe_filter", "warnings",
+})  # fmt: skip
+"""Options whose values a debug bundle shows; those of others may name users, hosts, files and secrets."""
+
+
+def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int:
+    """Write the archive for a bug report. Its errors are those of the script, so writing it is a success."""
+    from pytrace.cli import debugging, info
+
+    path = line.text("debug_bundle")
+    if not path:
+        hints = ("for example bundle.tar.gz, or - for standard output",)
+        raise TraceError("--debug-bundle needs the name of a file", hints=hints)
+    compile_options = request.compile_options(line, options, script)
+    values = {key: value for key, value in line.values.items() if key not in ("debug_bundle", "program")}
+    given = debugging.without_secrets(values, _PUBLIC_OPTIONS)
+    bundle = debugging.collect(debugging.Request(
+        script.source,
+        script.compiled,
+        compile_options,
+        options,
+        kernel=lambda: request.live_kernel(options, ahead=compile_options.ahead),
+        prepare=lambda compiled: _prepared(script, compiled, options),
+        check=lambda: _check_machine(options),
+        info=lambda: info.json_report(options.disabled),
+        given={**given, "script": options.script, "parameters": options.parameters},
+        environment=compile_options.environment,
+    ))  # fmt: skip
+    data = debugging.archive(bundle)
+    messages.write_file(path, data)
+    shown = sys.stderr if path == "-" else sys.stdout
+    shown.write(bytes_shown(f"{path} ({len(data)} bytes) has\n{debugging.listing(bundle)}"))
+    for stage, text in bundle.errors.items():
+        shown.write(bytes_shown(f"{stage} failed: {text}\n"))
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- listing
+
+
+def _list(line: CommandLine, options: RunOptions) -> int:
+    from pytrace.runtime.listing import probes
+
+    kernel = request.live_kernel(options)
+    operand = line.operands[0] if line.operands else None
+    if line.text("program") is not None or line.script is not None or (operand and os.path.isfile(operand)):
+        return _list_script(line, kernel, options)
+    if operand is not None and "." in operand and not {":", "*"} & set(operand):
+        messages.warn([f"there is no file {operand!r}, so it is used as a pattern of probe names"], options)
+    pattern = None if operand is None else ",".join(line.operands)
+    pieces = probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose)
+    listed = _write_listing(pieces, raw=options.raw)
+    if not listed and options.warnings:
+        sys.stderr.write(_nothing_matches(pattern))
+    elif options.warnings and pattern is not None:
+        messages.warn(_unattachable(pattern, kernel), options)
+    messages.warn(kernel.debug_problems(), options)
+    return 0
+
+
+_ATTACHED_BY = {
+    KPROBE: ("kprobe", "perf_kprobe", "kprobe_multi"), KRETPROBE: ("kprobe", "perf_kprobe", "kprobe_multi"),
+    FENTRY: ("fentry",), FEXIT: ("fentry",),
+}  # fmt: skip
+"""Features, one of which probes of a kind need; the functions themselves are there without."""
+
+
+def _unattachable(pattern: str, kernel: KernelInfo) -> Iterator[str]:
+    """Warnings about kinds of probes that the pattern names and that this kernel cannot attach.
+
+    Who may not trace cannot ask the kernel, and is told nothing.
+    """
+    from pytrace.runtime.machine import privileges  # as the listing
+
+    if privileges.missing_capabilities(privileges.effective_capabilities(), privileges.NEEDED):
+        return
+    kinds = {probe_kind(item.partition(":")[0]) for item in pattern.split(",") if ":" in item}
+    for kind in kinds:
+        needed = _ATTACHED_BY.get(kind.name, ()) if kind is not None else ()
+        if kind is not None and needed and not any(kernel.feature(name) for name in needed):
+            yield f"this kernel has no {kind.name} probes: they are listed, but cannot be attached"
+
+
+def _nothing_matches(pattern: str | None) -> str:
+    """The message for an empty listing; a pattern without ``*`` is most often meant as a substring."""
+    if pattern is None:
+        return "WARNING: no probes found\n"
+    text = f"WARNING: nothing matches {pattern!r}\n"
+    if "*" not in pattern and ":" not in pattern:
+        text += f"HINT: * matches any text: {f'*{pattern}*'!r}\n"
+    return bytes_shown(text)
+
+
+def _write_listing(pieces: Iterable[str], *, raw: bool) -> bool:
+    """Write a text. Returns whether it was not empty."""
+    any_text = False
+    for text in pieces:
+        any_text = any_text or bool(text)
+        _write_piece(text, raw=raw)
+    _write_piece("", raw=raw)
+    return any_text
+
+
+def _write_piece(text: str, *, raw: bool) -> None:
+    """Write a part of a text to standard output; an empty one ends the text."""
+    try:
+        # Names in binaries may contain any bytes.
+        messages.write_output(text.encode(errors="surrogateescape"), raw=raw)
+        if not text:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TraceError(f"cannot write output: {error.strerror}") from None
+
+
+def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
+    from pytrace import pipeline
+    from pytrace.runtime.listing import probes
+
+    script = request.script(line)
+    if script.compiled is not None:
+        programs = CompiledScript.from_bytes(script.compiled).manifest.programs
+        places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
+        _write_listing([probes.targets(kernel, places, verbose=options.verbose)], raw=options.raw)
+        return 0
+    diagnostics = Diagnostics()
+    listing_options = replace(request.compile_options(line, options, script), mode="list")
+    try:
+        front = pipeline.find_programs(pipeline.Compilation(script.source, listing_options, kernel, diagnostics))
+    finally:
+        messages.show(diagnostics, warnings=options.warnings)
+    targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
+    _write_listing([probes.targets(kernel, targets, verbose=options.verbose)], raw=options.raw)
+    messages.warn(kernel.debug_problems(), options)
+    return 0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.cli.scripts.bcc_letters import GivenLetter
+from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
 
 if TYPE_CHECKING:
-    from pytrace.cli.scripts.words import ScriptWords
+    from pytrace.cli.script_options import ScriptWords
     from pytrace.core.source import Source
 
 
@@ -135,7 +135,7 @@ SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "sho
 SHORTCUTS = {
     "flame": "write a flame graph", "heatmap": "write histograms over time", "top": "show what the machine does, live",
 }  # fmt: skip
-"""Words that stand for the command line of a tool (``cli/scripts/shortcuts``), with their summaries."""
+"""Words that stand for the command line of a tool (``cli/shortcuts``), with their summaries."""
 
 USAGE = """\
 usage: pytrace [options] TOOL [options of the tool and of pytrace]

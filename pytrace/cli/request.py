@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.cli import script_finder, selection
-from pytrace.cli.options import CommandLine
-from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.cli import messages, tools
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
+from pytrace.cli.tools import LETTERS
+from pytrace.core import script_files
+from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, similar
 from pytrace.core.options.compile_options import CompileOptions, environment
+from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
 from pytrace.core.options.run_options import (
     ACTIONS,
     SAMPLE,
@@ -23,6 +29,9 @@ from pytrace.core.options.run_options import (
     watchdog_seconds,
 )
 from pytrace.core.source import Source
+
+if TYPE_CHECKING:
+    from pytrace.runtime.live_kernel import LiveKernel
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
@@ -49,7 +58,7 @@ def run_options(line: CommandLine) -> RunOptions:
     form = _format(line)
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
     command = line.text("command")
-    filters = selection.filters(line)
+    processes = process_filters(line)
     if command is not None and not command.strip():
         raise TraceError("-c needs a command")
     _check_colour()
@@ -58,11 +67,11 @@ def run_options(line: CommandLine) -> RunOptions:
     if line.many("warnings") and line.flag("no_warnings"):
         raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
-        filters=filters,
-        duration=selection.duration(line),
+        filters=processes,
+        duration=duration(line),
         command=command,
         exit_status=line.flag("exit_status"),
-        follow=line.flag("follow") or bool(filters.exec_wait),
+        follow=line.flag("follow") or bool(processes.exec_wait),
         format=form,
         output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
@@ -83,7 +92,7 @@ def run_options(line: CommandLine) -> RunOptions:
             folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
         ),
         traceable_functions=line.text("traceable_functions"),
-        dwarf_pids=tuple(selection.pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
+        dwarf_pids=tuple(pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
         netns=line.text("netns"),
         save=_save(line),
         save_every=_save_every(line),
@@ -378,7 +387,7 @@ def script(line: CommandLine) -> Script:
         name = words.pop(0) if words else after.pop(0) if after and not after[0].startswith("--") else None
         if name is None:
             raise TraceError("no script given", hints=("give a FILE, or -e 'PROGRAM'; --help lists the options",))
-        source, compiled = line.script if line.script is not None else script_finder.read_file(name)
+        source, compiled = line.script if line.script is not None else read_file(name)
     named: list[tuple[str, str | None]] = []
     wants_help = False
     for word in after:
@@ -392,7 +401,7 @@ def script(line: CommandLine) -> Script:
         else:
             words.append(word)
     if line.words is not None and not wants_help:
-        named = list(script_finder.named_values(line, named))
+        named = list(named_values(line, named))
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 
@@ -448,3 +457,304 @@ def _features(line: CommandLine) -> frozenset[str]:
         if unknown:
             raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
     return frozenset(names)
+
+
+# ---------------------------------------------------------------------------------------------- processes
+
+
+PID_MAX = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+
+_BY_NAME = ("comm", "uid", "cgroup", "container", "netns", "exec_wait")
+
+
+def process_filters(line: CommandLine) -> ProcessFilters:
+    """The process filters of the command line; names are resolved.
+
+    Raises:
+        TraceError: a value is invalid or names something that does not exist, or two options exclude each other.
+    """
+    pids = _pids(line)
+    _check_together(line, bool(pids))
+    if not any(key in line.values for key in _BY_NAME):
+        return ProcessFilters(pids)
+    from pytrace.runtime.machine import selected_processes as selected  # most runs select nothing by name
+
+    awaited = line.text("exec_wait")
+    netns = line.text("netns")
+    return ProcessFilters(
+        pids,
+        selected.uids(line.many("uid")),
+        selected.comms(line.many("comm")),
+        selected.cgroups(line.many("cgroup"), line.many("container")),
+        () if netns is None else (selected.namespace(netns),),
+        "" if awaited is None else _program(awaited),
+    )
+
+
+def _pids(line: CommandLine) -> tuple[int, ...]:
+    words = [word for text in line.many("pid") for word in text.split(",")]
+    pids = tuple(dict.fromkeys(pid(word.strip(), "-p") for word in words))
+    if len(pids) > MOST_PIDS:
+        raise TraceError(f"-p takes {MOST_PIDS} processes at most, not {len(pids)}")
+    return pids
+
+
+def _check_together(line: CommandLine, pids: bool) -> None:
+    command, awaited = line.text("command"), line.text("exec_wait")
+    if command is not None and pids:
+        raise TraceError("-c and -p cannot be used together", hints=("-p traces a running process, -c starts one",))
+    if awaited is not None and pids:
+        raise TraceError(
+            "--exec-wait and -p cannot be used together",
+            hints=("--exec-wait traces the next process that executes the program",),
+        )
+    if line.flag("follow") and command is None and not pids and awaited is None:
+        raise TraceError("--follow needs -p or -c")
+    if line.flag("exit_status") and command is None:
+        raise TraceError("--exit-status needs -c", hints=("it hands on the status of the command",))
+
+
+def _program(name: str) -> str:
+    """The comm of a process after it executed the program *name*: at most 15 bytes of its base name."""
+    last = name.rstrip("/").rpartition("/")[2]
+    if not last:
+        raise TraceError(f"--exec-wait needs the name of a program, not {name!r}")
+    return last.encode("utf-8", "surrogateescape")[: COMM - 1].decode("utf-8", "surrogateescape")
+
+
+def pid(text: str, option: str) -> int:
+    """The process id *text*, an argument of *option*.
+
+    Raises:
+        TraceError: it is not a process id.
+    """
+    if not text.isascii() or not text.isdigit():
+        raise TraceError(f"{option} needs a process id, not {text!r}")
+    value = int(text)
+    if not 0 < value <= PID_MAX:
+        raise TraceError(f"process id {value} is out of range (1 to {PID_MAX})")
+    return value
+
+
+def duration(line: CommandLine) -> float | None:
+    """The seconds of ``--duration``.
+
+    Raises:
+        TraceError: it is not a valid time.
+    """
+    text = line.text("duration")
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise TraceError(f"--duration needs a number of seconds, not {text!r}", hints=("for example --duration 2.5",))
+    return seconds
+
+
+# ---------------------------------------------------------------------------------------------- the script
+
+
+_WITHOUT_SCRIPT = ("help", "version", "examples", "tools")
+"""Modes without a script."""
+
+
+def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
+    """Resolve the script that *line* names and the options it declares; *rest* are the words after its name.
+
+    Returns:
+        The words to continue with: *rest*, after those that a tool's name implies.
+
+    Raises:
+        TraceError: the script cannot be read.
+        ScriptError: it has syntax errors, or invalid declarations; they have been printed.
+    """
+    if any(line.flag(key) for key in _WITHOUT_SCRIPT):
+        return rest
+    program = line.text("program")
+    if program is not None:
+        _declared(line, Source("stdin", program), "-e 'PROGRAM'", rest)
+        return rest
+    name = line.operands[0]
+    if name.isascii() and name.isalnum():
+        implied = _tool(line, name, rest)
+        if implied is not None:
+            return [*implied, *rest]
+    if os.path.isfile(name) or not (line.flag("list") or _needs_no_file(rest)):
+        line.script = read_file(name)
+        _declared(line, line.script[0], name, rest)
+    return rest
+
+
+def _needs_no_file(rest: Sequence[str]) -> bool:
+    """Whether a word of *rest* may make the first operand something other than the name of a script."""
+    for word in rest:
+        if word == "--":
+            return False
+        letters = word[1:] if word[:1] == "-" and word[:2] != "--" else ""
+        if set(letters) & set("elV") or word.startswith(("--p", "--l", "--v", "--i", "--e", "--t")):
+            return True
+    return False
+
+
+def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
+    """Select the tool *name*. Returns the words that its name implies, or None if there is no such tool."""
+    real, implied = tools.resolve(name)
+    path = tools.path(real)
+    if path:
+        source = script_files.text(path, name)
+        line.script, line.tool = (source, None), name
+        _declared(line, source, name, rest)
+        if line.words is not None:
+            line.words.bcc_letters = LETTERS.get(real, {})
+        return implied
+    if real not in tools.TRANSLATED:
+        return None
+    from pytrace.cli.script_options import ScriptWords
+    from pytrace.multitools.table import TOOLS
+
+    line.tool = name
+    line.words = ScriptWords(name, TOOLS[real].options, positional=False, bcc_letters=LETTERS.get(real, {}))
+    return implied
+
+
+def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
+    """Set up the options and operands of the script on the rest of the command line."""
+    if "getopt" not in source.text and "import" not in source.text:
+        return
+    from pytrace.cli import script_options
+
+    diagnostics = Diagnostics()
+    declarations = script_options.of(source, diagnostics)
+    if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
+        messages.check(diagnostics)
+    if declarations.options:
+        from pytrace.cli.script_options import ScriptWords
+
+        line.words = ScriptWords(name, declarations.options, declarations.positional)
+
+
+def complete(line: CommandLine) -> None:
+    """Add the script and options that a translated tool implies to a fully parsed command line.
+
+    Raises:
+        TraceError: the value of an option is invalid.
+    """
+    if not line.tool or line.usage:
+        return
+    _tell_letters(line)
+    if line.words is not None and line.words.given.pop("csv", []):
+        line.values.setdefault("format", "csv")
+    if line.words is not None and line.text("duration") is not None:
+        line.words.fit_outputs(duration(line) or 0)
+    if line.script is None and line.words is not None:
+        from pytrace.multitools.table import TOOLS
+
+        named_values(line, ())
+        from pytrace.runtime.live_kernel import LiveKernel
+
+        translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
+        line.words = None  # its values are in the script now
+        implied = read(translation.arguments)
+        if translation.text:
+            line.script = (Source(line.tool, translation.text, generated=True), None)
+        else:
+            line.operands[:] = implied.operands
+        for key, value in implied.values.items():
+            line.values.setdefault(key, value)
+        if not line.flag("quiet"):
+            sys.stderr.write("".join(f"NOTE: {note}\n" for note in translation.notes))
+    if line.text("command") is not None:
+        line.values["follow"] = True
+
+
+def named_values(
+    line: CommandLine, after: Iterable[tuple[str, str | None]]
+) -> tuple[tuple[str, str | None], ...]:
+    """The checked values of the script's options, as :meth:`ScriptWords.named` returns them.
+
+    Raises:
+        TraceError: a value is invalid, or names something that this machine does not have.
+    """
+    assert line.words is not None
+    values = line.words.named(after)
+    if line.words.has_typed_values():
+        from pytrace.cli import script_options
+
+        script_options.check(line.words, other_network=line.text("netns") is not None)
+    return values
+
+
+def _tell_letters(line: CommandLine) -> None:
+    """Report letters that may be meant as in bcc, if no error will."""
+    # -q silences the notes, but not the one about itself.
+    quiet = line.flag("quiet")
+    told = (letter for letter in line.bcc_letters if letter.works and (letter.letter == "q" or not quiet))
+    sys.stderr.write("".join(f"NOTE: {letter.hint}\n" for letter in told))
+
+
+def read_file(name: str) -> tuple[Source, bytes | None]:
+    """The script in a file or on standard input (``-``), and the bytes of a file that ``--aot`` wrote.
+
+    Raises:
+        TraceError: it cannot be read, or it is no script.
+    """
+    try:
+        if name == "-":
+            return script_files.from_bytes("stdin", sys.stdin.buffer.read())
+        return script_files.read(name)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and tools.is_name(name):
+            raise TraceError(f"there is no tool and no file {name!r}", hints=_meant(name)) from error
+        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=_hints(name)) from error
+
+
+_PEERS = {
+    "help": "pytrace --help, or pytrace TOOL -h",
+    "version": "pytrace --version",
+    "list": "pytrace -l 'PATTERN' lists probes, pytrace --tools the tools",
+    "record": "pytrace profile -p PID (or -c COMMAND) samples stacks; pytrace flame draws them; --save keeps a run",
+    "report": "pytrace show FILE prints what --save has kept; -o FILE.html makes a report of a run",
+    "script": "pytrace -e 'PROGRAM' or pytrace FILE; pytrace show FILE prints what --save has kept",
+    "stat": "pytrace funccount 'EVENT' counts events; pytrace -e 'hardware:cpu-cycles:1000000 { … }' counters",
+    "strace": "pytrace trace and pytrace syscount look at system calls",
+    "ltrace": "pytrace trace 'c:FUNCTION' prints calls of a library's function",
+    "sched": "pytrace runqlat, cpudist and offcputime look at the scheduler",
+    "mem": "pytrace memleak and pytrace mallocs look at allocations",
+    "lock": "pytrace futexwait and pytrace klockstat look at locks",
+}
+"""What a word that is a command of perf or of other tools is called here."""
+
+
+def _hints(name: str) -> tuple[str, ...]:
+    if any(c in name for c in "{<"):
+        return ("a program on the command line goes after -e",)
+    stem = name.removesuffix(".bt")
+    if stem != name and tools.is_name(stem) and stem in tools.names():
+        return (f"pytrace {stem} runs the tool; pytrace {stem} --show-script prints its script",)
+    return ()
+
+
+def _meant(name: str) -> tuple[str, ...]:
+    """Hints for a word that names neither a tool nor a file."""
+    if name in _PEERS:
+        return (_PEERS[name],)
+    near = similar(name, [*tools.names(), *SUBCOMMANDS, *SHORTCUTS])
+    hint = f"did you mean {' or '.join(near)}?" if near else "pytrace --tools lists the tools, pytrace --help the rest"
+    return (hint,)
+
+
+def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
+    """Facts about this machine, some of which options override; *ahead* and *cpus* as for :class:`LiveKernel`."""
+    from pytrace.runtime.live_kernel import LiveKernel
+
+    return LiveKernel(
+        disabled=options.disabled,
+        traceable_functions=options.traceable_functions,
+        debuginfo=options.debuginfo,
+        ahead=ahead,
+        cpus=cpus,
+    )

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.cli import messages, request
+from pytrace.cli import messages, request, tools
 from pytrace.cli.options import OPTIONS, CommandLine, Option
 from pytrace.cli.request import Script
-from pytrace.cli.scripts import tools
-from pytrace.cli.scripts.words import ScriptWords
+from pytrace.cli.script_options import ScriptWords
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.script_options import ScriptOption, Value

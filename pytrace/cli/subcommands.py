@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from pytrace.base import progress, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
-from pytrace.cli.scripts.command_parser import CommandParser
+from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference

@@ -12,4 +12,4 @@ from pytrace.multitools.trace import TRACE
 TOOLS: dict[str, MultiTool] = {
     tool.name: tool for tool in (FUNCCOUNT, FUNCLATENCY, FUNCTIME, FUNCSLOWER, STACKCOUNT, TRACE, ARGDIST, TPLIST)
 }
-"""The tools by name; ``pytrace.cli.scripts.tools.TRANSLATED`` has the same names."""
+"""The tools by name; ``pytrace.cli.tools.TRANSLATED`` has the same names."""

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import pytrace
-from pytrace.cli import commands, main
-from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
+from pytrace import pipeline
+from pytrace.cli import debugging, info, main
+from pytrace.cli.options import read
+from pytrace.codegen import generator
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import (
+    INTERPRETER,
+    MAGIC,
+    AheadOfTime,
+    CompiledScript,
+    Manifest,
+    Parameters,
+    ProgramSpec,
+    Target,
+    is_compiled,
+)
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.targets import NoTarget, TimerTarget
+from pytrace.core.source import Source
+from pytrace.pipeline import Compilation, Watch
+from pytrace.runtime.load import features
+from pytrace.runtime.machine import libbpf, privileges
+from tests.support.facts import RecordedKernel
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +53,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def run(_line: object) -> int:
         raise error
 
-    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(main, "run", run)
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,3 +187,360 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
             done = command(*arguments, out=full.fileno())
             assert done.returncode == 1
             assert done.stderr == "ERROR: cannot write output: No space left on device\n"
+
+
+# ---------------------------------------------------------------------------------------------- entry
+# pytrace.cli.entry: Ctrl-C from the first statement on, and a start without memory.
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WATCH = """
+import signal
+from pytrace.cli import main
+main.command = lambda *_: print(signal.getsignal(signal.SIGINT).name)
+"""
+
+
+def run(text: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code, and then the command line."""
+    code = f"{text}\nfrom pytrace.cli.entry import command\ncommand()\n"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("before", "action"),
+    [("", "SIG_DFL"), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", "SIG_IGN")],
+    ids=["default", "ignored"],
+)
+def test_an_interrupt_ends_the_process_unless_it_was_ignored(before: str, action: str) -> None:
+    done = run(f"{WATCH}\n{before}")
+    assert done.stdout == f"{action}\n", done.stderr
+
+
+def test_no_memory_at_all() -> None:
+    done = run("from pytrace.cli import main\ndef command(*_):\n    raise MemoryError\nmain.command = command")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "ERROR: out of memory\n")
+
+
+@pytest.mark.parametrize("words", [("-m", "pytrace"), ("-c", "from pytrace.cli.entry import command; command()")])
+def test_ways_to_start_it(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, *words, "--version"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith("pytrace ")
+
+
+def test_the_package_installs_the_command() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"] == {
+        "pytrace": "pytrace.cli.entry:command"
+    }
+
+
+# ---------------------------------------------------------------------------------------------- stages
+# Tests of the stages that ``-d`` shows.
+
+
+TEXT = "tracepoint:sched:sched_wakeup /pid > 1/ { $x = args.pid; @m[$x] = count(); }"
+
+
+def compilation(watch: Watch | None = None) -> Compilation:
+    return Compilation(Source("stdin", TEXT), CompileOptions(), RecordedKernel(), Diagnostics(), watch)
+
+
+def test_the_tree_shows_one_node_a_line() -> None:
+    lines = debugging.tree(pipeline.parse(compilation())).splitlines()
+    assert lines[0].startswith("Program")
+    assert "    AttachPoint text='tracepoint:sched:sched_wakeup' name=None options=()" in lines
+    assert any(line.strip() == "Variable name='x'" for line in lines)
+    assert not any("span" in line for line in lines)
+
+
+def test_children_are_indented_below_their_node() -> None:
+    lines = debugging.tree(pipeline.parse(compilation())).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith("MapIndex"))
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    assert lines[at + 1] == " " * (indent + 2) + "MapRef name='@m'"
+
+
+def test_the_typed_tree_has_types_of_expressions_and_maps() -> None:
+    text = debugging.typed(pipeline.front_end(compilation()).checked)
+    assert "map @m[int64]: count_t (percpuhash, 4096)" in text or "map @m[int32]: count_t (percpuhash, 4096)" in text
+    assert "Identifier name='pid' : uint32" in text
+    assert "(tracepoint:sched:sched_wakeup)" in text
+
+
+def test_only_the_stages_that_were_asked_for_are_shown() -> None:
+    out = io.StringIO()
+    pipeline.front_end(compilation(debugging.front_end_watch(frozenset({"types"}), out)))
+    assert out.getvalue().count("== ") == 1
+    assert "== programs with types" in out.getvalue()
+
+
+def test_code_of_the_back_end() -> None:
+    found, out = compilation(), io.StringIO()
+    texts = generator.llvm_texts(pipeline.front_end(found).checked, found.kernel, found.options, verify=True)
+    debugging.show_back_end(texts, frozenset({"ir", "ir-opt", "asm"}), out)
+    first, second, third = out.getvalue().split("\n== ")[1:]
+    assert first.startswith("LLVM code\n")
+    assert "alloca" in first
+    assert second.startswith("LLVM IR, optimised\n")
+    assert len(second) < len(first)
+    assert third.startswith("BPF code\n")
+    assert "\n\texit\n" in third
+
+
+def test_stages_stay_out_of_json() -> None:
+    assert debugging.shown_on(RunOptions()) is sys.stdout
+    assert debugging.shown_on(RunOptions(format="json")) is sys.stderr
+
+
+# ---------------------------------------------------------------------------------------------- commands
+# Tests of the run modes that need no kernel.
+
+
+def test_formatting(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    script = tmp_path / "a.bt"
+    script.write_text("begin{print(1)}")
+    assert main.run(read(["--fmt", str(script)])) == 0
+    text = capsysbinary.readouterr().out
+    assert b"begin" in text
+    assert b"print(1)" in text
+    assert main.run(read(["--fmt", "-o", str(script), str(script)])) == 0
+    assert script.read_bytes() == text
+
+
+def test_formatting_a_wrong_script(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ScriptError):
+        main.run(read(["--fmt", "-e", "begin {"]))
+    assert "ERROR" in capsys.readouterr().err
+
+
+def test_help_of_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "a.bt"
+    script.write_text('begin { print(getopt("least", 5, "the least")); }')
+    assert main.run(read([str(script), "--", "--help"])) == 0
+    out = capsys.readouterr().out
+    assert "--least=N  the least (default: 5)" in out
+
+
+def compiled(tmp_path: Path) -> str:
+    ahead = AheadOfTime(1, parameters=Parameters(names=("x",), help="  --x\n"))
+    script = CompiledScript(b"ELF", Manifest((), (), (), (), Config(), ahead=ahead))
+    path = tmp_path / "tool"
+    path.write_bytes(script.to_bytes(executable=True))
+    return str(path)
+
+
+def test_help_of_a_compiled_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = compiled(tmp_path)
+    assert main.run(read([path, "--", "--help"])) == 0
+    assert capsys.readouterr().out == f"parameters of {path}:\n  --x\n"
+
+
+@pytest.mark.parametrize("options", [["--aot", "y"], ["--emit-elf", "y"], ["-I", "/x"], ["-k"], ["--include", "x.h"]])
+def test_compiling_a_compiled_file(tmp_path: Path, options: list[str]) -> None:
+    with pytest.raises(TraceError, match=f"already compiled; give {options[0]}"):
+        main.run(read([*options, compiled(tmp_path)]))
+
+
+@pytest.mark.parametrize(
+    "options", [["--fmt"], ["--mode", "codegen"], ["--mode", "compiler-bench"], ["--verify-llvm-ir"], ["-d", "ast"]]
+)
+def test_a_compiled_file_has_no_text(tmp_path: Path, options: list[str]) -> None:
+    """What needs the script says so, and nothing is written over the file."""
+    path = compiled(tmp_path)
+    before = Path(path).read_bytes()
+    with pytest.raises(TraceError, match=" needs the script that it was made from"):
+        main.run(read([*options, "-o", path, path]))
+    assert Path(path).read_bytes() == before
+
+
+def test_probes_of_a_compiled_file_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = Target("begin", 0, NoTarget())
+    timers = tuple(Target(f"interval:s:{n}", n - 1, TimerTarget(period_ns=n * 10**9)) for n in (1, 2))
+    place = Location("x", 1, 1)
+    programs = (ProgramSpec("p0", "begin", 0, (begin,), place), ProgramSpec("p1", "interval", 1, timers, place))
+    path = tmp_path / "listed"
+    path.write_bytes(CompiledScript(b"ELF", Manifest(programs, (), (), (), Config())).to_bytes())
+    assert main.run(read(["-l", str(path)])) == 0
+    assert capsys.readouterr().out == "begin\ninterval:s:1\ninterval:s:2\n"
+
+
+def test_a_program_is_no_script(tmp_path: Path) -> None:
+    """Who forgot -c is not shown the program's bytes."""
+    path = tmp_path / "program"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script") as refused:
+        main.run(read([str(path)]))
+    assert refused.value.hints == (f"-c {path} runs a program and traces it",)
+    path.write_bytes(b"\x89PNG\r\n" + bytes(100))
+    with pytest.raises(TraceError, match="is not a script"):
+        main.run(read([str(path)]))
+
+
+def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:
+    script = CompiledScript(b"ELF", Manifest((), (), (), ("s",), Config()))
+    for data in (script.to_bytes(), script.to_bytes(executable=True)):
+        assert is_compiled(data)
+        assert CompiledScript.from_bytes(data) == script
+    assert script.to_bytes(executable=True).startswith(INTERPRETER + MAGIC)
+    assert not is_compiled(b"#!/usr/bin/env pytrace\nbegin { }")
+
+
+def test_damaged_compiled_files() -> None:
+    data = CompiledScript(b"ELF", Manifest((), (), (), (), Config())).to_bytes()
+    with pytest.raises(TraceError, match="truncated"):
+        CompiledScript.from_bytes(data[: len(MAGIC) + 30])
+    with pytest.raises(TraceError, match="damaged"):
+        CompiledScript.from_bytes(data[:-1])
+    with pytest.raises(TraceError, match="not a compiled"):
+        CompiledScript.from_bytes(b"ELF")
+    other = MAGIC + b"\xff" + data[len(MAGIC) + 1 :]
+    with pytest.raises(TraceError, match="another version"):
+        CompiledScript.from_bytes(other)
+
+
+def test_a_listing_of_a_name_that_is_no_utf8(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(read(["-l", os.fsdecode(b"sched.\xd4")])) == 0
+    assert capsys.readouterr().err == (
+        "WARNING: there is no file 'sched.\\xd4', so it is used as a pattern of probe names\n"
+        "WARNING: nothing matches 'sched.\\xd4'\nHINT: * matches any text: '*sched.\\xd4*'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "warned"),
+    [("kprobe:vfs_read", "kprobe"), ("t:a:b,kr:vfs_*", "kretprobe"), ("fexit:vmlinux:x", "fexit"), ("vfs_*", ""),
+     ("t:sched:*", ""), ("uprobe:libc:malloc", "")],
+)  # fmt: skip
+def test_listed_functions_that_cannot_be_probed_are_told(pattern: str, warned: str) -> None:
+    none, every = RecordedKernel(features=frozenset()), RecordedKernel(features=frozenset({"kprobe", "fentry"}))
+    (text,) = main._unattachable(pattern, none) if warned else ("",)
+    assert text == (f"this kernel has no {warned} probes: they are listed, but cannot be attached" if warned else "")
+    assert not list(main._unattachable(pattern, every))
+
+
+# ---------------------------------------------------------------------------------------------- info
+# Tests of the report of ``--info``.
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(features, "has", lambda name: name != "kprobe")
+    return info.report(frozenset({"fentry"}))
+
+
+def test_every_feature_is_there_once(report: str) -> None:
+    for name in features.FEATURES:
+        assert report.count(f"  {name}: ") == 1, name
+
+
+def test_it_begins_with_a_verdict(report: str) -> None:
+    title, works, lacks, needs, _ = report.split("\n", 4)
+    assert title == "What can be traced here"
+    assert works.startswith("  works: tracepoints, functions of the kernel (kprobe), functions and USDT probes of ")
+    assert lacks == "  does not work: the same with typed arguments (fentry)"
+    assert needs.startswith("  what it takes: fentry: a kernel with CONFIG_DEBUG_INFO_BTF")
+
+
+def test_nothing_works_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise TraceError("root is needed", hints=("sudo",))
+
+    monkeypatch.setattr(features, "has", lambda _: True)
+    monkeypatch.setattr(privileges, "check", refuse)
+    _, works, _, needs, _ = info.report().split("\n", 4)
+    assert works == "  works: no"
+    assert needs.startswith("  what it takes: root is needed; sudo")
+
+
+def test_sections_list_known_features_only() -> None:
+    listed = [name for _, names in info._SECTIONS for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= set(features.FEATURES)
+
+
+def test_answers(report: str) -> None:
+    assert "  kprobe: no\n" in report
+    assert "  fentry: switched off\n" in report
+    assert "  uprobe: yes\n" in report
+
+
+def test_json_has_the_same_answers(monkeypatch: pytest.MonkeyPatch, report: str) -> None:
+    message = json.loads(info.json_report(frozenset({"fentry"})))
+    assert message["type"] == "info"
+    data = message["data"]
+    assert list(data) == [
+        "what_can_be_traced_here", "system", "privileges", "build", "kernel_helpers", "kernel_features", "probe_types",
+    ]  # fmt: skip
+    assert (data["probe_types"]["kprobe"], data["probe_types"]["uprobe"]) == (False, True)
+    assert data["probe_types"]["fentry"] == "switched off"
+    words = {True: "yes", False: "no"}
+    assert data["system"]["CPUs"] == os.cpu_count()
+    rows = [row for section in data.values() for row in section.items()]
+    lines = [f"  {name}: {words[value] if isinstance(value, bool) else value}" for name, value in rows]
+    assert lines == [line for line in report.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize(("held", "answer"), [
+    ({"CAP_BPF", "CAP_PERFMON"}, "no (tracing needs root, or CAP_DAC_READ_SEARCH, which "), (None, "yes"),
+])  # fmt: skip
+def test_privileges_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, held: set[str] | None, answer: str) -> None:
+    monkeypatch.setattr(features, "has", lambda name: True)
+    names = privileges.CAPABILITIES if held is None else held
+    monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(names))
+    monkeypatch.setattr(privileges, "check_bpf", lambda: None)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    report = info.report()
+    assert f"  tracing: {answer}" in report
+    enough = "yes" if held is None else "no (lacks CAP_DAC_READ_SEARCH)"
+    assert f"  every run (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH): {enough}\n" in report
+    assert f"  CAP_SYSLOG: {'yes' if held is None else 'no'}\n" in report
+    assert held is None or "CAP_DAC_READ_SEARCH" in report.split("  tracing: ")[1]
+
+
+def test_the_build_is_told(report: str) -> None:
+    assert "\nBuild\n  version: " in report
+    assert "  llvmlite: " in report
+
+
+def test_a_machine_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise TraceError("libbpf.so.1 is not there")
+
+    monkeypatch.setattr(libbpf, "version", missing)
+    monkeypatch.setattr(features, "has", lambda name: False)
+    assert "  libbpf: libbpf.so.1 is not there\n" in info.report()
+
+
+@pytest.mark.parametrize(("machine", "answer"), [("x86_64", "yes"), ("aarch64", "no (x86-64 only)")])
+def test_the_unwinder_knows_one_machine(monkeypatch: pytest.MonkeyPatch, machine: str, answer: str) -> None:
+    monkeypatch.setattr(features, "has", lambda name: True)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert f"  dwunwind (DWARF stack unwinding): {answer}\n" in info.report()
+
+
+LINES = [
+    "libdw (DWARF support): yes", "libsystemd (systemd notify support): yes", "bfd: no",
+    "libdebuginfod (debuginfod support): yes", "blazesym (advanced symbolization): yes",
+    "dpath: yes", "get_tai_ns: yes", "get_func_ip: yes", "lookup_percpu_elem: yes", "get_boot_ns: yes",
+    "get_ktime_ns: yes", "bcc library path resolution: yes",
+    "probe_read_kernel: yes", "send_signal: yes", "override_return: yes", "jiffies64: yes", "skboutput: yes",
+    "Instruction limit: 1000000", "Loop support: yes", "btf: yes", "module btf: yes", "map batch: yes",
+    "kprobe_multi: yes", "uprobe_multi: yes", "kprobe_session: yes", "iter: yes", "uprobe: yes", "fentry: switched off",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_suites_and_reports_look_for(report: str, line: str) -> None:
+    """By these bpftrace's own test suite and others decide what to run."""
+    assert report.count(f"  {line}\n") == 1
+
+
+def test_other_names_follow_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "has", lambda name: False)
+    text = info.report()
+    for line in ("dpath: no", "Instruction limit: 4096", "Loop support: no", "module btf: no", "kprobe_multi: no"):
+        assert f"  {line}\n" in text
+    assert {name for rows in info._AS_ELSEWHERE.values() for _, name in rows} <= set(features.FEATURES)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import messages, option_subjects, request, selection
-from pytrace.cli.option_subjects import offered
+from pytrace.cli import messages, request, script_options
 from pytrace.cli.options import OPTIONS, help_text, read
-from pytrace.cli.scripts.words import ScriptWords
+from pytrace.cli.script_options import ScriptWords, offered
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import TYPES
 from pytrace.core.options.process_filters import FilterShape, ProcessFilters
@@ -130,7 +129,7 @@ def check(type_: str, text: str, *, listed: bool = False, other_network: bool = 
     words = ScriptWords("tool", (option,), positional=False)
     words.set(option, "-x", text)
     words.named(())
-    option_subjects.check(words, other_network=other_network)
+    script_options.check(words, other_network=other_network)
 
 
 def refused(type_: str, text: str, *, listed: bool = False) -> TraceError:
@@ -168,7 +167,7 @@ def test_partitions_lead_to_their_disk(tmp_path: os.PathLike[str], monkeypatch: 
     os.mkdir(f"{root}/block")
     os.symlink(f"{root}/devices/sda", f"{root}/block/sda")
     os.symlink(f"{root}/devices/sda/sda1", f"{root}/block/sda1")
-    monkeypatch.setattr(option_subjects, "BLOCK", f"{root}/block")
+    monkeypatch.setattr(script_options, "BLOCK", f"{root}/block")
     check("disk", "/dev/sda")
     assert refused("disk", "sda1").hints == ("sda1 is a partition: its I/O is counted for the disk sda",)
     assert refused("disk", "sdaa").hints == ("did you mean 'sda'?",)
@@ -423,13 +422,13 @@ def test_the_format_of_the_script_counts_where_the_command_line_names_none() -> 
 
 
 def test_nothing_is_selected() -> None:
-    assert selection.filters(read([])) == ProcessFilters()
+    assert request.process_filters(read([])) == ProcessFilters()
 
 
 @pytest.mark.parametrize("argv", [["-p", "5,6", "-p7"], ["--pid", "5", "-p", "6, 7,5"]])
 def test_several_processes(argv: list[str]) -> None:
     line = read(argv)
-    assert selection.filters(line).pids == (5, 6, 7)
+    assert request.process_filters(line).pids == (5, 6, 7)
     run = request.run_options(line)
     options = request.compile_options(line, run, None)
     assert (run.filters.pids, options.filters.pid, options.shape.pids) == ((5, 6, 7), 5, 4)
@@ -437,7 +436,7 @@ def test_several_processes(argv: list[str]) -> None:
 
 def test_all_filters() -> None:
     argv = ["--comm", "a", "--comm=b", "--uid", "root", "--uid", "7", "--netns", "/proc/self/ns/net"]
-    found = selection.filters(read([*argv, "--exec-wait", "/usr/bin/a-rather-long-name"]))
+    found = request.process_filters(read([*argv, "--exec-wait", "/usr/bin/a-rather-long-name"]))
     own = os.stat("/proc/self/ns/net").st_ino
     assert found == ProcessFilters((), (0, 7), ("a", "b"), (), (own,), "a-rather-long-n")
     run = request.run_options(read([*argv, "--exec-wait", "x"]))
@@ -463,18 +462,18 @@ def test_all_filters() -> None:
 )
 def test_wrong_values(argv: list[str], part: str) -> None:
     with pytest.raises(TraceError, match=part):
-        selection.filters(read(argv))
+        request.process_filters(read(argv))
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("2", 2.0), ("0.25", 0.25), ("1e1", 10.0)])
 def test_durations(text: str, seconds: float) -> None:
-    assert selection.duration(read(["--duration", text])) == seconds
+    assert request.duration(read(["--duration", text])) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "x", "0", "-1", "inf", "nan", "5s"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(TraceError, match="--duration needs a number of seconds"):
-        selection.duration(read(["--duration", text]))
+        request.duration(read(["--duration", text]))
 
 
 # ---------------------------------------------------------------------------------------------- messages

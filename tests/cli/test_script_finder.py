@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import request, script_finder
+from pytrace.cli import request, tools
 from pytrace.cli.options import CommandLine, read
-from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.multitools import table
@@ -47,8 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def line_of(text: str) -> CommandLine:
-    line = read(text.split(), script_finder.find)
-    script_finder.complete(line)
+    line = read(text.split(), request.find)
+    request.complete(line)
     return line
 
 
@@ -149,7 +148,7 @@ def test_csv_of_bcc_is_a_format(folder: Path, words: str, form: str | None) -> N
 )
 def test_hints_for_words_that_name_no_script(word: str, hint: str) -> None:
     with pytest.raises(TraceError) as found:
-        script_finder.read_file(word)
+        request.read_file(word)
     assert found.value.hints[0].startswith(hint)
 
 
@@ -180,7 +179,7 @@ def test_scripts_without_declarations_are_read_as_before() -> None:
 
 
 def test_the_text_of_e_may_declare_options() -> None:
-    line = read(["-e", 'getopt("x|failed"); begin { }', "-xq"], script_finder.find)
+    line = read(["-e", 'getopt("x|failed"); begin { }', "-xq"], request.find)
     assert request.script(line).named == (("failed", None),)
     assert line.flag("quiet")
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import main, script_texts
+from pytrace.cli import main, script_texts, tools
 from pytrace.cli.options import Option
-from pytrace.cli.scripts import tools
-from pytrace.cli.scripts.words import ScriptWords
+from pytrace.cli.script_options import ScriptWords
 from pytrace.core.options.script_options import ScriptOption
 from tests.cli.test_script_finder import folder, translated
 

@@ -296,7 +296,7 @@ def test_a_script_of_that_name_is_run_by_its_path(typed: Any) -> None:
 
 def test_an_ordinary_start_imports_nothing_of_this() -> None:
     code = (
-        "import sys; from pytrace.cli import main, commands, request; "
+        "import sys; from pytrace.cli import main, request; "
         "assert not [name for name in sys.modules if name.startswith('pytrace.results') or name == 'argparse']"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

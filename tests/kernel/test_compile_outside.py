@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.cli import commands
-from pytrace.cli.main import main
+from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
@@ -45,7 +44,7 @@ def both(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Outsi
 
     def compile_both(*words: str) -> tuple[bytes, bytes]:
         made = []
-        real = commands.compile_script
+        real = main.compile_script
 
         def compile_script(script: Script, options: CompileOptions, run: RunOptions) -> CompiledScript:
             outside = compile_guest.compiled_outside(folder, script, options, run)
@@ -55,9 +54,9 @@ def both(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Outsi
             return here
 
         with monkeypatch.context() as patch:
-            patch.setattr(commands, "compile_script", compile_script)
+            patch.setattr(main, "compile_script", compile_script)
             patch.setenv("XDG_CACHE_HOME", str(tmp_path))
-            main([*words, "--no-cache", "--dry-run"])
+            main.main([*words, "--no-cache", "--dry-run"])
         return made[0], made[1] if made[1:] else b""
 
     return compile_both

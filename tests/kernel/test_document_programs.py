@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import script_finder
-from pytrace.cli.scripts import tools
+from pytrace.cli import request, tools
 from pytrace.core.diagnostics import render_all
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.runtime.live_kernel import LiveKernel
@@ -32,7 +31,7 @@ def programs() -> list[tuple[str, str]]:
         for line in filter(None, map(accepted, runs(shown.text))):
             text = line.text("program")
             if line.tool in tools.TRANSLATED and not line.usage:
-                script_finder.complete(line)
+                request.complete(line)
                 text = line.script[0].text if line.script is not None else None
             if text is not None:
                 found.append((shown.place, text))

@@ -113,7 +113,7 @@ interval:s:$interval /getopt("interval") > 0/ { exit(); }
 """
 
 OF_OPTIONS = {
-    "pytrace.cli.scripts.declared", "pytrace.cli.scripts.words", "pytrace.core.numbers",
+    "pytrace.cli.script_options", "pytrace.core.numbers",
     "pytrace.core.options.option_values", "pytrace.core.options.script_options",
 }  # fmt: skip
 """Modules that read the options of a script."""

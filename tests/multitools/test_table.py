@@ -5,9 +5,8 @@ import shlex
 
 import pytest
 
-from pytrace.cli import option_subjects, script_finder
+from pytrace.cli import request, script_options, tools
 from pytrace.cli.options import read
-from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
@@ -36,9 +35,9 @@ EXAMPLES = [(name, re.split(r" {2,}", line)[0]) for name, tool in TOOLS.items() 
 @each_row(("name", "command"), EXAMPLES)
 def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_kernel, "LiveKernel", RecordedKernel)
-    monkeypatch.setattr(option_subjects, "check", lambda words, other_network: None)
-    line = read(shlex.split(command)[1:], script_finder.find)
-    script_finder.complete(line)
+    monkeypatch.setattr(script_options, "check", lambda words, other_network: None)
+    line = read(shlex.split(command)[1:], request.find)
+    request.complete(line)
     if name == "tplist":
         assert line.flag("list")
         return

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.cli import commands
+from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
@@ -87,13 +87,13 @@ def use() -> None:
         return
     subprocess.run(["modprobe", "-a", "-q", *_MODULES], check=False)
     _facts(Path(folder))
-    here = commands.compile_script
+    here = main.compile_script
 
     def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
         found = compiled_outside(Path(folder), script, compile_options, options) if _ordinary(options) else None
         return found or here(script, compile_options, options)
 
-    commands.compile_script = compile_script
+    main.compile_script = compile_script
 
 
 def _ordinary(options: RunOptions) -> bool:

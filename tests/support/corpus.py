@@ -27,10 +27,8 @@ import msgspec
 import pytrace
 from pytrace import pipeline
 from pytrace.cli import options as command_line
-from pytrace.cli import request, script_finder
-from pytrace.cli.commands import live_kernel
-from pytrace.cli.request import Script
-from pytrace.cli.scripts import tools
+from pytrace.cli import request, tools
+from pytrace.cli.request import Script, live_kernel
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
@@ -120,8 +118,8 @@ def asked(item: Item) -> tuple[Script, CompileOptions, RunOptions]:
     for name, text in item.files:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
-    line = command_line.read(list(item.words), script_finder.find)
-    script_finder.complete(line)
+    line = command_line.read(list(item.words), request.find)
+    request.complete(line)
     if any(line.flag(name) for name in ("list", "info", "examples", "tools", "show_script")) or line.usage:
         raise Unfit
     options = request.run_options(line)

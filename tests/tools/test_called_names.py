@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytrace.cli.scripts import tools
+from pytrace.cli import tools
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source

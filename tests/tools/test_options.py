@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytrace.cli import options as command_line
-from pytrace.cli.scripts import declared, tools
-from pytrace.cli.scripts.bcc_letters import LETTERS, RESERVED
+from pytrace.cli import script_options, tools
+from pytrace.cli.tools import LETTERS, RESERVED
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
@@ -35,7 +35,7 @@ def own(tool: str) -> tuple[ScriptOption, ...]:
         return TRANSLATED[tool].options
     diagnostics = Diagnostics()
     path = tools.path(tool)
-    found = declared.of(Source(path, Path(path).read_text(), path), diagnostics)
+    found = script_options.of(Source(path, Path(path).read_text(), path), diagnostics)
     assert not diagnostics.failed
     return found.options
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pytrace.cli import tools
 from pytrace.cli.script_texts import header
-from pytrace.cli.scripts import tools
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.cli import tools
 from pytrace.cli.main import main
-from pytrace.cli.scripts import tools
 from pytrace.runtime.load import features
 
 SCRIPTS = [name for _, name, _ in tools.rows() if tools.path(name)]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytrace import pipeline
 from pytrace.cli import request
 from pytrace.cli.options import OPTIONS, read
-from pytrace.cli.scripts.words import ScriptWords
+from pytrace.cli.script_options import ScriptWords
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.numbers import parse_flag, parse_integer

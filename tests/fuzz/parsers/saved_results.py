@@ -15,7 +15,7 @@ import zstandard
 
 from pytrace.base import private_files, typed_json
 from pytrace.cache import load
-from pytrace.cli.scripts import declared
+from pytrace.cli import script_options
 from pytrace.core import manifest, types
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
@@ -180,7 +180,7 @@ def cache_entry(data: bytes) -> None:
             name = f"cache/pytrace/{kind}/entry"
             stored(private_files._head(kind, "entry", data) + data, name)
         load("entry", CompileOptions(), fingerprints.still_true)
-        declared._load("entry")
+        script_options._load("entry")
         body = f"pytrace lists 1 {fingerprints.digest(repr(()).encode())}".encode() + b"\n\n" + data
         stored(private_files._head("facts", "entry", body) + body, "cache/pytrace/facts/entry")
         fingerprints.kept_lists("entry", (), dict)
@@ -193,8 +193,8 @@ def cache_entry(data: bytes) -> None:
 def entry_seeds() -> Iterator[bytes]:
     """A compiled script, declared options, lists."""
     yield b"\n" + compiled().to_bytes()
-    entry = declared._Entry((), declared.Declared((ScriptOption(("number", "n"), 5, argument="N"),)))
-    yield declared._code() + b"\n" + typed_json.encode(entry)
+    entry = script_options._Entry((), script_options.Declared((ScriptOption(("number", "n"), 5, argument="N"),)))
+    yield script_options._code() + b"\n" + typed_json.encode(entry)
     yield b"\nvfs_read\nvfs_write\n\nmod\nhelper"
 
 

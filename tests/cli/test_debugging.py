@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replaced
 
-from pytrace.cli.support import debug_bundle, run_needs
-from pytrace.cli.support.debug_bundle import Bundle, Request, archive, collect, listing, without_secrets
-from pytrace.cli.support.redaction import Redactor
+from pytrace.cli import debugging, info
+from pytrace.cli.debugging import Bundle, Redactor, Request, archive, collect, listing, without_secrets
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
@@ -30,7 +29,7 @@ from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel
 
 # ---------------------------------------------------------------------------------------------- debug bundle
-# pytrace.cli.support.debug_bundle: archives for bug reports. tests/cases/modes.case makes some on a kernel.
+# pytrace.cli.debugging: archives for bug reports. tests/cases/modes.case makes some on a kernel.
 
 
 class Kernel:
@@ -57,8 +56,8 @@ class Kernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel()
-    monkeypatch.setattr(debug_bundle.session, "run", made.run)
-    monkeypatch.setattr(debug_bundle, "load", made.load)
+    monkeypatch.setattr(debugging.session, "run", made.run)
+    monkeypatch.setattr(debugging, "load", made.load)
     return made
 
 
@@ -102,7 +101,7 @@ def test_a_script_that_works(kernel: Kernel) -> None:
     summary = json.loads(content(found, "summary.json"))
     assert {"pass parse", "pass generate", "compile", "load and attach"} <= set(summary["milliseconds"])
     assert all(name in content(found, "README.txt") for name in names(found) - {"README.txt"})
-    assert debug_bundle.LEFT_OUT in content(found, "README.txt")
+    assert debugging.LEFT_OUT in content(found, "README.txt")
 
 
 def test_the_script_is_not_run(kernel: Kernel) -> None:
@@ -149,7 +148,7 @@ def test_a_defect_of_pytrace_has_its_traceback(kernel: Kernel) -> None:
     kernel.error = InternalError("unexpected")
     found = bundle(SCRIPT)
     assert found.errors == {"load and attach": "BUG: InternalError: unexpected"}
-    assert "test_debug_bundle.py" in content(found, "traceback.txt")
+    assert "test_debugging.py" in content(found, "traceback.txt")
 
 
 def test_a_compiled_file(kernel: Kernel) -> None:
@@ -194,7 +193,7 @@ def test_of_options_only_harmless_values_are_shown() -> None:
 
 
 def test_logs_are_bounded(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debug_bundle, "MOST_LOG", 10)
+    monkeypatch.setattr(debugging, "MOST_LOG", 10)
     found = bundle(SCRIPT)
     assert content(found, "verifier/kprobe_vfs_read_0.log") == "(its end)\nprocessed 7 insns\n"
 
@@ -212,7 +211,7 @@ def test_the_archive_has_no_times_and_owners() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- redaction
-# pytrace.cli.support.redaction: names of hosts, users and home directories.
+# pytrace.cli.debugging: names of hosts, users and home directories.
 
 
 ALICE = Redactor(("/srv/people/alice",), ("alice",), ("build7.example.org", "build7"))
@@ -266,7 +265,7 @@ KERNEL = replace(RecordedKernel(), features=RecordedKernel().features | {"fentry
 
 
 def needs(script: str, options: RunOptions | None = None) -> dict[str, tuple[str, ...]]:
-    return run_needs.needs(compiled(script, KERNEL).manifest, options or RunOptions())
+    return info.needs(compiled(script, KERNEL).manifest, options or RunOptions())
 
 
 @pytest.mark.parametrize(
@@ -276,35 +275,35 @@ def needs(script: str, options: RunOptions | None = None) -> dict[str, tuple[str
         ("kprobe:vfs_read { @[kstack] = count(); }", {confinement.KERNEL_SYMBOLS}),
         ("kprobe:vfs_read { @[ustack] = count(); }", {confinement.USER_SYMBOLS}),
         ("fentry:vfs_read { @ = count(); }", set()),
-        ("fentry:mod_a:helper { @ = count(); }", {run_needs.FOREIGN}),
+        ("fentry:mod_a:helper { @ = count(); }", {info.FOREIGN}),
         ('kprobe:vfs_read { cat("/proc/uptime"); }', {confinement.CAT}),
     ],
 )
 def test_a_script_needs_what_its_probes_and_output_need(script: str, reasons: set[str]) -> None:
     found = needs(script)
-    assert found.pop(run_needs.ATTACHES) == privileges.NEEDED
+    assert found.pop(info.ATTACHES) == privileges.NEEDED
     assert set(found) == reasons
 
 
 def test_processes_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
     options = replaced(RunOptions(), filters=ProcessFilters((1,)))
     monkeypatch.setattr("os.geteuid", lambda: 4711)
-    assert needs("kprobe:vfs_read { }", options)[run_needs.PROCESSES] == ("CAP_SYS_PTRACE",)
+    assert needs("kprobe:vfs_read { }", options)[info.PROCESSES] == ("CAP_SYS_PTRACE",)
     nowhere = replaced(RunOptions(), filters=ProcessFilters((2**22 + 1,)))
-    assert run_needs.PROCESSES not in needs("kprobe:vfs_read { }", nowhere)
+    assert info.PROCESSES not in needs("kprobe:vfs_read { }", nowhere)
 
 
 def test_rows_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(privileges.NEEDED))
     manifest = compiled("kprobe:vfs_read { @[kstack] = count(); }", KERNEL).manifest
-    assert list(run_needs.rows(manifest, RunOptions())) == [
-        (f"{run_needs.ATTACHES} (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH)", True),
+    assert list(info.rows(manifest, RunOptions())) == [
+        (f"{info.ATTACHES} (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH)", True),
         (f"{confinement.KERNEL_SYMBOLS} (CAP_SYSLOG)", "no (lacks CAP_SYSLOG)"),
     ]
 
 
 def test_a_script_that_this_user_cannot_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privileges, "effective_capabilities", frozenset)
-    attaches, rest = run_needs.rows_without(TraceError("this user may not read tracefs", hints=("use sudo",)))
+    attaches, rest = info.rows_without(TraceError("this user may not read tracefs", hints=("use sudo",)))
     assert attaches[1] == "no (lacks CAP_BPF, CAP_DAC_READ_SEARCH, CAP_PERFMON)"
     assert rest[1] == "no (this user may not read tracefs; use sudo)"

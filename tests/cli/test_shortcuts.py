@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.cli import shortcuts, tools
+from pytrace.cli.completion import attach_points, program_candidates
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
-from pytrace.cli.scripts import live_top, shortcuts, tools
-from pytrace.cli.scripts.live_top import QUESTIONS, script
-from pytrace.cli.scripts.live_top import expand as live_top_expand
-from pytrace.cli.scripts.program_text import attach_points, candidates
-from pytrace.cli.scripts.shortcuts import EXPANSIONS, expand
+from pytrace.cli.shortcuts import expand, top_script
 from pytrace.core.diagnostics import TraceError
 
 # ---------------------------------------------------------------------------------------------- shortcuts
@@ -105,7 +103,7 @@ def test_a_heat_map_of_nothing_is_an_error(words: str, message: str) -> None:
 
 
 def test_all_names_are_shortcuts() -> None:
-    assert list(EXPANSIONS) == list(SHORTCUTS)
+    assert list(shortcuts._EXPANSIONS) == list(SHORTCUTS)
 
 
 # ---------------------------------------------------------------------------------------------- tools
@@ -179,11 +177,11 @@ def test_aliases_are_listed_when_they_are_looked_for() -> None:
 # .
 
 
-EVENTS = {event for question in QUESTIONS for events, _ in question.answers for event in events}
+EVENTS = {event for question in shortcuts._PANELS for events, _ in question.answers for event in events}
 
 
 def test_each_question_has_a_map_of_its_own() -> None:
-    text, missing = script(lambda _event: True)
+    text, missing = top_script(lambda _event: True)
     assert missing == []
     assert [name for name in ("@cpu[", "@calls[", "@files[", "@disk[", "@tcp[") if name in text] == [
         "@cpu[", "@calls[", "@files[", "@disk[", "@tcp[",
@@ -191,11 +189,11 @@ def test_each_question_has_a_map_of_its_own() -> None:
 
 
 def test_what_a_kernel_lacks_is_left_out_and_told() -> None:
-    text, missing = script(lambda event: not event.startswith(("block:", "sock:sock_")))
+    text, missing = top_script(lambda event: not event.startswith(("block:", "sock:sock_")))
     assert missing == ["block I/O"]
     assert "@disk" not in text
     assert "inet_sock_set_state" in text, "an older way"
-    text, missing = script(lambda _event: False)
+    text, missing = top_script(lambda _event: False)
     assert missing == ["system calls", "files", "block I/O", "TCP"]
     assert text.count("{ @") == 1
 
@@ -205,20 +203,20 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         folder = tmp_path / "events" / event.replace(":", "/")
         os.makedirs(folder)
         (folder / "format").touch()
-    monkeypatch.setattr(live_top.tracefs, "root", lambda: str(tmp_path))
-    words = live_top_expand(["-p", "12", "--duration", "3"])
+    monkeypatch.setattr(shortcuts.tracefs, "root", lambda: str(tmp_path))
+    words = expand(["top", "-p", "12", "--duration", "3"])
     assert words[:3] == ["--live", "--no-self", "-e"]
     assert "sock_send_length" in words[3]
     assert words[4:] == ["-p", "12", "--duration", "3"]
     assert capsys.readouterr().err == "Not shown, as this kernel has no tracepoints for it: block I/O\n"
-    assert live_top_expand(["--self"])[:2] == ["--live", "-e"]
+    assert expand(["top", "--self"])[:2] == ["--live", "-e"]
 
 
 def test_it_takes_options_only() -> None:
     with pytest.raises(TraceError, match="takes options only, not 'biotop'"):
-        live_top_expand(["biotop"])
+        expand(["top", "biotop"])
     with pytest.raises(SystemExit):
-        live_top_expand(["--help"])
+        expand(["top", "--help"])
 
 
 # ---------------------------------------------------------------------------------------------- program text
@@ -274,4 +272,4 @@ def test_attach_points_grow_by_a_part(token: str, found: list[str]) -> None:
     ],
 )
 def test_programs(text: str, found: list[str]) -> None:
-    assert candidates(text, listing) == found
+    assert program_candidates(text, listing) == found

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from pytrace.cli import script_finder
+from pytrace.cli import request, script_options
 from pytrace.cli.main import main
 from pytrace.cli.options import read
-from pytrace.cli.scripts.bcc_letters import GivenLetter
-from pytrace.cli.scripts.command_parser import CommandParser
-from pytrace.cli.scripts.words import ScriptWords
-from pytrace.core.diagnostics import TraceError
+from pytrace.cli.script_options import ScriptWords
+from pytrace.cli.shortcuts import CommandParser
+from pytrace.cli.tools import GivenLetter
+from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.source import Source
 
 # ---------------------------------------------------------------------------------------------- words
 # .
@@ -210,7 +214,7 @@ def test_help_has_the_examples_line_by_line(usage: str | None, first: str) -> No
 
 
 # ---------------------------------------------------------------------------------------------- bcc letters
-# pytrace.cli.scripts.bcc_letters: who types a letter as bcc has it is told the long name.
+# pytrace.cli.tools: who types a letter as bcc has it is told the long name.
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,7 @@ def test_a_command_that_can_be_started_is_meant_as_one(capsys: pytest.CaptureFix
     ],
 )
 def test_notes_where_no_error_tells(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    script_finder.complete(read(words.split(), script_finder.find))
+    request.complete(read(words.split(), request.find))
     assert capsys.readouterr().err == told
 
 
@@ -289,3 +293,104 @@ def test_the_usage_names_the_letter_of_bcc(capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     assert "      --ppid PID                only children of process PID (or of several: 12,34) [bcc: -c]\n" in said
     assert "  -c, --cmd COMMAND" in said
+
+
+# ---------------------------------------------------------------------------------------------- declarations
+
+
+SCRIPT = """getopt("x|failed", false, "why");
+getopt("s=COLUMN...", "é", "", ("é", "b"));
+getopt("<n>", -1);
+begin { print(getopt("x")); }
+"""
+OPTIONS = (
+    ScriptOption(("x", "failed"), False, "why"),
+    ScriptOption(("s",), "é", "", "COLUMN", ("é", "b"), repeat=True),
+    ScriptOption(("n",), -1, "", "n", operand=True, required=True),
+)
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache" / "pytrace" / "scripts"
+
+
+def declared(text: str, path: Path | None = None) -> script_options.Declared:
+    diagnostics = Diagnostics()
+    found = script_options.of(Source("x", text, None if path is None else str(path)), diagnostics)
+    assert not diagnostics.items
+    return found
+
+
+def no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("the script was parsed")
+
+    monkeypatch.setattr(script_options, "_parse", fail)
+
+
+def test_a_script_without_the_words_is_not_parsed(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    no_parser(monkeypatch)
+    assert declared("begin { print($1); }") == script_options.Declared((), True)
+    assert not cache_folder.exists()
+
+
+def test_the_second_time_gives_the_same_without_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = declared(SCRIPT)
+    assert first == script_options.Declared(OPTIONS, False)
+    no_parser(monkeypatch)
+    assert declared(SCRIPT) == first
+
+
+def test_positional_parameters_are_noticed() -> None:
+    assert declared('getopt("x"); begin { print($1); }').positional
+    assert declared('getopt("x"); begin { print($#); }').positional
+    assert declared('getopt("x"); interval:ms:$1 { }').positional
+    assert not declared('getopt("x"); getopt("[n]", 1); interval:ms:$n { }').positional
+
+
+def test_imported_files_are_watched(tmp_path: Path) -> None:
+    library, script = tmp_path / "lib.bt", tmp_path / "a.bt"
+    text = 'import "lib.bt";\ngetopt("a"); begin { }'
+    assert [option.name for option in declared(text, script).options] if library.exists() else True
+    library.write_text('getopt("b");')
+    assert [option.name for option in declared(text, script).options] == ["a", "b"]
+    library.write_text('getopt("bb"); getopt("cc");')
+    assert [option.name for option in declared(text, script).options] == ["a", "bb", "cc"]
+    library.unlink()
+    assert [option.name for option in declared(text, script).options] == ["a"]
+
+
+def test_new_files_of_an_imported_directory_count(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    text = 'import "lib";\nbegin { }'
+    assert declared(text, tmp_path / "a.bt").options == ()
+    (tmp_path / "lib" / "x.bt").write_text('getopt("b");')
+    os.utime(tmp_path / "lib")
+    assert [option.name for option in declared(text, tmp_path / "a.bt").options] == ["b"]
+
+
+def test_a_broken_entry_is_made_again(cache_folder: Path) -> None:
+    declared(SCRIPT)
+    (entry,) = cache_folder.iterdir()
+    for content in (b"", b"x\n{}", entry.read_bytes()[:-5], entry.read_bytes().partition(b"\n")[0] + b"\n[1]"):
+        entry.write_bytes(content)
+        assert declared(SCRIPT).options == OPTIONS
+        assert b"failed" in entry.read_bytes()
+
+
+def test_other_code_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared(SCRIPT)
+    monkeypatch.setattr(script_options, "_code", lambda: b"other")
+    no_parser(monkeypatch)
+    with pytest.raises(AssertionError, match="was parsed"):
+        declared(SCRIPT)
+
+
+def test_mistakes_are_reported_each_time() -> None:
+    for _ in range(2):
+        diagnostics = Diagnostics()
+        script_options.of(Source("x", 'getopt("x y"); begin { }'), diagnostics)
+        assert len(diagnostics.errors) == 1

@@ -9,12 +9,31 @@ import glob
 import os
 import secrets
 import stat
+import sys
 import time
-from collections.abc import Sequence
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
-from pytrace.cli.scripts import live_top
-from pytrace.cli.scripts.command_parser import CommandParser
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.machine import tracefs
+
+
+class CommandParser(ArgumentParser):
+    """The parser of ``pytrace NAME``: of shortcuts and subcommands. Errors have the form of the other commands."""
+
+    def __init__(self, name: str, description: str, epilog: str, usage: str | None = None) -> None:
+        super().__init__(
+            prog=f"pytrace {name}", usage=usage, description=description, epilog=epilog,
+            formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+        )  # fmt: skip
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error *message*, with where to read about the command."""
+        raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
+
 
 FREQUENCY = 99
 """Samples a second on each processor: off the beat of timers."""
@@ -38,7 +57,7 @@ def expand(words: Sequence[str]) -> list[str]:
         TraceError: an option is invalid.
         SystemExit: after ``--help``.
     """
-    return EXPANSIONS[words[0]](words[1:])
+    return _EXPANSIONS[words[0]](words[1:])
 
 
 def _new_file(name: str) -> str:
@@ -138,5 +157,93 @@ def _heatmap(words: Sequence[str]) -> list[str]:
     return [*rest, "--save-every", known.every, folder, "-o", path]
 
 
-EXPANSIONS = {"flame": _flame, "heatmap": _heatmap, "top": live_top.expand}
+
+
+# ---------------------------------------------------------------------------------------------- top
+
+
+_HEAD = "// top\nconfig = { print_maps_on_exit = 0 }\n"
+"""The title; the view shows the maps; nobody reads thousands of lines after it."""
+_KEYS = 4096
+"""Entries of each map. The kernel evicts those that were not updated for longest: what is busy stays."""
+
+
+class _Panel(msgspec.Struct, frozen=True):
+    """A panel of the view: the ways to fill it, the best first, each with the tracepoints that it takes."""
+
+    subject: str
+    answers: tuple[tuple[tuple[str, ...], str], ...]
+
+
+_PANELS = (
+    _Panel("processes", (
+        ((), ("// samples of the processor, 99 a second on each\n"
+             "profile:hz:99 / pid != 0 / { @cpu[pid, comm] = count(); }\n")),
+    )),
+    _Panel("system calls", (
+        (("raw_syscalls:sys_enter",), ("// system calls\n"
+         "tracepoint:raw_syscalls:sys_enter { @calls[comm, syscall_name(args.id)] = count(); }\n")),
+    )),
+    _Panel("files", (
+        (("syscalls:sys_enter_openat",), ("// files that are opened\n"
+         "tracepoint:syscalls:sys_enter_openat { @files[comm, str(args.filename)] = count(); }\n")),
+    )),
+    _Panel("block I/O", (
+        (("block:block_rq_issue",), ("// bytes read from and written to disks, by who sends the request\n"
+         "tracepoint:block:block_rq_issue { @disk[pid, comm] = sum(args.bytes); }\n")),
+    )),
+    _Panel("TCP", (
+        (("sock:sock_send_length", "sock:sock_recv_length"), ("// bytes sent and received by TCP\n"
+         'tracepoint:sock:sock_send_length / args.protocol == 6 && args.ret > 0 / '
+         '{ @tcp[pid, comm, "sent"] = sum(args.ret); }\n'
+         'tracepoint:sock:sock_recv_length / args.protocol == 6 && args.ret > 0 / '
+         '{ @tcp[pid, comm, "received"] = sum(args.ret); }\n')),
+        (("sock:inet_sock_set_state",), ("// TCP connections that were opened, by what is known of who opens them\n"
+         "tracepoint:sock:inet_sock_set_state / args.protocol == 6 && args.newstate == 1 / "
+         "{ @tcp[comm, args.dport] = count(); }\n")),
+    )),
+)  # fmt: skip
+
+
+def top_script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
+    """The script, and the subjects that this kernel has no tracepoints for; *has* says whether it has one."""
+    parts, missing = [_HEAD], []
+    for panel in _PANELS:
+        answer = next((text for events, text in panel.answers if all(map(has, events))), None)
+        if answer is None:
+            missing.append(panel.subject)
+        else:
+            name = answer.partition("@")[2].partition("[")[0]
+            parts.append(f"let @{name} = percpulruhash({_KEYS});\n{answer}")
+    return "".join(parts), missing
+
+
+def _top_parser() -> CommandParser:
+    return CommandParser(
+        "top", "Show processes by samples of the processor, system calls, files, block I/O and TCP in a live view.",
+        "Arrow keys choose a panel, enter gives it the whole screen, ? lists the keys. Options of pytrace follow:\n"
+        "-p PID, -c COMMAND, --comm NAME, --container ID, --duration SECONDS.\n\n"
+        "examples:\n  pytrace top\n  pytrace top -p 1234",
+        usage="pytrace top [options of pytrace]",
+    )  # fmt: skip
+
+
+def _top(words: Sequence[str]) -> list[str]:
+    """The command line of ``pytrace top``; reports what this kernel lacks.
+
+    Raises:
+        TraceError: there is something other than options, or tracefs cannot be read.
+        SystemExit: after ``--help``.
+    """
+    _, rest = _top_parser().parse_known_args(list(words))
+    if rest and not rest[0].startswith("-"):
+        raise TraceError(f"pytrace top takes options only, not {rest[0]!r}", hints=("pytrace top --help",))
+    root = tracefs.root()
+    text, missing = top_script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
+    if missing:
+        sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")
+    return ["--live", *(() if "--self" in rest else ("--no-self",)), "-e", text, *rest]
+
+
+_EXPANSIONS = {"flame": _flame, "heatmap": _heatmap, "top": _top}
 """The function of each shortcut of :data:`pytrace.cli.options.SHORTCUTS`."""

@@ -1,7 +1,8 @@
-"""``--debug-bundle``: everything about the compilation and loading of a script, in one archive for a bug report.
+"""Options for developers: the stages that ``-d`` shows, the files of ``--emit-…`` and ``--aot``, ``--debug-bundle``.
 
-The script is compiled anew, loaded and attached, and not run: its probes are detached before they could print, and
-begin probes and the command of ``-c`` do not run.  So nothing of what it would trace is in the archive.
+A bundle has everything about the compilation and loading of a script, in one archive for a bug report. The script is
+compiled anew, loaded and attached, and not run: its probes are detached before they could print, and begin probes and
+the command of ``-c`` do not run.  So nothing of what it would trace is in the archive.
 """
 
 from __future__ import annotations
@@ -10,29 +11,140 @@ import contextlib
 import gzip
 import io
 import json
+import os
+import pwd
 import re
+import sys
 import tarfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import TextIO
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.cli.support.redaction import Redactor
+from pytrace.cli import messages
+from pytrace.cli.options import CommandLine
 from pytrace.codegen import generator
+from pytrace.codegen.generator import LlvmTexts
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
+from pytrace.core.types import Type
 from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import Expr, Node, Program
+from pytrace.frontend.syntax.typed_program import CheckedProgram
+from pytrace.pipeline import Compilation, Watch
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.load.verifier import LoadError
 from pytrace.runtime.session import session
+
+
+def develop(line: CommandLine, run: RunOptions, compilation: Compilation) -> CompiledScript | None:
+    """Compile a script, show the stages of ``-d``, and write the requested files.
+
+    Returns:
+        The script to run; None if an output file was requested, as the script is not run then.
+
+    Raises:
+        ScriptError: the script has errors, which are in its diagnostics.
+    """
+    out = shown_on(run)
+    front = pipeline.front_end(replace(compilation, watch=front_end_watch(run.debug, out)))
+    llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
+    verify = line.flag("verify_llvm_ir")
+    if llvm or run.debug & {"ir", "ir-opt", "asm"} or verify:
+        texts = generator.llvm_texts(front.checked, compilation.kernel, compilation.options, verify=verify)
+        show_back_end(texts, run.debug, out)
+        if llvm:
+            messages.write_file(f"{llvm}.original.ll", texts.original.encode())
+            messages.write_file(f"{llvm}.optimized.ll", texts.optimized.encode())
+            if not (elf or aot):
+                return None
+    result = pipeline.back_end(compilation, front)
+    if elf:
+        messages.write_file(elf, result.elf)
+    if aot:
+        messages.write_file(aot, result.to_bytes(executable=True), executable=True)
+    return None if elf or aot else result
+
+
+def shown_on(options: RunOptions) -> TextIO:
+    """The stream for stages: standard output, unless it carries JSON or CSV."""
+    return sys.stdout if options.format == "text" else sys.stderr
+
+
+def front_end_watch(stages: frozenset[str], out: TextIO) -> Watch:
+    """The callback that prints the results of the passes in *stages*."""
+
+    def watch(name: str, result: object) -> None:
+        if name == "parse" and "ast" in stages and isinstance(result, Program):
+            out.write("\n== syntax tree\n" + tree(result))
+        if "types" in stages and isinstance(result, CheckedProgram):
+            out.write("\n== programs with types\n" + typed(result))
+
+    return watch
+
+
+def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None:
+    """Print the code of *stages*."""
+    for stage, title, text in (
+        ("ir", "LLVM code", texts.original),
+        ("ir-opt", "LLVM IR, optimised", texts.optimized),
+        ("asm", "BPF code", texts.assembly),
+    ):
+        if stage in stages:
+            out.write(f"\n== {title}\n{text}")
+
+
+def tree(node: Node, types: Mapping[Expr, Type] | None = None) -> str:
+    """A node and its descendants, one per line, indented; with *types*, the type of each expression."""
+    return "".join(f"{line}\n" for line in _lines(node, types or {}, 0))
+
+
+def typed(checked: CheckedProgram) -> str:
+    """Programs, maps and functions of a checked script, with the type of each expression."""
+    parts = []
+    for info in checked.maps.values():
+        key = "" if info.key is None else f"[{info.key}]"
+        parts.append(f"map {info.name}{key}: {info.value} ({info.kind}, {info.max_entries})\n")
+    parts.extend(
+        f"fn {function.name}: {function.result}\n{tree(function.body, checked.types)}"
+        for function in checked.functions
+    )
+    for unit in checked.units:
+        names = ", ".join(target.probe for target in unit.targets)
+        parts.append(f"program {unit.symbol} ({names})\n{tree(unit.body, checked.types)}")
+    return "".join(parts)
+
+
+def _lines(node: Node, types: Mapping[Expr, Type], depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    attributes: list[str] = []
+    children: list[Node] = []
+    for name in node.__struct_fields__:
+        if name == "span" or name.endswith("_span") or name == "head":
+            continue
+        part: object = getattr(node, name)
+        below = [item for item in (part if isinstance(part, tuple) else (part,)) if isinstance(item, Node)]
+        children.extend(below)
+        if not below:
+            attributes.append(f"{name}={part!r}")
+    shown = f" {' '.join(attributes)}" if attributes else ""
+    type_ = types.get(node) if isinstance(node, Expr) else None
+    yield f"{indent}{type(node).__name__}{shown}{'' if type_ is None else f' : {type_}'}"
+    for child in children:
+        yield from _lines(child, types, depth + 1)
+
+
+# ---------------------------------------------------------------------------------------------- --debug-bundle
+
 
 FOLDER = "pytrace-debug"
 
@@ -251,3 +363,66 @@ def archive(bundle: Bundle) -> bytes:
 def without_secrets(values: Mapping[str, object], public: frozenset[str]) -> dict[str, object]:
     """Options of a command line; of those that are not *public* only that they were given."""
     return {key: value if key in public or value is True else "(given)" for key, value in sorted(values.items())}
+
+
+# ---------------------------------------------------------------------------------------------- redaction
+
+
+_PUBLIC = frozenset({"", "/", "/root", "root", "localhost"})
+"""Names that tell nothing."""
+
+_SHORTEST = 2
+"""Characters of a name that is removed."""
+
+_HOME = r"/home/[^/\s\"':;,)]+"
+"""The home directory of any user."""
+
+_START = r"(?:(?<![\w-])|(?<=\\[nrt])|(?<=\\[0-9A-F]{2})|(?<=\\[0-7]{3})|(?<=\\u[0-9a-f]{4}))"
+"""Where a name starts: not inside a word, but after an escape sequence of C, LLVM, its assembly or JSON."""
+
+
+class Redactor(msgspec.Struct, frozen=True):
+    """Removes *homes*, *users* and *hosts*."""
+
+    homes: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def of_machine(cls, environment: Mapping[str, str] = os.environ) -> Redactor:
+        """The redactor for this machine and the user of this process, also behind ``sudo``."""
+        users, homes = {environment.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}, {
+            environment.get("HOME", "")
+        }
+        for entry in pwd.getpwall():
+            if entry.pw_uid == os.geteuid() or entry.pw_name in users:
+                users.add(entry.pw_name)
+                homes.add(entry.pw_dir)
+        host = os.uname().nodename
+        return cls(_names(homes), _names(users), _names({host, host.partition(".")[0]}))
+
+    def text(self, text: str) -> str:
+        """*text* with ``HOME``, ``USER`` and ``HOST`` in place of the names."""
+        for home in self.homes:
+            text = re.sub(f"{re.escape(home)}(?![\\w.-])", "HOME", text)
+        text = re.sub(_HOME, "HOME", text)
+        for names, mark in ((self.hosts, "HOST"), (self.users, "USER")):
+            for name in names:
+                text = re.sub(rf"{_START}{re.escape(name)}(?![\w-])", mark, text)
+        return text
+
+    def binary(self, data: bytes) -> bytes:
+        """*data* of the same length, with ``x`` in place of home directories and of hosts.
+
+        A user's name outside of these may be part of a symbol.
+        """
+        for name in (*self.homes, *self.hosts):
+            word = os.fsencode(name)
+            data = data.replace(word, b"x" * len(word))
+        return re.sub(_HOME.replace(r"\s", r"\s\0").encode(), lambda match: b"x" * len(match[0]), data)
+
+
+def _names(names: set[str]) -> tuple[str, ...]:
+    """Those to remove, longest first, as one may contain another."""
+    kept = {name for name in names if name not in _PUBLIC and len(name) >= _SHORTEST}
+    return tuple(sorted(kept, key=lambda name: (-len(name), name)))
