@@ -178,7 +178,7 @@ def test_names_of_processes_and_symbols_cannot_run_a_command(name: str, monkeypa
     monkeypatch.setattr(completion, "_processes", lambda: [("5", name), ("6", "foxes")])
     assert texts("pytrace --comm fo", "bash") == ["foxes"]
     assert texts("pytrace -p 5", "bash") == ["5"]
-    monkeypatch.setattr(completion.program_text, "candidates", lambda current, _: [current + name, current + "es"])
+    monkeypatch.setattr(completion, "program_candidates", lambda current, _: [current + name, current + "es"])
     for quote, harmful in (("", ";$`'\"&|> \n\\"), ('"', '$`"\n\\'), ("'", "'\n")):
         expected = {"xes"} if set(name) & set(harmful) else {f"x{name}", "xes"}
         assert {text.rstrip() for text in texts(f"pytrace -e {quote}x", "bash")} == expected
