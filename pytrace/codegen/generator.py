@@ -359,6 +359,6 @@ def llvm_texts(
 ) -> LlvmTexts:
     """The texts of all stages; *verify* has LLVM check the IR first."""
     text, _ = generate(checked, kernel, options)
-    with target.parse(text, verify=verify) as module:
+    with target.parsed(text, verify=verify) as module:
         target.optimise(module)
         return LlvmTexts(text, str(module), target.assembly(module))

@@ -7,12 +7,15 @@ import resource
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from types import ModuleType
 from typing import NoReturn
 
 from llvmlite.binding import ModuleRef, TargetMachine
+from llvmlite.binding.context import ContextRef
 
+from pytrace.base.interruption import postponed
 from pytrace.codegen.ir.builder import callees
 from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
@@ -25,6 +28,10 @@ CPU = "v3"
 MOST_STACK = 1 << 14
 """Frame size of one function that LLVM accepts."""
 
+# Functions that make or free an object of llvmlite postpone Ctrl-C: one that is interrupted half-made is freed with an
+# error, or freed twice, and an interrupt in its ``__del__`` is lost. They are single calls of LLVM, which no signal
+# interrupts anyway.
+
 
 def _llvm() -> ModuleType:
     """Llvmlite's binding. It is imported late: where memory is limited only the child of :func:`_in_a_child` has it."""
@@ -35,6 +42,7 @@ def _llvm() -> ModuleType:
 
 
 @cache
+@postponed()
 def _machine() -> TargetMachine:
     llvm = _llvm()
     # The generator checks stack use itself (:func:`stack_needed`): LLVM would abort the process.
@@ -47,14 +55,21 @@ def _machine() -> TargetMachine:
     return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=CPU, opt=2, codemodel="default")
 
 
+@cache
+@postponed()
+def _context() -> ContextRef:
+    return _llvm().get_global_context()
+
+
+@postponed()
 def parse(text: str, *, verify: bool = False) -> ModuleRef:
-    """Parse IR *text* into a module, which is freed at the end of its ``with`` block.
+    """Parse IR *text* into a module.
 
     Raises:
         InternalError: LLVM rejects it.
     """
     try:
-        module = _llvm().parse_assembly(text)
+        module = _llvm().parse_assembly(text, _context())
         if verify:
             module.verify()
     except RuntimeError as error:
@@ -62,6 +77,18 @@ def parse(text: str, *, verify: bool = False) -> ModuleRef:
     return module
 
 
+@contextmanager
+def parsed(text: str, *, verify: bool = False) -> Iterator[ModuleRef]:
+    """A module of :func:`parse`, freed at the end of the block."""
+    module = parse(text, verify=verify)
+    try:
+        yield module
+    finally:
+        with postponed():
+            module.close()
+
+
+@postponed()
 def optimise(module: ModuleRef) -> None:
     """Run the -O2 pipeline without vectorisation, the BPF target's own passes included."""
     llvm = _llvm()
@@ -72,6 +99,7 @@ def optimise(module: ModuleRef) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
+@postponed()
 def assembly(module: ModuleRef) -> str:
     """BPF assembly text."""
     return str(_machine().emit_assembly(module))
@@ -109,11 +137,12 @@ def compiled(text: str) -> bytes:
 
 
 def _compiled(text: str) -> bytes:
-    with parse(text) as module:
+    with parsed(text) as module:
         optimise(module)
         return elf(module, longest(text))
 
 
+@postponed()
 def _object(module: ModuleRef) -> bytes:
     return bytes(_machine().emit_object(module))
 

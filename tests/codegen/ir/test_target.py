@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from llvmlite.binding.ffi import ObjectRef
 
 from pytrace.codegen.ir import target
 from pytrace.core.diagnostics import InternalError, TraceError
@@ -29,7 +32,7 @@ INVALID = TEXT.replace("ret i64 %twice", "%x = add i64 %later, 1\n  %later = add
 def test_the_stages() -> None:
     text = TEXT.replace("%twice = add i64 %n, %n", "%slot = alloca i64\n  store i64 %n, ptr %slot\n"
                         "  %same = load i64, ptr %slot\n  %twice = add i64 %same, 5")  # fmt: skip
-    with target.parse(text, verify=True) as module:
+    with target.parsed(text, verify=True) as module:
         assert "alloca" in str(module)
         target.optimise(module)
         assert "alloca" not in str(module)
@@ -48,6 +51,35 @@ def test_ir_that_is_not_valid() -> None:
 def test_several_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(lambda _: target.compiled(TEXT), range(20)))) == 1
+
+
+def test_ctrl_c_leaves_no_object_of_llvm_half_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while LLVM makes each of its objects, and while it frees each."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    places: list[str] = []
+    came: list[str] = []
+    for name in ("__init__", "detach"):
+        whole = getattr(ObjectRef, name)
+
+        def interrupt(self: ObjectRef, *arguments: object, name: str = name, whole: Any = whole) -> None:
+            place = f"{type(self).__name__}.{name}"
+            if not came and place not in places:
+                came.append(place)
+                signal.raise_signal(signal.SIGINT)
+            whole(self, *arguments)
+
+        monkeypatch.setattr(ObjectRef, name, interrupt)
+    while True:
+        came.clear()
+        try:
+            target.compiled(TEXT)
+        except KeyboardInterrupt:
+            places += came
+        else:
+            break
+    assert {"ModuleRef.__init__", "ModuleRef.detach", "PassBuilder.__init__"} <= set(places)
+    assert not ignored
 
 
 def test_large_programs_are_made_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
