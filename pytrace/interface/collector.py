@@ -13,10 +13,9 @@ from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWi
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.interface.events import Event, EventSource
-from pytrace.render.events.event_decoder import RunHandler, Tally, each, formatter, reader
-from pytrace.render.events.printf import compile_pieces
+from pytrace.render.events import RunHandler, Tally, compile_pieces, each, formatter, reader
 from pytrace.render.forms import PortableForms
-from pytrace.render.maps.map_printer import Shown
+from pytrace.render.map_printer import Shown
 from pytrace.render.text import Values
 from pytrace.render.values import value_kind_of
 from pytrace.results.values import Portable

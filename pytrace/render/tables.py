@@ -1,7 +1,7 @@
 """Tables as text for people: aligned columns under a heading.
 
 The widths of columns follow their types and grow with wider values.  Rows are formatted by one operation whose result
-has a known length while all values fit (:class:`pytrace.render.events.event_decoder.RowFormatter`); only what does not
+has a known length while all values fit (:class:`pytrace.render.events.RowFormatter`); only what does not
 fit is looked at value by value here.
 """
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytrace.core import formats
 from pytrace.core.formats import Conversion
 from pytrace.frontend.check.calls import CONVERSIONS
-from pytrace.render.events.printf import ROWS
+from pytrace.render.events import ROWS
 
 
 @pytest.mark.parametrize(

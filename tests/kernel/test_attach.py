@@ -272,7 +272,7 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
         attach_to(loaded, stack)
         run(calls, "1")
         # The event carries the number of hits so far: 1 when its program ran first.
-        from pytrace.render.events.event_decoder import each
+        from pytrace.render.events import each
         from pytrace.runtime.output.batches import Handlers
         from pytrace.runtime.output.ring import RingReader
 

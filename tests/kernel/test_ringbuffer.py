@@ -12,7 +12,7 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.targets import TracepointTarget
-from pytrace.render.events.event_decoder import each
+from pytrace.render.events import each
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.output.batches import Handlers

@@ -13,7 +13,7 @@ from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.render.forms import Decoders, JsonForms, TextForms
-from pytrace.render.maps.map_printer import Block, MapView
+from pytrace.render.map_printer import Block, MapView
 from pytrace.results.formats.portable_forms import PortableNames
 from tests.support.facts import RecordedKernel
 

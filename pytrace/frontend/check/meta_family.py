@@ -38,7 +38,7 @@ def _negative_literal(value: nodes.Node) -> bool:
 
 
 _LAYOUTS = ("names", "lines", "offsets", "all")
-"""The words of ``stack_layout()`` (:mod:`pytrace.render.maps.stack_layout`)."""
+"""The words of ``stack_layout()`` (:mod:`pytrace.render.stack_layout`)."""
 
 
 def _message(format_: Format, values: list[int | bool | bytes]) -> str:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pytrace.core import types
 from pytrace.core.types import StackMode
 from pytrace.render.forms import JsonForms, TextForms
-from pytrace.render.maps.map_printer import Entry, MapPrinter
+from pytrace.render.map_printer import Entry, MapPrinter
 from pytrace.render.names import (
     build_id_line,
     frame_names,

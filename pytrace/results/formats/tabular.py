@@ -11,8 +11,7 @@ from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types.builtin_types import truncated
 from pytrace.core.types.tables import Column, TableSchema, value_columns
 from pytrace.render import csv, histogram, tseries
-from pytrace.render.maps import map_tables
-from pytrace.render.maps.map_printer import Shown
+from pytrace.render.map_printer import Shown
 from pytrace.render.tables import Page
 from pytrace.render.value_kind import Held, Plain
 from pytrace.render.values import value_kind_of
@@ -35,7 +34,7 @@ def write_csv(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) ->
         file.writelines(_csv_rows(printers, page, snapshot, table))
     for _, data in sorted(snapshot.maps.items()):
         blocks, last = printers.in_order(data), printers.last_interval(data)
-        file.writelines(map_tables.table_parts(printers.printer(data), page, data.key_columns, blocks, Shown(), last))
+        file.writelines(csv.map_parts(printers.printer(data), page, data.key_columns, blocks, Shown(), last))
 
 
 def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from pytrace.core.types import Type
 from pytrace.core.types.tables import Column, TableSchema
 from pytrace.render import json
-from pytrace.render.maps.map_printer import Shown
+from pytrace.render.map_printer import Shown
 from pytrace.render.tables import Cell, Page, TextTable, cell
 from pytrace.render.text import Value as Decoded
 from pytrace.render.text import encoded, for_any

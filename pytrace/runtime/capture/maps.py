@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytrace.core import types
 from pytrace.core.types import settled
 from pytrace.render.forms import PortableForms
-from pytrace.render.maps.map_printer import Entry, MapView
+from pytrace.render.map_printer import Entry, MapView
 from pytrace.render.values import value_kind_of, with_div
 from pytrace.results.snapshot import MapData
 

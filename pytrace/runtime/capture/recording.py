@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytrace.core.options.run_options import RunOptions
     from pytrace.core.types.tables import RowTable
     from pytrace.render.forms import TextForms
-    from pytrace.render.maps.map_printer import MapView
+    from pytrace.render.map_printer import MapView
     from pytrace.render.text import Values
     from pytrace.runtime.output.map_output import PrintKeeper
 

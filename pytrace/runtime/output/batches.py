@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
-from pytrace.render.events.event_decoder import RunHandler, Tally, Texts, sequence_formatter
+from pytrace.render.events import RunHandler, Tally, Texts, sequence_formatter
 
 if TYPE_CHECKING:
     from pytrace.render.tables import Again

@@ -32,9 +32,8 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
 )
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
-from pytrace.render import json
-from pytrace.render.events import printf
-from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
+from pytrace.render import events, json
+from pytrace.render.events import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 from pytrace.render.strftime import strftime
 from pytrace.runtime.output import messages
 
@@ -52,13 +51,13 @@ def static_bytes(text: str) -> bytes:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _parts(renderer: Renderer, spec: EventSpec, *, shown: bool = True) -> list[bytes | printf.Piece]:
+def _parts(renderer: Renderer, spec: EventSpec, *, shown: bool = True) -> list[bytes | events.Piece]:
     """The parts of a format; *shown*: the text is printed, not used (as the path of a file)."""
     texts = renderer.forms.texts if shown else renderer.forms.raw_texts
-    return printf.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, texts)
+    return events.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, texts)
 
 
-def _print_run(renderer: Renderer, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
+def _print_run(renderer: Renderer, spec: EventSpec, parts: list[bytes | events.Piece]) -> RunHandler:
     quick = all(isinstance(type_, _QUICK) for type_ in spec.args)
     return Texts(Formatter(spec.layout, renderer.forms.decoders, parts), renderer.extend_text, quick=quick)
 
@@ -92,9 +91,9 @@ _QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
 """Types whose values are short and printed without look-ups of names."""
 
 
-def _json_parts(kind: str, parts: list[bytes | printf.Piece], mark: str) -> list[bytes | printf.Piece]:
-    inside: list[bytes | printf.Piece] = [
-        printf.escaping(part, json.escape) if isinstance(part, printf.Piece) else json.escape(part) for part in parts
+def _json_parts(kind: str, parts: list[bytes | events.Piece], mark: str) -> list[bytes | events.Piece]:
+    inside: list[bytes | events.Piece] = [
+        events.escaping(part, json.escape) if isinstance(part, events.Piece) else json.escape(part) for part in parts
     ]
     return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"%s\n' % json.ending(mark)]
 
@@ -117,9 +116,9 @@ def _print_value(renderer: Renderer, spec: EventSpec) -> RunHandler:
     if renderer.output.json:
         form = renderer.forms.jsons.form(spec.args[0])
         ending = b"%s\n" % json.ending(renderer.mark(spec))
-        parts: list[bytes | printf.Piece] = [b'{"type": "value", "data": ', printf.Piece(b"%s", render=form), ending]
+        parts: list[bytes | events.Piece] = [b'{"type": "value", "data": ', events.Piece(b"%s", render=form), ending]
         return _print_run(renderer, spec, parts)
-    return _print_run(renderer, spec, printf.compile_pieces(b"%s\n", spec.args, renderer.forms.texts))
+    return _print_run(renderer, spec, events.compile_pieces(b"%s\n", spec.args, renderer.forms.texts))
 
 
 def _text_of(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], bytes]:
@@ -129,7 +128,7 @@ def _text_of(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], byte
 def _message(severity: str, kind: str) -> Make:
     def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
         static = spec.static_part(Formatted)
-        parts = printf.compile_pieces(static_bytes(static.format), spec.args, renderer.forms.message_texts)
+        parts = events.compile_pieces(static_bytes(static.format), spec.args, renderer.forms.message_texts)
         text, assertion = formatter(spec.layout, renderer.forms.decoders, parts), static.assertion
 
         def handle(data: bytes, offset: int) -> None:

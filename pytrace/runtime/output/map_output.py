@@ -15,8 +15,8 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import PrintedMap
 from pytrace.core.types import Hist, LHist
-from pytrace.render.maps import map_tables
-from pytrace.render.maps.map_printer import Block, Entry, MapView, Reader, Shown
+from pytrace.render import csv
+from pytrace.render.map_printer import Block, Entry, MapView, Reader, Shown
 from pytrace.render.text import Bars
 from pytrace.render.value_kind import Held
 from pytrace.render.values import value_kind_of
@@ -24,9 +24,9 @@ from pytrace.runtime.machine.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render import histogram
-    from pytrace.render.large_maps.printing import LargeMap
-    from pytrace.render.maps.heat_lines import Scale
-    from pytrace.render.maps.stack_layout import StackLayout
+    from pytrace.render.heat_lines import Scale
+    from pytrace.render.large_maps import LargeMap
+    from pytrace.render.stack_layout import StackLayout
     from pytrace.runtime.output.renderer import Renderer
 
 
@@ -60,7 +60,7 @@ class MapOutput:
         words = self._renderer.manifest.stack_layout
         if not words:
             return None
-        from pytrace.render.maps.stack_layout import StackLayout  # few scripts ask
+        from pytrace.render.stack_layout import StackLayout  # few scripts ask
 
         return StackLayout.of(words)
 
@@ -86,7 +86,7 @@ class MapOutput:
     def _form(self, view: MapView) -> Callable[..., bytes]:
         """The form of a map: ``form(shown, always=…)``."""
         if self._output.csv:
-            return partial(map_tables.entries, view, self._renderer.rows.page)
+            return partial(csv.map_table, view, self._renderer.rows.page)
         return view.json if self._output.json else view.text
 
     @cached_property
@@ -126,15 +126,15 @@ class MapOutput:
         """The text of percentiles of a map."""
         view = self.view(name)
         if self._output.csv:
-            return partial(map_tables.quantiles, view, self._renderer.rows.page)
+            return partial(csv.quantiles_table, view, self._renderer.rows.page)
         return view.quantiles_json if self._output.json else view.quantiles_text
 
 
 def _large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
     """The printer of a map with very many keys; *block* has some of them."""
-    from pytrace.render.large_maps import printing  # few runs have such maps
+    from pytrace.render import large_maps  # few runs have such maps
 
-    return printing.large_map(view, block, shown, sort_records if can_sort_records() else None)
+    return large_maps.large_map(view, block, shown, sort_records if can_sort_records() else None)
 
 
 # ---------------------------------------------------------------------------------------------- --heat
@@ -183,7 +183,7 @@ class HeatOutput:
         return b"" if rest and not any(change) else self._lines_of(view, shape, known, change)
 
     def _lines_of(self, view: MapView, shape: histogram.Shape, known: _HeatLines, change: list[int]) -> bytes:
-        from pytrace.render.maps import heat_lines  # few runs have the option
+        from pytrace.render import heat_lines  # few runs have the option
 
         used = [bucket for bucket, count in enumerate(change) if count]
         if used and (known.scale is None or not known.scale.covers(used[0], used[-1])):

@@ -23,10 +23,9 @@ from pytrace.core.event_layout import (
     cut_exit_status,
 )
 from pytrace.core.manifest import Manifest
-from pytrace.render import json
-from pytrace.render.events import printf
-from pytrace.render.events.event_decoder import RunHandler, Tally
-from pytrace.render.events.event_decoder import reader as event_reader
+from pytrace.render import events, json
+from pytrace.render.events import RunHandler, Tally
+from pytrace.render.events import reader as event_reader
 from pytrace.render.text import Bars, Values
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import messages
@@ -37,7 +36,7 @@ from pytrace.runtime.output.streams import Output
 if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
     from pytrace.render.forms import Decoders, JsonForms, TextForms
-    from pytrace.render.maps.map_printer import MapView, Reader
+    from pytrace.render.map_printer import MapView, Reader
     from pytrace.render.names import Symbols
     from pytrace.runtime.output.handlers import Make, PcapWriter
     from pytrace.runtime.output.map_output import MapOutput, PrintKeeper
@@ -182,11 +181,11 @@ class Renderer:
 
         options, config = self.options, self.manifest.config
         names = Names(self._symbols, self.clock, self.manifest.strings, HostNames(options.namespace))
-        raw = texts = in_messages = TextForms(names, formatted=printf.of_values)
+        raw = texts = in_messages = TextForms(names, formatted=events.of_values)
         if options.printable or options.bars is not Bars.SIGNS:
-            texts = TextForms(names, formatted=printf.of_values, printable=options.printable, bars=options.bars)
+            texts = TextForms(names, formatted=events.of_values, printable=options.printable, bars=options.bars)
         if self.output.escapes and not self.output.json:
-            in_messages = TextForms(names, formatted=printf.of_values, printable=True)
+            in_messages = TextForms(names, formatted=events.of_values, printable=True)
         trailer = config.str_trunc_trailer.encode("utf-8", "surrogateescape")
         decoders = Decoders(trailer, config.max_strlen, self._reader.chunk)
         return Forms(decoders, raw, texts, JsonForms(raw), in_messages)

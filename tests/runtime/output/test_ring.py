@@ -15,8 +15,7 @@ import pytest
 
 from pytrace.core.event_layout import RECORD_HEADER, WORD, EventLayout
 from pytrace.core.types import UINT32, UINT64, String, Type
-from pytrace.render.events.event_decoder import Formatter, Tally, Texts, each
-from pytrace.render.events.printf import compile_pieces
+from pytrace.render.events import Formatter, Tally, Texts, compile_pieces, each
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.output import batches
 from pytrace.runtime.output import ring as ringbuffer

@@ -17,10 +17,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import KSym, Stack, USym
 
 _ERRORS = ("pytrace.base", "pytrace.core", "pytrace.core.types", "difflib")
-_OUTPUT = (
-    "pytrace.render", "pytrace.render.events", "pytrace.render.maps", "pytrace.render.large_maps",
-    "pytrace.runtime.output", "decimal", "fractions", "grp", "pwd", "socket",
-)  # fmt: skip
+_OUTPUT = ("pytrace.render", "pytrace.runtime.output", "decimal", "fractions", "grp", "pwd", "socket")
 _ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.symbols")
 _USER_ADDRESSES = (
     "pytrace.runtime.elf", "pytrace.runtime.binaries", "pytrace.runtime.dwarf", "lzma", "zipfile", "zstandard",

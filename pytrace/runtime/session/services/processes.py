@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
-from pytrace.render.events.event_decoder import each
+from pytrace.render.events import each
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.batches import Handlers
 from pytrace.runtime.output.ring import RingReader

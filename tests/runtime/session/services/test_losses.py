@@ -469,7 +469,7 @@ def test_each_import_inside_a_function_is_among_them() -> None:
 @pytest.mark.parametrize(
     ("types", "options", "present", "absent"),
     [
-        ((UINT64,), RunOptions(), {"pytrace.render.maps"}, {"pytrace.runtime.symbols", "pytrace.results"}),
+        ((UINT64,), RunOptions(), {"pytrace.render"}, {"pytrace.runtime.symbols", "pytrace.results"}),
         ((KSym(),), RunOptions(), {"pytrace.runtime.symbols"}, {"pytrace.runtime.dwarf"}),
         ((Stack(user=True, limit=9),), RunOptions(), {"pytrace.runtime.dwarf"}, {"urllib.request"}),
         ((), RunOptions(live=True), {"pytrace.results.formats", "pytrace.runtime.capture"}, {"pyarrow"}),

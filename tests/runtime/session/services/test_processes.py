@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.render.events.event_decoder import RunHandler
+from pytrace.render.events import RunHandler
 from pytrace.runtime.session.services import module_loading, processes
 from pytrace.runtime.session.services.processes import NothingUnwound, Processes
 

@@ -30,10 +30,9 @@ from pytrace.core.types import (
     TSeries,
     Tuple,
 )
-from pytrace.render import histogram
+from pytrace.render import heat_lines, histogram
 from pytrace.render.forms import JsonForms, TextForms
-from pytrace.render.maps import heat_lines
-from pytrace.render.maps.map_printer import Entry, MapPrinter, Shown
+from pytrace.render.map_printer import Entry, MapPrinter, Shown
 from pytrace.results.formats.portable_forms import PortableNames
 from tests.render.test_rows import bucket
 from tests.support.encode import Frame, Run, Symbols

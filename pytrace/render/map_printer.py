@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import MapSpec
     from pytrace.render.forms import JsonForms, TextForms
-    from pytrace.render.large_maps.printing import LargeMap
-    from pytrace.render.maps.stack_layout import StackLayout
+    from pytrace.render.large_maps import LargeMap
+    from pytrace.render.stack_layout import StackLayout
     from pytrace.render.text import Form
 
 

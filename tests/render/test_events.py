@@ -35,21 +35,10 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.render import json
-from pytrace.render.events import gfp_flags, printf
-from pytrace.render.events.event_decoder import (
-    Formatter,
-    Plan,
-    Tally,
-    Texts,
-    each,
-    formatter,
-    reader,
-    sequence_formatter,
-)
-from pytrace.render.events.gfp_flags import BITS, COMPOUNDS, names
-from pytrace.render.events.printf import Piece
+from pytrace.render import events, gfp_flags, json
+from pytrace.render.events import Formatter, Piece, Plan, Tally, Texts, each, formatter, reader, sequence_formatter
 from pytrace.render.forms import TextForms
+from pytrace.render.gfp_flags import BITS, COMPOUNDS, names
 from pytrace.render.names import Names
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
@@ -57,7 +46,7 @@ from tests.support.encode import Cut, Run, Symbols, encode_event, record
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- event decoder
-# pytrace.render.events.event_decoder: events as tuples and as text, one by one, in runs and in sequences.
+# pytrace.render.events: events as tuples and as text, one by one, in runs and in sequences.
 
 
 DECODERS = Run().renderer.forms.decoders
@@ -364,7 +353,7 @@ def test_formatted_values(
     layout: str, members: tuple[types.Type, ...], value: tuple[Any, ...], expected: bytes
 ) -> None:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
-    form = printf.of_values(types.Joined(layout, members, formatted=True), forms)
+    form = events.of_values(types.Joined(layout, members, formatted=True), forms)
     assert form(value) == expected
     assert form(b"text already") == b"text already"
     with pytest.raises(InternalError, match="formatted text"):
@@ -389,11 +378,11 @@ def test_numbers_and_texts_are_formatted_as_c_does() -> None:
 
 def _formatted(layout: str, kind: types.Type, value: object) -> bytes:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
-    return printf.of_values(types.Joined(layout, (kind,), formatted=True), forms)((value,))
+    return events.of_values(types.Joined(layout, (kind,), formatted=True), forms)((value,))
 
 
 # ---------------------------------------------------------------------------------------------- gfp flags
-# pytrace.render.events.gfp_flags: names of flags, the longest combination first.
+# pytrace.render.gfp_flags: names of flags, the longest combination first.
 
 
 @each_row(

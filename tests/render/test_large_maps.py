@@ -34,15 +34,22 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.render import histogram
+from pytrace.render import histogram, map_printer, sorted_records
 from pytrace.render.forms import Decoders
-from pytrace.render.large_maps import record_sorting
-from pytrace.render.large_maps.printing import LAST, BucketTexts, RowFormat, cell, number_cell
-from pytrace.render.large_maps.record_form import RecordForm
-from pytrace.render.large_maps.record_sorting import Sort, padded, sorter
-from pytrace.render.large_maps.sorted_entries import Entry, SortedBuckets, SortedEntries, sorted_buckets, sorted_entries
-from pytrace.render.maps import map_printer
-from pytrace.render.maps.map_printer import Shown
+from pytrace.render.large_maps import (
+    LAST,
+    BucketTexts,
+    Entry,
+    RowFormat,
+    SortedBuckets,
+    SortedEntries,
+    cell,
+    number_cell,
+    sorted_buckets,
+    sorted_entries,
+)
+from pytrace.render.map_printer import Shown
+from pytrace.render.sorted_records import RecordForm, Sort, padded, sorter
 from pytrace.render.text import for_any
 from pytrace.render.value_kind import Piece
 from pytrace.render.values import value_kind_of
@@ -384,7 +391,7 @@ SORTS = [
 def test_blocks_in_order(
     size: int, sort: Sort | None, descending: bool, top: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_sorting, "ROWS", 64)
+    monkeypatch.setattr(sorted_records, "ROWS", 64)
     rng = random.Random(1)
     records = [rng.randbytes(3).ljust(size, b"\0") for _ in range(500)]
     made = sorter(size, sort, top=top, descending=descending)
