@@ -21,6 +21,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import SHARED
 from pytrace.codegen.ir.values import (
     FRAME,
+    I1,
     I64,
     NULL,
     Made,
@@ -261,7 +262,7 @@ class Events(Part):
             self.e.failed_reads = None
             self.header(spec, pointer, filled)
             later, now, done = self.b.block(), self.b.block(), self.b.block()
-            self.b.branch(self.b.truth(self.b.load(failed)), later, now, likely=False)
+            self.b.branch(self.e.deferred.worth(failed, addresses), later, now, likely=False)
             self.b.start(now)
             self.output(pointer, self.b.add(filled, layout.fixed_size))
             self.b.jump(done)
@@ -505,6 +506,19 @@ class DeferredEvents(Part):
         if len(addresses) != len(found) or self.e.foreign.may_sleep():
             return []
         return addresses
+
+    def worth(self, failed: Ptr, addresses: Sequence[Number]) -> I1:
+        """Whether a read of a string in user memory failed, and all strings of the event are there.
+
+        What is in the kernel's memory may be something else later.
+        """
+        several = addresses[0]
+        for address in addresses[1:]:
+            several = self.b.op("or", several, address)
+        wanted = self.b.load(failed)
+        if len(addresses) > 1:
+            wanted = self.b.select(self.b.icmp("slt", several, 0), 0, wanted)
+        return self.b.truth(wanted)
 
     def _has_task_work(self) -> bool:
         """Whether the task can be given work. An ahead-of-time file has to run on kernels without it."""

@@ -371,16 +371,15 @@ class ForeignMemory(Part):
 
         Outside user probes both spaces are possible for an integer (arguments of kernel functions and system
         calls, ``skbaddr``), and for a pointer that a kernel structure has: a kernel that GCC has built does not
-        say in its type information which are ``__user`` (``struct iovec.iov_base``). There the address decides,
-        where it can.
+        say in its type information which are ``__user`` (``struct iovec.iov_base``). There the address decides
+        where it can; elsewhere user memory is read when the read of kernel memory fails.
         """
         if space is AddressSpace.NONE:
             space = self.e.space
         if space is AddressSpace.BPF:
             # Memory of the program without known provenance is read like other kernel memory.
             return AddressSpace.KERNEL
-        either = space is AddressSpace.KERNEL and self.script.kernel.arch in _SEPARATE
-        return AddressSpace.EITHER if either else space
+        return AddressSpace.EITHER if space is AddressSpace.KERNEL else space
 
     # ---------------------------------------------------------------------------------------------- foreign memory
 
@@ -400,8 +399,8 @@ class ForeignMemory(Part):
         """Call a read helper. Returns its result.
 
         *most* is the maximum of *size*, where that is not a constant. Failures are reported if all helper errors are
-        enabled (``-k``), and counted where the text is part of a map's key. With ``mark_unreadable`` all
-        are counted, and a string is :data:`UNREADABLE` then.
+        enabled (``-k``), and counted where the text is part of a map's key or decides something. With
+        ``mark_unreadable`` all are counted, and a string is :data:`UNREADABLE` then.
         """
         most = size if isinstance(size, int) else most
         user = helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR)
@@ -409,6 +408,8 @@ class ForeignMemory(Part):
             result = self._of_task(helper, pointer, size, address, most)
         elif helper in _BY_ADDRESS and iterates_tasks(self.program):
             result = self._of_kernel_or_task(helper, pointer, size, address, most)
+        elif helper in _BY_ADDRESS:
+            result = self._of_either(helper, pointer, size, address, most)
         else:
             result = self.b.helper(helper, pointer, size, address)
             if user and self.may_sleep():
@@ -418,12 +419,14 @@ class ForeignMemory(Part):
             with self.b.when(self.b.icmp("slt", result, 0), likely=False):
                 with self.b.when(self.b.truth(address)):
                     self.e.deferred.postpone()
-        if self.e.failed_reads is not None and helper is helpers.PROBE_READ_USER_STR:
+        if self.e.failed_reads is not None and helper in (helpers.PROBE_READ_USER_STR, helpers.PROBE_READ_STR):
             with self.b.when(self.b.icmp("slt", result, 0), likely=False):
-                self.b.store(self.b.number(self.b.truth(address)), self.e.failed_reads)
+                # An address of the kernel's memory is negative where the address decides.
+                waits = self.b.truth(address) if user else self.b.icmp("sgt", address, 0)
+                self.b.store(self.b.number(waits), self.e.failed_reads)
             return result
         self.e.events.check_read(helper.symbol, result)
-        if self.e.node in self.program.key_strings and helper in _STRINGS and not self.checked.config.mark_unreadable:
+        if self.e.node in self.script.deciding and not self.checked.config.mark_unreadable:
             with self.b.when(self.b.icmp("slt", result, 0), likely=False):
                 with self.b.when(self.b.truth(address)):
                     self.e.counter("unreadable", self.script.layout.site(helper.symbol, location(self.e.node.span)))
@@ -482,6 +485,27 @@ class ForeignMemory(Part):
             self.b.store(self.b.helper(of_kernel, pointer, size, address), result)
         with self.b.unless(in_kernel):
             self.b.store(self._of_task(of_user, pointer, size, address, most), result)
+        return self.b.load(result)
+
+    def _of_either(
+        self, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None
+    ) -> I64:
+        """The result of a read at an address of either space.
+
+        Where kernel and user addresses overlap (s390x), the kernel has no helper that takes both.
+        """
+        of_kernel, of_user = _BY_ADDRESS[helper]
+        separate = self.script.kernel.arch in _SEPARATE
+        first = self.b.helper(helper if separate else of_kernel, pointer, size, address)
+        if separate and not self.may_sleep():
+            return first
+        result = self.b.register()
+        self.b.store(first, result)
+        with self.b.when(self.b.icmp("slt", first, 0), likely=False):
+            second = self.b.helper(of_user, pointer, size, address)
+            if self.may_sleep():
+                second = self._again(of_user, pointer, size, address, most, second)
+            self.b.store(second, result)
         return self.b.load(result)
 
     def _again(

@@ -159,7 +159,7 @@ class Made(msgspec.Struct, frozen=True):
     only: Callable[[Ptr, int], None] | None = None
     reads: bool = False
     source: Number | None = None
-    """The address in user memory of a string that is read as a whole."""
+    """The address of a string that is read as a whole and may be in user memory."""
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from pytrace.codegen.ir.values import I1, I64, TRUE, Memory, Number, Operand, Op
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
 from pytrace.core.types import BOOL, DOUBLE, AddressSpace, Array, Float, Pointer, String, Struct, Type
-from pytrace.core.types.basic_types import plainly_read
+from pytrace.core.types.basic_types import in_kernel_only, plainly_read
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import BoundsCheck, CheckedProgram, FieldPath, Signedness, Slot, VariableInfo
@@ -211,11 +211,19 @@ class Members(Part):
         """The target of a pointer, as a value of *type_*."""
         if not isinstance(pointer, Pointer):
             raise InternalError(f"{pointer} is no pointer")
-        return self.at_address(self._address(operand), type_, pointer.space, _direct(operand))
+        address, direct = self._address(operand, pointer)
+        return self.at_address(address, type_, pointer.space, direct)
 
-    def _address(self, operand: Operand) -> Number:
-        """A pointer to be dereferenced: the typed register itself if plain loads may follow it."""
-        return operand.value if isinstance(operand, Scalar) and operand.direct else self.e.memory.number(operand)
+    def _address(self, operand: Operand, pointer: Pointer) -> tuple[Number, bool]:
+        """A pointer to be dereferenced, and whether plain loads may follow it: then it is the typed register itself.
+
+        A plain load at an address of user memory, which the verifier accepts as well, is 0: the kernel's type
+        information does not say which arguments and members are ``__user`` when GCC has built it.
+        """
+        if _direct(operand) and (pointer.space is AddressSpace.BPF or in_kernel_only(pointer.target)):
+            assert isinstance(operand, Scalar)
+            return operand.value, True
+        return self.e.memory.number(operand), False
 
     def at_address(self, address: Number, type_: Type, space: AddressSpace, direct: bool) -> Operand:
         """The value at an address."""
@@ -259,8 +267,7 @@ class Members(Part):
     def _target(self, base: Operand, pointer: Pointer) -> Operand:
         if isinstance(base, Scalar) and base.pointer:
             return Memory(base.pointer, pointer.target, 8, context=True)
-        address = self._address(base)
-        direct = _direct(base)
+        address, direct = self._address(base, pointer)
         if pointer.space is AddressSpace.BPF and direct:
             return Memory(self.b.pointer(address), pointer.target, 8)
         return Remote(address, pointer.target, self.e.foreign.pointed_space(pointer.space), direct)

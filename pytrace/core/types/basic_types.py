@@ -393,3 +393,47 @@ def plainly_read(type_: Type, offset: int, size: int) -> bool:
             continue
         return plainly_read(member.type, offset - member.offset, size)
     return True
+
+
+_OF_KERNEL = frozenset(
+    ("list_head", "hlist_node", "hlist_head", "hlist_bl_node", "hlist_nulls_node", "llist_node", "rb_node")
+    + ("callback_head", "spinlock", "raw_spinlock", "mutex", "rw_semaphore", "lockref", "refcount_struct", "kref")
+    + ("wait_queue_head", "work_struct", "timer_list", "hrtimer", "completion", "xarray", "kobject", "percpu_ref")
+    + ("pt_regs", "task_struct", "file", "inode", "dentry", "sock", "sk_buff")
+)
+"""Structs that no interface between the kernel and user space has: links, locks, counts, saved registers.
+
+And the commonest ones that have such members, which need not be read then.
+"""
+
+
+def in_kernel_only(type_: Type) -> bool:
+    """Whether a struct of the kernel is never in user memory.
+
+    That shows in a member, at any depth, that no user program can have: a link of a kernel list, a lock, or a pointer
+    to a struct that has one. Members of unions do not count: ``struct xt_entry_match`` has a pointer of the kernel in
+    place of what the user wrote. ``struct iovec`` and ``struct timespec64`` may be in either memory.
+    """
+    seen: set[Type] = set()
+    level: list[Type] = [type_]
+    while level:
+        pointed: list[Type] = []
+        while level:
+            item = level.pop()
+            if not isinstance(item, Struct) or item in seen:
+                continue
+            seen.add(item)
+            if item.name in _OF_KERNEL:
+                return True
+            if item.kind == "union":
+                continue
+            for field in item.fields:
+                inner: Type = field.type
+                while isinstance(inner, Array):
+                    inner = inner.element
+                if isinstance(inner, Pointer):
+                    pointed.append(inner.target)
+                else:
+                    level.append(inner)
+        level = pointed
+    return False

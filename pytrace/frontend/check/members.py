@@ -39,6 +39,7 @@ from pytrace.core.types import (
     USym,
     Void,
 )
+from pytrace.core.types.basic_types import in_kernel_only
 from pytrace.frontend.check.calls import ArgumentChecks
 from pytrace.frontend.check.checker import Checker
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, is_integer, literal, settle, wrap
@@ -344,8 +345,8 @@ class Members:
             return self._record_field(node, type_)
         if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
             member_type = self._struct_field(node, type_.target, "pointer")
-            if type_.trusted and self.checker.options.verbose:
-                self._note_space(base)
+            if type_.space is AddressSpace.KERNEL and self.checker.options.verbose:
+                self._note_space(base, type_.target)
             return self.inherit(member_type, type_)
         if isinstance(type_, Struct):
             member_type = self._struct_field(node, type_, "memory")
@@ -371,12 +372,12 @@ class Members:
         self.checker.program.fields[node] = FieldPath("argument", type_, argument=argument)
         return loaded(type_)
 
-    def _note_space(self, base: nodes.Expr) -> None:
+    def _note_space(self, base: nodes.Expr, struct: Struct) -> None:
         """Type information of kernels that GCC has built does not say which arguments of functions are ``__user``."""
         place = self.checker.program.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
-        if place is not None and place.argument is not None:
+        if place is not None and place.argument is not None and not in_kernel_only(struct):
             text = base.span.text
-            message = f"members of {text} are read in kernel memory; if it points to user memory, write uptr({text})"
+            message = f"{text} may point to kernel or user memory: its members are read where its address is"
             if all(note.message != message for note in self.checker.diagnostics.notes):
                 self.checker.diagnostics.note(message, base.span)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.types import UINT64, AddressSpace, Field, Pointer, Struct
+from pytrace.core.types import INT8, UINT64, AddressSpace, Field, Pointer, Struct
 from tests.codegen.running import machine, printed, ran
-from tests.support.facts import TASK, RecordedKernel
+from tests.support.facts import FILE, TASK, RecordedKernel, function
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,44 @@ def test_each_address_space_has_its_helpers(probe: str, expression: str, numbers
     address = found.region(bytes(200) + (8).to_bytes(8, "little"))
     found.run(context=address.to_bytes(8, "little") * 40)
     assert [n for n, _ in found.calls if n in (4, 45, 112, 113, 114)] == numbers
+
+
+_ANY = Struct("union", "any", 8, (Field("of_kernel", Pointer(TASK), 0),), origin="vmlinux")
+_MIXED = Struct("struct", "mixed", 8, (Field("any", _ANY, 0),), origin="vmlinux")
+_POINTING = Struct("struct", "pointing", 16, (Field("task", Pointer(TASK), 0), Field("n", UINT64, 8)), origin="vmlinux")
+
+
+@pytest.mark.parametrize(
+    ("expression", "numbers"),
+    [
+        # Only the kernel has these: plain loads at typed pointers.
+        ("args.file.f_flags", []),
+        ("args.pointing.n", []),
+        # 4 and 45 are the helpers for which the address decides; 113 clears.
+        ("args.vec.base", [4]),
+        ("*args.vec.base", [4, 4]),
+        ("args.vec[1].base", [4]),
+        ("args.mixed.any.of_kernel", [4]),
+        ("uptr(args.vec).base", [112]),
+        ('str(args.text) == "a"', [113, 45]),
+    ],
+)
+def test_typed_pointers_into_either_memory(expression: str, numbers: list[int]) -> None:
+    parameters = [("file", FILE), ("vec", _VECTOR), ("mixed", _MIXED), ("pointing", _POINTING), ("text", INT8)]
+    prototype = function("vfs_read", *((name, Pointer(type_)) for name, type_ in parameters))
+    found = machine(f"fentry:vfs_read {{ @ = {expression}; }}", RecordedKernel(prototypes=(prototype,)))
+    place = found.region(bytes(64))
+    found.run(context=place.to_bytes(8, "little") * 8)
+    assert [n for n, _ in found.calls if n in (4, 45, 112, 113, 114, 115)] == numbers
+
+
+@pytest.mark.parametrize(("readable", "numbers"), [(True, [113]), (False, [113, 112])])
+def test_machines_whose_spaces_overlap(readable: bool, numbers: list[int]) -> None:
+    """There user memory is read when a read of the kernel's fails."""
+    found = machine("fentry:vfs_read { @ = (*(uint64 *)args.file); }", RecordedKernel(arch="s390x"))
+    place = found.region(bytes(64)) if readable else 8
+    found.run(context=place.to_bytes(8, "little") * 8)
+    assert [n for n, _ in found.calls if n in (4, 112, 113)] == numbers
 
 
 def test_strings_in_full_arrays_have_no_nul() -> None:

@@ -97,7 +97,16 @@ class StringBuiltins(Builtins):
             with self.e.at_node(node):
                 self.e.strings.read_string_only(pointer, type_.capacity, address, space, cleared)
 
-        return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
+        user = space is AddressSpace.USER or (space is AddressSpace.EITHER and self._given(_expr(node, 0)))
+        return Made(type_, write, tail, only, True, address if user else None)
+
+    def _given(self, address: nodes.Expr) -> bool:
+        """Whether an address comes from the probe, and not from what the kernel has in its memory."""
+        while isinstance(address, nodes.Cast):
+            address = address.operand
+        if isinstance(address, nodes.FieldAccess):
+            return self.checked.fields[address].how == "argument"
+        return not isinstance(address, nodes.Index) and not (isinstance(address, nodes.Call) and address.name == "kptr")
 
     def _counted(self, node: nodes.Call, type_: String, place: CountedString, limit: Number | None) -> Operand:
         """The text of an object that has its address and length."""
