@@ -9,10 +9,10 @@ from pytrace.codegen.emit import load_time, loops, map_uses, storage
 from pytrace.codegen.emit.bodies import (
     all_variables,
     called_functions,
+    deciding_strings,
     late_body,
     shared_variables,
     split_plan,
-    strings_of_keys,
 )
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
@@ -71,6 +71,7 @@ def generate(
         sparing=sparing,
         element_maps=elements,
         inserted=map_uses.inserted_maps(checked, elements) if elements else {},
+        deciding=deciding_strings(checked),
     )
     processes.declare_filters(module, options.shape)
     processes.declare_gates(script)
@@ -125,8 +126,6 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
-    if checked.maps:
-        program.key_strings = strings_of_keys(bodies)
     if script.element_maps:
         program.inserted = script.inserted[unit.body]
         program.repeated = {

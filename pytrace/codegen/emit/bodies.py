@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -507,22 +507,62 @@ def _printed(body: nodes.Node) -> set[str]:
     return {node.name for node in references} - {node.name for node in references if node not in printed}
 
 
-def strings_of_keys(bodies: Iterable[nodes.Node]) -> frozenset[nodes.Node]:
-    """The calls of ``str()`` whose texts are keys of maps, or part of one, also by way of a variable."""
-    variables: set[str] = set()
+_READS = frozenset({"buf", "pystr", "str"})
+"""Builtins that read a text or bytes."""
+
+_LOOKED_INTO = frozenset({"delete", "has_key", "strcontains", "strlen", "strncmp", "strstr"})
+"""Builtins that look into a text, or for the element that has it as its key."""
+
+_COMPARED = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
+
+
+def deciding_strings(checked: CheckedProgram) -> frozenset[nodes.Node]:
+    """The calls of ``str()`` and ``buf()`` on which a key or a condition depends.
+
+    Also by way of variables and maps (functions take and return no strings): where such a read fails, something is
+    counted under another name or left out, and nothing that is printed shows it.
+    """
+    functions = {function for unit in checked.units for function in called_functions(checked, unit.body)}
+    bodies = [*(unit.body for unit in checked.units), *(function.body for function in functions)]
+    every = [node for body in bodies for node in walk(body)]
+    decides = [value for node in every for value in _deciding(node)]
+    passed = [pair for node in every for pair in _passed(node)]
+    names: set[str] = set()
     found: set[nodes.Node] = set()
-    assigned: list[tuple[str, nodes.Expr]] = []
-    for body in bodies:
-        for node in walk(body):
-            if isinstance(node, nodes.MapIndex):
-                below = [item for key in node.keys for item in walk(key)]
-                found.update(item for item in below if isinstance(item, nodes.Call) and item.name == "str")
-                variables.update(item.name for item in below if isinstance(item, nodes.Variable))
-            elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Variable):
-                assigned.append((node.target.name, node.value))
-            elif isinstance(node, nodes.Let) and node.value is not None:
-                assigned.append((node.variable.name, node.value))
-    for name, value in assigned:
-        if name in variables:
-            found.update(item for item in walk(value) if isinstance(item, nodes.Call) and item.name == "str")
+    while decides:
+        for below in walk(decides.pop()):
+            if isinstance(below, nodes.Call) and below.name in _READS:
+                found.add(below)
+            name = _name(below)
+            if name and name not in names:
+                names.add(name)
+                decides += [value for target, value in passed if target == name]
     return frozenset(found)
+
+
+def _deciding(node: nodes.Node) -> Sequence[nodes.Node]:
+    """What a node uses as a key, or decides by."""
+    if isinstance(node, nodes.MapIndex):
+        return node.keys
+    if isinstance(node, nodes.If | nodes.Ternary | nodes.While):
+        return (node.condition,)
+    if isinstance(node, nodes.Binary) and node.operator in _COMPARED:
+        return (node.left, node.right)
+    return node.args if isinstance(node, nodes.Call) and node.name in _LOOKED_INTO else ()
+
+
+def _passed(node: nodes.Node) -> Iterator[tuple[str, nodes.Node]]:
+    """Values that a node assigns, each with the name of the variable or map."""
+    if isinstance(node, nodes.Assign):
+        yield _name(node.target), node.value
+    elif isinstance(node, nodes.Let) and node.value is not None:
+        yield _name(node.variable), node.value
+
+
+def _name(node: nodes.Node) -> str:
+    """The name of the variable or map that a node is, or is an element of; empty for others."""
+    if isinstance(node, nodes.MapIndex):
+        node = node.map
+    if isinstance(node, nodes.Variable):
+        return f"${node.name}"
+    return node.name if isinstance(node, nodes.MapRef) else ""

@@ -54,6 +54,8 @@ class Script(msgspec.Struct, eq=False):
     returning: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Of the places whose events wait for the return of a system call: their maps, and the functions that complete
     them (``codegen.walkers.system_calls``)."""
+    deciding: frozenset[nodes.Node] = frozenset()
+    """The calls of ``str()`` and ``buf()`` that keys and conditions use: those that fail are counted."""
     string_function: str = ""
     """The function that repeats the read of a string (``codegen.emit.memory``)."""
     original_function: str = ""
@@ -175,8 +177,6 @@ class Program(msgspec.Struct, eq=False):
     """The function that runs the body of a hit that was kept, if the program keeps any."""
     postponed: bool = False
     """Whether this is the body of hits that were kept, which runs at the return of system calls."""
-    key_strings: frozenset[nodes.Node] = frozenset()
-    """The calls of ``str()`` whose texts are in keys: those that fail are counted."""
     python: PythonCall | None = None
     """The call of a Python function, in probes of these."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.emit.bodies import late_body, strings_of_keys
+from pytrace.codegen.emit.bodies import deciding_strings, late_body
 from tests.support.front import analyse
 from tests.support.recorded import TRACEPOINTS, Facts
 
@@ -69,7 +69,7 @@ def test_bodies(body: str, wanted: tuple[int, int] | None) -> None:
         ("t:syscalls:sys_exit_openat { print(@[tid]); delete(@, tid); }", True),
         ("interval:s:1 { print(@); clear(@); }", True),
         ("end { for ($kv : @) { print($kv); } }", True),
-        ("t:syscalls:sys_enter_read { @[tid] = \"x\"; }", True),
+        ('t:syscalls:sys_enter_read { @[tid] = "x"; }', True),
         ("t:syscalls:sys_enter_read { print(@[tid]); }", False),
         ("interval:s:1 { for ($kv : @) { print($kv); } }", False),
     ],
@@ -98,10 +98,27 @@ def test_probes(probe: str, waits: bool) -> None:
         ("@[str(1), 2] = count(); print(str(2));", 1),
         ("$a = str(1); $b = str(2); @[$a] = $b;", 1),
         ("let $a = str(1); @x[comm, $a] = 1; @y[str(3)] = str(4);", 2),
+        ("@[buf(1, 4)] = count(); print(buf(2, 4));", 1),
         ("@x = str(1);", 0),
-        ('if (str(1) == "x") { print(str(2)); }', 0),
+        ('@x = str(1); @y = @x; if (@y == "a") { @n = count(); }', 1),
+        ("@x[1] = str(1); @n[@x[1]] = count();", 1),
+        ('if (str(1) == "x") { print(str(2)); }', 1),
+        ('$hit = pid == 1 && str(1) != "x"; print($hit);', 1),
+        ('print(strcontains(str(1), "x") ? "yes" : str(2));', 1),
+        ('$a = str(1); $b = $a; if (!strncmp($b, "x", 1)) { print($b); }', 1),
+        ("if (called(str(1))) { print(1); }", 1),
+        ('delete(@x, str(1)); @x["a"] = 1;', 1),
+        ('print((str(1), comm == "x")); $a = str(2); printf("%s", $a);', 0),
     ],
 )
-def test_strings_of_keys(body: str, strings: int) -> None:
-    checked = analyse(f"begin {{ {body} }}").checked()
-    assert len(strings_of_keys([checked.units[0].body])) == strings
+def test_strings_that_keys_and_conditions_use(body: str, strings: int) -> None:
+    macro = 'macro called(s) { s == "x" } ' if "called(" in body else ""
+    checked = analyse(f"{macro}begin {{ {body} }}").checked()
+    assert len(deciding_strings(checked)) == strings
+
+
+def test_strings_that_functions_use() -> None:
+    same = 'fn same($p: int64): bool { $s = str($p); return $s == "x"; }'
+    shown = "fn shown($p: int64): bool { print(str($p)); return true; }"
+    checked = analyse(f"{same} {shown} begin {{ if (same(1) && shown(2)) {{ print(1); }} }}")
+    assert len(deciding_strings(checked.checked())) == 1
