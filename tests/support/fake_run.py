@@ -63,6 +63,7 @@ class FakeProbes:
     def __init__(self, attached: Iterable[Attached]) -> None:
         self._attached = list(attached)
         self.detached = False
+        self.have_exited = False
         self.lost: dict[Key, int] = {}
 
     def attach(self) -> list[Attached]:

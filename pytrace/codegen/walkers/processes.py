@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from pytrace.codegen.emit.storage import SESSION, UNFOLLOWED
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module, program_section
-from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.codegen.ir.values import I1, TRUE, Number, global_pointer
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
@@ -27,9 +28,11 @@ from pytrace.core.probes.targets import (
     ENTER,
     RAW_TRACEPOINT,
     IteratorTarget,
+    KernelFunctionTarget,
     ProbeTarget,
     RawTracepointTarget,
     TracepointTarget,
+    TypedFunctionTarget,
     UserTarget,
     Way,
 )
@@ -334,6 +337,17 @@ _NUMBER = 8
 
 SKIPPED = "skipped"
 """Counter of a program's hits that the watchdog skipped."""
+
+
+_EXIT_FUNCTION = r"(ksys|sys|__se_sys|__do_sys|__[a-z0-9]+_sys)_exit$"
+"""The functions of the system call ``exit`` (``SYSCALL_DEFINE1(exit, …)`` and the wrappers of architectures)."""
+
+
+def _is_exit(place: ProbeTarget) -> bool:
+    """Whether a function of the kernel is one of the system call ``exit``."""
+    if isinstance(place, KernelFunctionTarget | TypedFunctionTarget):
+        return re.match(_EXIT_FUNCTION, place.function) is not None
+    return False
 
 
 def _enters_exit(place: ProbeTarget) -> bool:
@@ -715,10 +729,17 @@ class Watchdog(Part):
         unit, kind = self.program.unit, self.program.unit.kind
         if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
             return
+        if self.script.options.resets:
+            self._unless_view()
         self._unless_own_thread_ends()
         self._unless_stopped(calls=kind.context is not Context.PERF_EVENT)
         now = self.b.helper(helpers.JIFFIES64)
         self.e.end_early(self.b.icmp("ule", now, self.b.load(self.e.session(SESSION.deadline))), counted=SKIPPED)
+
+    def _unless_view(self) -> None:
+        """End the program in the process of the live view, which waits in calls all the time: it is only a picture."""
+        process, _ = self.e.tasks.process_ids("tracer")
+        self.e.end_early(self.b.icmp("ne", process, self.b.load(self.e.session(SESSION.own + 4), 32)))
 
     def _unless_own_thread_ends(self) -> None:
         """End the program at the ``exit`` of a thread of the tracer.
@@ -726,11 +747,22 @@ class Watchdog(Part):
         The call has no return, and bpftrace has no such threads: a map of calls that have begun would keep one
         for each.
         """
+        unit, b = self.program.unit, self.b
+        functions = [index for index, target in enumerate(unit.targets) if _is_exit(target.place)]
         number = call_numbers.numbers(self.script.kernel.arch).get("exit")
-        if number is None or not any(_enters_exit(target.place) for target in self.program.unit.targets):
+        if functions and not unit.kind.returns:
+            ends = TRUE
+            if len(functions) < len(unit.targets):
+                hit = self.e.events.target_index()
+                same: Number = 0
+                for index in functions:
+                    same = b.op("or", same, b.number(b.icmp("eq", hit, index)))
+                ends = b.truth(same)
+        elif number is not None and any(_enters_exit(target.place) for target in unit.targets):
+            ends = b.icmp("eq", b.load(b.offset(self.e.context, _NUMBER), 32), number)
+        else:
             return
-        b = self.b
-        with b.when(b.icmp("eq", b.load(b.offset(self.e.context, _NUMBER), 32), number), likely=False):
+        with b.when(ends, likely=False):
             process, _ = self.e.tasks.process_ids("tracer")
             with b.when(b.icmp("eq", process, b.load(self.e.session(SESSION.own), 32))):
                 self.e.end()

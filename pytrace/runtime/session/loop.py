@@ -141,7 +141,10 @@ class RunLoop:
             longest = service.pause(longest)
         ready = run.consumer.wait(run.loop, longest)
         # The tracer's own calls are over: what it does from now on is none of the time until exit().
-        run.probes.exited()
+        if run.probes.have_exited:
+            for service in services:
+                service.exited()
+            run.probes.exited()
         for service in services:
             service.woken(ready)
         handled = run.consumer.turn()

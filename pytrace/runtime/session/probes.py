@@ -194,11 +194,15 @@ class Probes:
         for opened in self._opened:
             opened.detach(self._loaded.manifest.programs[index].symbol)
 
+    @property
+    def have_exited(self) -> bool:
+        """Whether an ``exit()`` of the script has stopped all programs but those that see the tracer's own calls."""
+        return session_data.has_exited(self._loaded)
+
     def exited(self) -> None:
         """After an ``exit()`` of the script programs stop for the tracer's threads, too, none of which is in a call."""
-        if session_data.has_exited(self._loaded):
-            self._heartbeat.stop()
-            session_data.stop(self._loaded)
+        self._heartbeat.stop()
+        session_data.stop(self._loaded)
 
     def detach(self) -> None:
         """Detach all probes, if they are attached. Programs return at once from the first moment on."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from tests.codegen.running import helpers, machine
 from tests.support.bpf_machine import PID, Machine
-from tests.support.facts import RecordedKernel
+from tests.support.facts import RecordedKernel, function
 
 JIFFIES = 118
 NOW = 55
@@ -60,3 +61,43 @@ def test_hits_of_other_processes_are_not_counted() -> None:
 def test_programs_that_nobody_else_runs_have_no_watchdog(text: str) -> None:
     script = machine(text, RecordedKernel()).script
     assert script.manifest.counters is None or all(kind != "skipped" for kind, _ in script.manifest.counters.names)
+
+
+@pytest.mark.parametrize(
+    ("probe", "runs"),
+    [
+        ("kprobe:__x64_sys_exit", False),
+        ("fentry:__x64_sys_exit", False),
+        # The cookie is 0: that of the first function.
+        ("kprobe:__x64_sys_exit,kprobe:__x64_sys_close", False),
+        ("kprobe:__x64_sys_close,kprobe:__x64_sys_exit", True),
+        ("kprobe:__x64_sys_close", True),
+        ("kprobe:__x64_sys_exit_group", True),
+        ("kretprobe:__x64_sys_exit", True),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_functions_of_exit_are_not_seen_of_the_own_threads(probe: str, runs: bool, own: bool) -> None:
+    """They do not return: a map of calls that have begun would keep each."""
+    names = ("__x64_sys_exit", "__x64_sys_exit_group", "__x64_sys_close")
+    kernel = RecordedKernel(
+        prototypes=tuple(map(function, names)), traceable=tuple(map(KernelFunction, names))
+    )
+    found = machine(f"{probe} {{ @n++; }}", kernel)
+    session = found.script.manifest.session
+    assert session is not None
+    found.write(found.section(session.section) + session.deadline, b"\xff" * 8)
+    found.write(found.section(session.section) + session.own, (PID if own else PID + 1).to_bytes(4, "little"))
+    found.run()
+    assert found.slot("@n") == int(runs or not own)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_view_is_not_seen(live: bool) -> None:
+    found = machine(SWITCH, RecordedKernel(), CompileOptions(resets=live))
+    session = found.script.manifest.session
+    assert session is not None
+    found.write(found.section(session.section) + session.deadline, b"\xff" * 8)
+    found.write(found.section(session.section) + session.own + 4, PID.to_bytes(4, "little"))
+    found.run()
+    assert found.slot("@n") == int(not live)

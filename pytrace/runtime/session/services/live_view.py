@@ -127,6 +127,10 @@ class LiveView(Service):
         if now >= self._next_state and self._view.states == self._states:
             self._send_state(now)
 
+    def exited(self) -> None:
+        """The view ends, and the thread that reads what the user wants."""
+        self._view.close()
+
     def stop(self) -> None:
         """Give the terminal back: the end of the run is printed as that of any run."""
         self._view.close()

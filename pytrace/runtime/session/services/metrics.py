@@ -75,6 +75,10 @@ class Metrics(Service):
             self._told = self._failure
             self._tell(f"WARNING: metrics could not be served: {self._told}\n")
 
+    def exited(self) -> None:
+        """The thread that answers ends."""
+        self.stop()
+
     def stop(self) -> None:
         """The run ends; of its threads no map of calls that have begun is to keep any."""
         self.close()

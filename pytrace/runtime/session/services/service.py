@@ -45,6 +45,9 @@ class Service:
     def work(self, handled: int) -> None:
         """Events have been handled, *handled* in number."""
 
+    def exited(self) -> None:
+        """The script called ``exit()``: what runs beside the run's thread ends, as its calls are still traced."""
+
     def stop(self) -> None:
         """The run ends; probes are still attached."""
 
