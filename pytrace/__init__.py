@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytrace.interface.snapshots import Snapshot as Snapshot
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
-    from pytrace.remote.kubernetes.pods import Cluster as Cluster
+    from pytrace.remote.pods import Cluster as Cluster
     from pytrace.render.aggregations import Average as Average
     from pytrace.render.aggregations import Stats as Stats
     from pytrace.render.histogram import Bucket as Bucket

@@ -33,7 +33,8 @@ from pytrace.interface.compiled import Arguments, CompiledScript, build, compile
 from pytrace.interface.errors import TraceWarning
 from pytrace.interface.running import open as open_trace
 from pytrace.interface.tracing import Trace
-from pytrace.remote import messages, top_keys
+from pytrace.remote import messages
+from pytrace.remote.answer import fitting
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -328,7 +329,7 @@ class Agent:
     def _snapshot(self, trace: Trace, most: int, times: int = 1) -> bool:
         """Queue a snapshot, unless that many *times* its size are more than is left. Returns whether it was."""
         self._number += 1
-        data = top_keys.fitting(trace.snapshot().data, messages.LARGEST_SNAPSHOT)
+        data = fitting(trace.snapshot().data, messages.LARGEST_SNAPSHOT)
         if self._outbox.sent - self._prepared + times * (len(data) * 4 // 3) > most:
             return False
         self._outbox.put(Snapshot(

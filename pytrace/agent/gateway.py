@@ -16,11 +16,10 @@ from queue import Empty, SimpleQueue
 from pytrace.agent.inbox import Inbox, Signals
 from pytrace.agent.outbox import Outbox
 from pytrace.core.diagnostics import TraceError, render_error
-from pytrace.remote import clustershell, messages, top_keys
-from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import Carriage, Stopping
-from pytrace.remote.controller import Controller, folder
-from pytrace.remote.gateways import Tree
+from pytrace.remote import clustershell, messages
+from pytrace.remote.answer import Answer, fitting
+from pytrace.remote.carriage import Carriage, Relayed, Stopping
+from pytrace.remote.controller import Controller, Tree, folder
 from pytrace.remote.hosts import OVER, State
 from pytrace.remote.messages import (
     Archive,
@@ -45,7 +44,6 @@ from pytrace.remote.messages import (
 from pytrace.remote.naming import Naming
 from pytrace.remote.push import Archive as Pushed
 from pytrace.remote.push import Pusher
-from pytrace.remote.rollout import Relayed
 from pytrace.remote.variants import Kind, Outcome
 
 TURN, BUSY = 0.1, 0.005
@@ -216,7 +214,7 @@ class Gateway:
         self._seen = controller.news
         # Before the results: of hosts that are over by then, these have all.
         reports = controller.reports(list(self._stages.asked), now).values()
-        data = top_keys.fitting(controller.current(), messages.LARGEST_SNAPSHOT)
+        data = fitting(controller.current(), messages.LARGEST_SNAPSHOT)
         self._number += 1
         if self._outbox.sent + times * (len(data) * 4 // 3) <= self._limits.bytes * len(self._names):
             told = tuple(report for report in reports if State(report.state) not in without)

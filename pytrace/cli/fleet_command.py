@@ -27,10 +27,9 @@ from pytrace.interface.asked_hosts import Nodes
 from pytrace.interface.fleet import PAUSE
 from pytrace.interface.kinds_of_hosts import Program, lacking
 from pytrace.remote import messages as protocol
-from pytrace.remote import top_keys
-from pytrace.remote.carriage import WORKERS, interruptions
-from pytrace.remote.kubernetes.pods import Cluster
-from pytrace.remote.rollout import SOAK
+from pytrace.remote.answer import MOST_KEYS, trimmed
+from pytrace.remote.carriage import SOAK, WORKERS, interruptions
+from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
@@ -108,7 +107,7 @@ OWN: dict[str, _Own] = {
     "--compile-there": {"action": "store_true", "help": "send the text only: each host compiles it"},
     "--every": {"type": float, "default": 5.0, "metavar": "SECONDS", "help": "between two snapshots of a host (5)"},
     "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
-    "--max-keys": {"type": _positive, "default": top_keys.MOST_KEYS, "metavar": "N",
+    "--max-keys": {"type": _positive, "default": MOST_KEYS, "metavar": "N",
                    "help": "entries of a map of the answer; of more, the largest (1000000)"},
     "--map": {"action": "append", "metavar": "NAME", "help": "print only this map of the answer (may be given again)"},
     "--max-events": {"type": _positive, "default": 10_000_000, "metavar": "N",
@@ -343,7 +342,7 @@ def _view(options: RunOptions, fleet: pytrace.Fleet, stack: ExitStack) -> Answer
 
     title = " ".join((options.script if options.script != "-e" else options.text, *options.parameters))
     return AnswerView(
-        " ".join(title.split()), lambda: fleet.snapshot().data, partial(top_keys.trimmed, most=SHOWN),
+        " ".join(title.split()), lambda: fleet.snapshot().data, partial(trimmed, most=SHOWN),
         lambda: fleet.summary, confine_view, stack,
     )  # fmt: skip
 

@@ -11,13 +11,11 @@ from msgspec.structs import replace
 
 from pytrace.base import extras
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote.carriage import AGENT, Carriage, Stopping
-from pytrace.remote.controller import Controller
-from pytrace.remote.gateways import Tree
+from pytrace.remote.carriage import AGENT, Carriage, Rollout, Stopping
+from pytrace.remote.controller import Controller, Tree
 from pytrace.remote.hosts import Folded
-from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Relay, Route
-from pytrace.remote.rollout import Rollout
+from pytrace.remote.pods import Cluster
 from pytrace.results.snapshot import SnapshotData
 
 Nodes: TypeAlias = str | Iterable[str] | Cluster
@@ -81,11 +79,11 @@ def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
         TraceError: there are none, the cluster refuses, or the client of Kubernetes is not installed.
     """
     try:
-        from pytrace.remote.kubernetes import kubernetes_api, kubernetes_carrier  # an extra
+        from pytrace.remote import kubernetes  # an extra
     except ImportError as error:
         hints = (extras.hint("kubernetes"),)
         raise TraceError(f"asking a cluster needs the Kubernetes client: {error}", hints=hints) from None
-    access = kubernetes_api.Client(cluster, command or AGENT)
+    access = kubernetes.Client(cluster, command or AGENT)
     labels = access.nodes()
-    label = None if by is None else kubernetes_api.node_labels(labels, by).__getitem__
-    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), named=access.named)
+    label = None if by is None else kubernetes.node_labels(labels, by).__getitem__
+    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes.ask, access), named=access.named)

@@ -33,15 +33,14 @@ from pytrace.interface.kinds_of_hosts import Compiler, Program, lacking
 from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.stack_names import StackNames
-from pytrace.remote import controller, hosts, messages, rollout, top_keys
-from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
-from pytrace.remote.clocks import Offset
-from pytrace.remote.gateways import Tree
-from pytrace.remote.hosts import Host
-from pytrace.remote.kubernetes.pods import Cluster
+from pytrace.remote import controller, hosts, messages
+from pytrace.remote.answer import MOST_KEYS, Answer, left_out_warnings
+from pytrace.remote.carriage import AGENT, ALL, PYTHON, SOAK, Carriage, Rollout, Stopping, stage_sizes
+from pytrace.remote.controller import Tree
+from pytrace.remote.hosts import Host, Offset
 from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.naming import Naming
+from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 from pytrace.runtime import kernel_answers
@@ -78,7 +77,7 @@ class Fleet:
     """
 
     def __init__(
-        self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, compiler: Compiler,
+        self, request: Request, asked: AskedHosts, answer: Answer, stages: Rollout, compiler: Compiler,
         pusher: Pusher | None, tell: Callable[[str], object], tree: Tree | None, stacks: StackNames,
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
@@ -198,7 +197,7 @@ class Fleet:
         those, fold = self._asked.hosts.values(), self._hosts.fold
         lines = []
         if warnings:
-            texts = [*hosts.warnings(those, fold), *top_keys.warnings(self.snapshot().data)]
+            texts = [*hosts.warnings(those, fold), *left_out_warnings(self.snapshot().data)]
             lines += [f"WARNING: {text}" for text in texts]
         return [*lines, *hosts.clocks(those, fold), *hosts.complaints(those, fold)]
 
@@ -250,14 +249,14 @@ def fleet(
     *,
     duration: float | None = None,
     by: str | None = None,
-    stage: str = rollout.ALL,
-    soak: float = rollout.SOAK,
+    stage: str = ALL,
+    soak: float = SOAK,
     max_losses: int = 0,
     every: float = 5.0,
     max_memory: str = "",
     max_bytes: int = 256 << 20,
     max_events: int = 10_000_000,
-    max_keys: int = top_keys.MOST_KEYS,
+    max_keys: int = MOST_KEYS,
     compile_there: bool = False,
     agent: str = "",
     push: str = "",
@@ -318,7 +317,7 @@ def fleet(
             command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
             worker=worker, fanout=fanout, ssh_options=ssh_options,
         ), topology)  # fmt: skip
-    stages = rollout.Rollout(asked.names, rollout.stages(stage, len(asked.names)), soak, max_losses)
+    stages = Rollout(asked.names, stage_sizes(stage, len(asked.names)), soak, max_losses)
     if asked.rounds > 1:
         tell(_batches(asked.rounds, len(asked.names), fanout, duration))
     limits = Limits(

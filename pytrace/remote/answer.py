@@ -1,9 +1,14 @@
-"""The answer of many hosts: snapshots merged as they come, in memory bounded by the answer."""
+"""The answer of many hosts: snapshots merged as they come, in memory bounded by the answer.
+
+Of maps that are too large to be sent or held the largest entries are kept, and by how much others may be wrong for it.
+"""
 
 from __future__ import annotations
 
+import heapq
+import operator
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,8 +17,8 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.types import Array, Record, Tuple, Type
-from pytrace.remote import top_keys
 from pytrace.render.values import value_kind_of
+from pytrace.results import file_form
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Portable, Value
@@ -26,6 +31,9 @@ MOST_SHAPES = 8
 
 LABEL = 128
 """Capacity of labels in keys."""
+
+MOST_KEYS = 1_000_000
+"""Entries of a map of an answer; of more, the largest."""
 
 
 class _Shape(msgspec.Struct):
@@ -59,7 +67,7 @@ class Answer:
 
     def __init__(
         self, label: Callable[[str], str] | None, name: str = "host",
-        named: Callable[[SnapshotData], SnapshotData] | None = None, most: int = top_keys.MOST_KEYS,
+        named: Callable[[SnapshotData], SnapshotData] | None = None, most: int = MOST_KEYS,
     ) -> None:  # fmt: skip
         """*most*: entries of a map that are held of any number of merged snapshots, the largest ones."""
         self.label, self.name, self._named, self._most = label, name, named, most
@@ -129,7 +137,7 @@ class Answer:
     def _merge(self, shape: _Shape, snapshot: SnapshotData) -> None:
         levels, level = shape.levels, 0
         while level < len(levels) and len(levels[level]) == WIDTH - 1:
-            snapshot = top_keys.trimmed(merge([*levels[level], snapshot]), self._most)
+            snapshot = trimmed(merge([*levels[level], snapshot]), self._most)
             level += 1
         # Not before all of it has been merged, so that a failure changes nothing.
         for merged in levels[:level]:
@@ -158,7 +166,7 @@ class Answer:
         largest = self._largest
         levels = [] if largest is None else largest.levels
         whole = merge([snapshot for level in levels for snapshot in level])
-        return top_keys.trimmed(whole, self._most)
+        return trimmed(whole, self._most)
 
     def copy(self) -> Answer:
         """An answer that others can be added to. Snapshots are not changed by merging, so both may have them."""
@@ -191,7 +199,7 @@ def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:
 
 def _labelled_losses(kind: str, counts: dict[str, int], label: str) -> dict[str, int]:
     """Losses with the label before what they concern, but for those of the answer as a whole."""
-    if kind in (top_keys.LEFT_OUT, top_keys.BOUND):
+    if kind in (LEFT_OUT, BOUND):
         return counts
     return {f"{label}: {subject}" if subject else label: count for subject, count in counts.items()}
 
@@ -281,3 +289,97 @@ def changed(type_: Type | None, value: Any, leaf: Callable[[Type | None, Any], A
             return tuple(changed(type_.element, each, leaf) for each in value)
         case _:
             return leaf(type_, value)
+
+
+# ---------------------------------------------------------------------------------------------- largest entries
+
+# A key that was left out of a part of the answer had at most the value of the largest one left out there. These bounds
+# add up when parts are merged, as losses do: they are kept there, by map.
+
+
+LEFT_OUT = "keys left out"
+"""The kind of loss: how many entries of maps of hosts."""
+BOUND = "wrong by at most"
+"""The kind of loss: by how much a value (of averages and histograms: the number of samples) may be too small or, of a
+sum of negative numbers, too large."""
+
+Weight = Callable[[Any], int]
+"""Of the values of one type."""
+
+
+def _samples(value: tuple[int, int]) -> int:
+    return value[1]
+
+
+def _counts(value: Mapping[int, int]) -> int:
+    return sum(value.values())
+
+
+_ADDED: Mapping[type[Type], Weight] = {
+    types.Count: abs, types.Sum: abs, types.Avg: _samples, types.Stats: _samples, types.Hist: _counts,
+    types.LHist: _counts,
+}  # fmt: skip
+"""Weights of aggregations that add up, for which there is a bound."""
+_KEPT: Mapping[type[Type], Weight] = {types.Max: operator.pos, types.Min: operator.neg}
+"""Weights of others, of which it is only said how many were left out. Any others are kept by chance."""
+
+
+def trimmed(snapshot: SnapshotData, most: int) -> SnapshotData:
+    """A snapshot whose maps have at most so many entries, the largest ones."""
+    losses = {kind: dict(counts) for kind, counts in snapshot.losses.items()}
+    maps = {}
+    for name, data in snapshot.maps.items():
+        maps[name] = data
+        if len(data.entries) > most:
+            maps[name], bound = _trimmed(data, most)
+            _add(losses, LEFT_OUT, name, len(data.entries) - most)
+            if bound:
+                _add(losses, BOUND, name, bound)
+    return replace(snapshot, maps=maps, losses=losses)
+
+
+def _add(losses: dict[str, dict[str, int]], kind: str, name: str, number: int) -> None:
+    counts = losses.setdefault(kind, {})
+    counts[name] = counts.get(name, 0) + number
+
+
+def _trimmed(data: MapData, most: int) -> tuple[MapData, int]:
+    """The map, and the weight of the largest entry left out; 0 if that says nothing."""
+    added = _ADDED.get(type(data.value))
+    weight = added or _KEPT.get(type(data.value), lambda _: 0)
+    largest = heapq.nlargest(most + 1, data.entries.items(), key=lambda entry: weight(entry[1]))
+    entries = dict(largest[:most])
+    times = None if data.times is None else {key: time for key, time in data.times.items() if key in entries}
+    return replace(data, entries=entries, times=times), weight(largest[most][1]) if added else 0
+
+
+def fitting(snapshot: SnapshotData, longest: int) -> bytes:
+    """The file form of a snapshot in at most *longest* bytes, if necessary with fewer entries and rows."""
+    data = file_form.to_bytes(snapshot)
+    most = max([*(len(data.entries) for data in snapshot.maps.values()), *map(_rows, snapshot.tables)], default=0)
+    while len(data) > longest and most:
+        # A little less than what would fit if all entries were equally long.
+        most = min(most - 1, int(most * longest / len(data) * 0.9))
+        fewer = trimmed(snapshot, most)
+        data = file_form.to_bytes(replace(fewer, tables=tuple(_newest(table, most) for table in snapshot.tables)))
+    return data
+
+
+def _rows(table: Table) -> int:
+    return sum(map(len, table.rows.values()))
+
+
+def _newest(table: Table, most: int) -> Table:
+    """The table of one run with at most so many rows, the newest."""
+    rows = {run: list(rows)[max(len(rows) - most, 0) :] for run, rows in table.rows.items()}
+    return replace(table, rows=rows, dropped=table.dropped + _rows(table) - sum(map(len, rows.values())))
+
+
+def left_out_warnings(snapshot: SnapshotData) -> list[str]:
+    """A sentence for each map of which entries were left out."""
+    bounds = snapshot.losses.get(BOUND, {})
+    return [
+        f"{name}: {counted(number, 'key')} of hosts left out, as the answer was too large"
+        + (f"; numbers may be wrong by {bounds[name]} at most" if name in bounds else "")
+        for name, number in snapshot.losses.get(LEFT_OUT, {}).items()
+    ]

@@ -15,26 +15,26 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from configparser import Error as ConfigError
-from typing import Any, Protocol
+from typing import Any
 
 from ClusterShell.Defaults import config_paths
 from ClusterShell.Event import EventHandler
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 from ClusterShell.Propagation import PropagationTreeRouter, RouteResolvingError
-from ClusterShell.Task import task_self
+from ClusterShell.Task import Task, task_self
 from ClusterShell.Topology import TopologyError, TopologyParser
 from ClusterShell.Worker.EngineClient import E_READ, E_WRITE
 from ClusterShell.Worker.fastsubprocess import PIPE, Popen
+from ClusterShell.Worker.Worker import Worker
 from msgspec.structs import replace
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote.carriage import LEAVE, TICK, Carriage, Conversation, Stopping
+from pytrace.remote.carriage import LEAVE, TICK, Carriage, Conversation, Relayed, Rollout, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import Limits, Route
-from pytrace.remote.rollout import Relayed, Rollout
 
 SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
 """States of hosts whose agents end by themselves."""
@@ -179,7 +179,7 @@ def ask(
     task.set_default("distant_workername", carriage.worker)
     worker = _reading_worker(task.default("distant_worker"))
     task.set_default("distant_worker", worker)
-    conversation: Conversation[_Worker] = Conversation(limits.heartbeat, controller, rollout, tell, stopping, "host")
+    conversation: Conversation[Worker] = Conversation(limits.heartbeat, controller, rollout, tell, stopping, "host")
     carrier = _Carrier(controller, conversation, carriage, task)
     # The loop ends, and its timer, as soon as no host is left.
     while carrier.begin_stage():
@@ -222,10 +222,10 @@ def _reading_worker(worker: Any) -> Any:
             """Nothing is kept."""
 
     # As above.
-    class Worker(worker):  # type: ignore[misc]
+    class ReadingWorker(worker):  # type: ignore[misc]
         SHELL_CLASS = Client
 
-    return Worker
+    return ReadingWorker
 
 
 def _raise_limit(hosts: int) -> None:
@@ -236,26 +236,6 @@ def _raise_limit(hosts: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
 
 
-class _Task(Protocol):
-    """What is used of ``ClusterShell.Task.Task``, which has no annotations."""
-
-    def abort(self) -> None: ...
-
-    def shell(self, command: str, **arguments: object) -> object: ...
-
-
-class _Worker(Protocol):
-    """What is used of ``ClusterShell.Worker.Worker.Worker``."""
-
-    SNAME_STDERR: str
-
-    def write(self, data: bytes) -> None: ...
-
-    def set_write_eof(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
 # ClusterShell has no annotations.
 class _Connection(EventHandler):  # type: ignore[misc]
     """What one worker says, by the name that the controller has for its connection."""
@@ -263,15 +243,15 @@ class _Connection(EventHandler):  # type: ignore[misc]
     def __init__(self, name: str, carrier: _Carrier) -> None:
         self._name, self._carrier = name, carrier
 
-    def ev_pickup(self, worker: _Worker, node: object) -> None:  # noqa: ARG002
+    def ev_pickup(self, worker: Worker, node: object) -> None:  # noqa: ARG002
         """The process has been started."""
         self._carrier.begun(self._name, worker)
 
-    def data(self, worker: _Worker, node: str, stream: str, data: bytes) -> None:  # noqa: ARG002
+    def data(self, worker: Worker, node: str, stream: str, data: bytes) -> None:  # noqa: ARG002
         """The process has written something."""
         self._carrier.data(self._name, worker, stream, data)
 
-    def ev_hup(self, worker: _Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
+    def ev_hup(self, worker: Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
         """The process has ended."""
         self._carrier.ended(self._name, rc)
 
@@ -281,7 +261,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
     """Carries messages between the workers and the controller; there is one worker for each connection."""
 
     def __init__(
-        self, controller: Controller, conversation: Conversation[_Worker], carriage: Carriage, task: _Task
+        self, controller: Controller, conversation: Conversation[Worker], carriage: Carriage, task: Task
     ) -> None:
         self._controller, self._conversation, self._carriage, self._task = controller, conversation, carriage, task
         self._workers = conversation.connections
@@ -299,7 +279,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
             self._task.shell(carriage.started, nodes=node, handler=handler, stderr=True, tree=False)
         return bool(names)
 
-    def begun(self, name: str, worker: _Worker) -> None:
+    def begun(self, name: str, worker: Worker) -> None:
         """The process for a connection has been started."""
         self._workers[name] = worker
         if self._conversation.leaving is None:
@@ -307,14 +287,14 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         else:
             worker.set_write_eof()
 
-    def data(self, name: str, worker: _Worker, stream: str, data: bytes) -> None:
+    def data(self, name: str, worker: Worker, stream: str, data: bytes) -> None:
         """A process has written something."""
         if stream == worker.SNAME_STDERR:
             self._controller.complaint(name, data)
             return
         self._say(name, worker, self._controller.output(name, data, time.monotonic()))
 
-    def _say(self, name: str, worker: _Worker, said: bytes | None) -> None:
+    def _say(self, name: str, worker: Worker, said: bytes | None) -> None:
         """Hand on what the controller says, or end a connection of which it wants nothing more."""
         if said is None:
             # A worker must not be aborted while its client reads.

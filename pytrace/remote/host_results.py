@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -20,11 +21,13 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
 from pytrace.core.types.tables import row_tables
 from pytrace.remote.answer import labelled_key, labelled_row
+from pytrace.remote.hosts import LATEST, Offset
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
 from pytrace.render.value_kind import MismatchError, Plain
 from pytrace.results import file_form, stored_document
 from pytrace.results.merge import described, held_type
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.values import Portable, Series, Value
 
 LARGEST = 256 << 20
 """Bytes of the largest document of a host."""
@@ -285,3 +288,48 @@ def _check_losses(losses: Mapping[str, Mapping[str, int]], hosts: int) -> None:
         texts = (kind, *subjects)
         if any(len(text) > LONGEST_WORD for text in texts) or not all(0 <= n < 1 << 63 for n in subjects.values()):
             raise TraceError("it sends losses that are none")
+
+
+# ---------------------------------------------------------------------------------------------- times
+
+
+def aligned(snapshot: SnapshotData, offset: Offset) -> SnapshotData:
+    """A snapshot of one host, or of those of a gateway, whose times are the controller's; runs say what was measured.
+
+    Intervals of time series move as a whole, so they are right to half of their length.
+    """
+    by = offset.correction
+    maps = {name: _aligned_map(data, by) for name, data in snapshot.maps.items()} if by else snapshot.maps
+    return replace(snapshot, runs=tuple(_aligned_run(run, offset) for run in snapshot.runs), maps=maps)
+
+
+def _moved(time: int, by: int) -> int:
+    return min(max(time - by, 0), LATEST)
+
+
+def _aligned_run(run: Run, offset: Offset) -> Run:
+    by = offset.correction
+    # Of a gateway: it has measured its hosts' clocks by its own.
+    whole = offset if run.clock is None else Offset(*run.clock).after(offset)
+    gaps = tuple((_moved(start, by), duration) for start, duration in run.gaps)
+    return replace(
+        run, start=_moved(run.start, by), end=_moved(run.end, by), gaps=gaps, clock=(whole.ahead, whole.error)
+    )
+
+
+def _aligned_map(data: MapData, by: int) -> MapData:
+    times = None if data.times is None else {key: _moved(time, by) for key, time in data.times.items()}
+    entries: Mapping[Portable, Value] = data.entries
+    if isinstance(data.value, types.TSeries):
+        # Values of this type are of this form.
+        series = cast("Mapping[Portable, Series]", data.entries)
+        entries = {key: _aligned_series(data.value, value, by) for key, value in series.items()}
+    return replace(data, times=times, entries=entries)
+
+
+def _aligned_series(type_: types.TSeries, value: Series, by: int) -> Series:
+    """A time series with other numbers of its intervals."""
+    intervals, latest = round(by / type_.interval), LATEST // type_.interval
+    # Without a reduction, the time of the sample that was kept.
+    kept = 0 if type_.reduce else by
+    return {min(max(number - intervals, 0), latest): (one, _moved(meta, kept)) for number, (one, meta) in value.items()}

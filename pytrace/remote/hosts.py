@@ -1,4 +1,7 @@
-"""What a controller knows of each host, and the report about those that did not answer."""
+"""What a controller knows of each host, and the report about those that did not answer.
+
+Offsets of hosts' clocks are measured by round trips as NTP does (RFC 5905, section 8).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ import msgspec
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
-from pytrace.remote.clocks import Offset
-from pytrace.remote.messages import MOST_WARNINGS, Hello, Need, Send, shortened
+from pytrace.remote.messages import MOST_WARNINGS, Clock, Hello, Need, Send, shortened
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -27,6 +29,44 @@ Folded = Callable[[Iterable[str]], str]
 def said(text: str) -> str:
     """What a host says, as it is kept and shown."""
     return printable_text(shortened(text))
+
+
+LATEST = (1 << 63) - 1
+"""The latest time that snapshots hold; hosts may send any."""
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """How far the wall clock of a host is ahead of the controller's, in nanoseconds."""
+
+    ahead: int
+    error: int
+    """The true value is at most so far from *ahead*."""
+
+    @property
+    def correction(self) -> int:
+        """What is subtracted from times of the host: nothing if the clocks may well be equal."""
+        return self.ahead if abs(self.ahead) > self.error else 0
+
+    def after(self, other: Offset) -> Offset:
+        """The offset by two steps: this one was measured by a clock that has the *other*."""
+        ahead = min(max(self.ahead + other.ahead, -LATEST), LATEST)
+        return Offset(ahead, min(self.error + other.error, LATEST))
+
+
+def measured(clock: Clock, back: int) -> Offset | None:
+    """The offset by an answer that came at *back* by the clock of the controller; None if it cannot be true."""
+    trip = (back - clock.sent) - (clock.answered - clock.received)
+    if clock.answered < clock.received or trip < 0:
+        return None
+    ahead = ((clock.received - clock.sent) + (clock.answered - back)) // 2
+    return Offset(ahead, trip // 2 + 1)
+
+
+def better(known: Offset | None, other: Offset | None) -> Offset | None:
+    """The offset with the smaller error."""
+    if known is None or other is None:
+        return known or other
+    return min(known, other, key=lambda offset: offset.error)
 
 
 class State(Enum):

@@ -233,7 +233,7 @@ def test_asked_hosts_nodes_of_a_cluster(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("clustershell", "kubernetes.kubernetes_api"):
+    for name in ("clustershell", "kubernetes"):
         monkeypatch.setitem(sys.modules, f"pytrace.remote.{name}", None)
         monkeypatch.delattr(f"pytrace.remote.{name}", raising=False)
     with pytest.raises(TraceError, match="asking hosts needs ClusterShell"):

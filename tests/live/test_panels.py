@@ -27,7 +27,7 @@ from pytrace.live.log import Log
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
 from pytrace.live.panels import Counters, Panel, counter_lines
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
-from pytrace.remote.top_keys import trimmed
+from pytrace.remote.answer import trimmed
 from pytrace.render import histogram as render
 from pytrace.results import file_form
 from pytrace.results.formats.portable_forms import Printers

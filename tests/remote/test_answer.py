@@ -17,8 +17,9 @@ from pytrace.core.types import Type
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote import answer as answers
 from pytrace.remote import messages
-from pytrace.remote.answer import WIDTH, Answer, labelled
-from pytrace.remote.clocks import LATEST, Offset, aligned, better, measured
+from pytrace.remote.answer import BOUND, LEFT_OUT, WIDTH, Answer, fitting, labelled, left_out_warnings, trimmed
+from pytrace.remote.host_results import aligned
+from pytrace.remote.hosts import LATEST, Offset, better, measured
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -43,7 +44,6 @@ from pytrace.remote.messages import (
     Warned,
 )
 from pytrace.remote.messages import Snapshot as MessagesSnapshot
-from pytrace.remote.top_keys import BOUND, LEFT_OUT, fitting, trimmed, warnings
 from pytrace.results import file_form
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
@@ -395,7 +395,7 @@ def test_the_largest_stay(type_: Type, entries: dict[Portable, Value], kept: set
 def test_nothing_is_left_out_of_what_is_small_enough() -> None:
     small = snapshot(map_data("@", STRING, COUNT, {"a": 5}), map_data("@n", None, COUNT, {None: 3}))
     assert trimmed(small, 1) == small
-    assert warnings(small) == []
+    assert left_out_warnings(small) == []
 
 
 def top_keys_of_host(number: int, chance: random.Random) -> SnapshotData:
@@ -417,7 +417,7 @@ def test_the_bound_holds_for_answers_of_many_hosts() -> None:
     assert len(entries) == 50
     assert all(0 <= exact[key] - value <= bound for key, value in entries.items())  # type: ignore[operator]
     assert all(value <= bound for key, value in exact.items() if key not in entries)  # type: ignore[operator]
-    (line,) = warnings(found)
+    (line,) = left_out_warnings(found)
     assert line.endswith(f" left out, as the answer was too large; numbers may be wrong by {bound} at most")
 
 

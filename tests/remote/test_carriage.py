@@ -26,12 +26,21 @@ from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import clustershell, messages, push
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import LEAVE, WORKERS, Carriage, Conversation, Stopping, interruptions
+from pytrace.remote.carriage import (
+    LEAVE,
+    WORKERS,
+    Carriage,
+    Conversation,
+    Relayed,
+    Rollout,
+    Stopping,
+    interruptions,
+    stage_sizes,
+)
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import Host, State
 from pytrace.remote.messages import Beat, Code, Limits, Need, Request, Route, Send, Stop, ToAgent
 from pytrace.remote.push import Archive, Pusher
-from pytrace.remote.rollout import Relayed, Rollout, stages
 from tests.support.patience import patience
 
 # ---------------------------------------------------------------------------------------------- carriage
@@ -72,7 +81,7 @@ def test_beats_stages_and_the_end(tmp_path: Path) -> None:
     names, told, stopping = ["a", "b", "c"], [], Stopping()
     request = Request(protocol=1, script="x", limits=Limits(duration=60, heartbeat=8))
     controller = Controller(names, request, Answer(None), str(tmp_path))
-    rollout = Rollout(names, stages("1,all", 3), soak=5)
+    rollout = Rollout(names, stage_sizes("1,all", 3), soak=5)
     talk: Conversation[Agent] = Conversation(8, controller, rollout, told.append, stopping, "host")
     assert talk.due() == ["a"]
     talk.connections["a"] = first = Agent()
@@ -218,9 +227,9 @@ NAMES = [f"web{number}" for number in range(20)]
 
 
 def test_stages_are_rising_numbers() -> None:
-    assert stages("all", 400) == [400]
-    assert stages("1,10,all", 400) == [1, 10, 400]
-    assert stages("1,10,all", 10) == [1, 10]
+    assert stage_sizes("all", 400) == [400]
+    assert stage_sizes("1,10,all", 400) == [1, 10, 400]
+    assert stage_sizes("1,10,all", 10) == [1, 10]
 
 
 ROLLOUT_OTHERS = ("", "1", "1,10", "10,1,all", "0,all", "1,1,all", "all,1", "-1,all", "1, 2,all", "²,all")
@@ -229,11 +238,11 @@ ROLLOUT_OTHERS = ("", "1", "1,10", "10,1,all", "0,all", "1,1,all", "all,1", "-1,
 @pytest.mark.parametrize("text", ROLLOUT_OTHERS)
 def test_other_stages_are_errors(text: str) -> None:
     with pytest.raises(TraceError, match="--stage takes rising numbers"):
-        stages(text, 400)
+        stage_sizes(text, 400)
 
 
 def fleet() -> tuple[Rollout, dict[str, Host]]:
-    return Rollout(NAMES, stages("1,4,all", 20), 10, 5), {name: Host(name) for name in NAMES}
+    return Rollout(NAMES, stage_sizes("1,4,all", 20), 10, 5), {name: Host(name) for name in NAMES}
 
 
 def test_a_stage_begins_after_the_one_before_was_watched() -> None:
@@ -287,7 +296,7 @@ def test_losses_up_to_the_limit_do_not_stop_it() -> None:
 
 
 def test_one_stage_has_no_title() -> None:
-    rollout = Rollout(NAMES, stages("all", 20))
+    rollout = Rollout(NAMES, stage_sizes("all", 20))
     assert rollout.due({name: Host(name) for name in NAMES}) == NAMES
     assert (rollout.title, rollout.over) == ("", True)
 

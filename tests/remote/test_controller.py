@@ -14,9 +14,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack
 from pytrace.remote import controller, messages
 from pytrace.remote.answer import Answer
-from pytrace.remote.clocks import Offset
 from pytrace.remote.controller import Controller
-from pytrace.remote.hosts import State
+from pytrace.remote.hosts import Offset, State
 from pytrace.remote.messages import (
     Attached,
     Beat,

@@ -9,12 +9,10 @@ import pytest
 
 from pytrace.core import kernel_facts
 from pytrace.core.types import Stack
-from pytrace.remote import gateways, messages
+from pytrace.remote import controller, messages
 from pytrace.remote.answer import Answer, labelled
-from pytrace.remote.clocks import Offset
-from pytrace.remote.controller import MEASUREMENTS, Controller
-from pytrace.remote.gateways import Tree, depth
-from pytrace.remote.hosts import State
+from pytrace.remote.controller import MEASUREMENTS, Controller, Tree, depth
+from pytrace.remote.hosts import Offset, State
 from pytrace.remote.messages import (
     Archive,
     Ask,
@@ -238,16 +236,16 @@ def test_results_that_do_not_fit(made: Controller) -> None:
     for name, host in ((GATEWAY, "a1"), ("gateway g3", "c1")):
         begin(made, name)
         say(made, ATTACHED, name=name)
-        answered = counted("same", 1, HostReport(name=host, state="answered"), label=f"L-{host}")
+        answered = counted(f"run-{host}", 1, HostReport(name=host, state="answered"), label="L-a1")
         say(made, answered, End(reason="exit", status=0), name=name)
     assert (made.hosts["a1"].state, made.hosts["c1"].state) == (State.ANSWERED, State.LOST)
-    assert made.hosts["c1"].text.startswith("its gateway: its results do not fit: another host and")
+    assert made.hosts["c1"].text.startswith("its gateway: its results do not fit: map @")
     assert made.status == 1
 
 
 def test_functions_that_its_hosts_have_named(made: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of stacks in its results are taken, also if it is lost after it has sent them; up to a limit."""
-    monkeypatch.setattr(gateways, "MOST_NAMED", 2)
+    monkeypatch.setattr(controller, "MOST_NAMED", 2)
     own, other = Place("ab" * 20, 8), Place("cd" * 20, 8)
     trace = StackTrace((Frame("", 8, "/bin/x", "ab" * 20, address=9),))
     results = labelled(snapshot(map_data("@", Stack(True), COUNT, {trace: 1}), of=run("run-g1")), "zone", "L-a1")

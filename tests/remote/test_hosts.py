@@ -12,8 +12,18 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.remote import messages, variants
-from pytrace.remote.clocks import Offset
-from pytrace.remote.hosts import Host, State, clocks, complaints, last_line, reason, summary, warnings, without_answer
+from pytrace.remote.hosts import (
+    Host,
+    Offset,
+    State,
+    clocks,
+    complaints,
+    last_line,
+    reason,
+    summary,
+    warnings,
+    without_answer,
+)
 from pytrace.remote.messages import Function, Hello, Inquiry, Misfit, NamedPlace, NamePlaces, Place, Stated, Variant
 from pytrace.remote.naming import Naming, place_of, places
 from pytrace.remote.variants import MOST_KINDS, MOST_TRIES, STATING, Kind, Outcome, Variants, packed, unpacked

@@ -20,10 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.remote import messages, top_keys
+from pytrace.remote import answer, messages
 from pytrace.remote.answer import Answer
-from pytrace.remote.controller import Controller
-from pytrace.remote.gateways import Tree
+from pytrace.remote.controller import Controller, Tree
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import (
     Attached,
@@ -312,5 +311,5 @@ def carried(
         fleet.play(kinds)
         if whole:
             fleet.fall_silent()
-        data = fleet.timed(lambda: top_keys.fitting(controller.current(), messages.LARGEST_SNAPSHOT))
+        data = fleet.timed(lambda: answer.fitting(controller.current(), messages.LARGEST_SNAPSHOT))
         return fleet, Snapshot(number=1, data=data, reports=tuple(controller.reports(names, 2).values()))

@@ -18,15 +18,14 @@ from websocket import WebSocketBadStatusException
 from pytrace.base import typed_json
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import UINT64, CgroupPath, Count, Record, String, Tuple
-from pytrace.remote import messages
+from pytrace.remote import kubernetes, messages, pods
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import Conversation, Stopping
+from pytrace.remote.carriage import Conversation, Rollout, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
-from pytrace.remote.kubernetes import kubernetes_api, kubernetes_carrier, pods
-from pytrace.remote.kubernetes.kubernetes_api import Client
-from pytrace.remote.kubernetes.kubernetes_carrier import Pipe, _Run, exit_status
-from pytrace.remote.kubernetes.pods import (
+from pytrace.remote.kubernetes import Client, Pipe, _Run, exit_status
+from pytrace.remote.messages import Hello, Limits, Misfit, Request, Variant
+from pytrace.remote.pods import (
     Cluster,
     ContainerNames,
     ContainerState,
@@ -37,8 +36,6 @@ from pytrace.remote.kubernetes.pods import (
     PodStatus,
     Waiting,
 )
-from pytrace.remote.messages import Hello, Limits, Misfit, Request, Variant
-from pytrace.remote.rollout import Rollout
 from pytrace.remote.variants import Outcome
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 
@@ -50,10 +47,10 @@ LABELS = {"a": {"zone": "east"}, "b": {}}
 
 
 def test_labels_of_nodes() -> None:
-    assert kubernetes_api.node_labels(LABELS, "host") == {"a": "a", "b": "b"}
-    assert kubernetes_api.node_labels(LABELS, "zone") == {"a": "east", "b": "-"}
+    assert kubernetes.node_labels(LABELS, "host") == {"a": "a", "b": "b"}
+    assert kubernetes.node_labels(LABELS, "zone") == {"a": "east", "b": "-"}
     with pytest.raises(TraceError, match="--by rack: no node has such a label"):
-        kubernetes_api.node_labels(LABELS, "rack")
+        kubernetes.node_labels(LABELS, "rack")
 
 
 def test_no_cluster_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -80,7 +77,7 @@ def test_no_cluster_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_messages_of_the_api(body: str | None, reason: str | None, message: str) -> None:
     error = ApiException(status=500, reason=reason)
     error.body = body
-    assert kubernetes_api.api_message(error) == message
+    assert kubernetes.api_message(error) == message
 
 
 def test_messages_of_a_refused_exec() -> None:
@@ -91,7 +88,7 @@ def test_messages_of_a_refused_exec() -> None:
             except WebSocketBadStatusException as error:
                 raise ApiException(status=0, reason=str(error))  # noqa: B904 (as the client does it)
         except ApiException as error:
-            return kubernetes_api.api_message(error)
+            return kubernetes.api_message(error)
 
     assert message(b'{"message": "pods is forbidden"}') == "pods is forbidden"
     assert message(None) == "status 403"
@@ -107,7 +104,7 @@ def test_answers_are_decoded_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyP
         held.append("released")
 
     monkeypatch.setattr(typed_json, "DECODING", lock())
-    assert kubernetes_api.decoded('{"metadata": {"name": "x"}}', Pod) == Pod(Metadata("x"))
+    assert kubernetes.decoded('{"metadata": {"name": "x"}}', Pod) == Pod(Metadata("x"))
     assert held == ["taken", "released"]
 
 
@@ -129,7 +126,7 @@ def pod(phase: str, reason: str = "", waiting: str | None = None) -> Pod:
     ],
 )
 def test_pods_that_will_not_run(made: Pod, text: str) -> None:
-    assert kubernetes_api.failure(made) == text
+    assert kubernetes.failure(made) == text
 
 
 FULL = "0/2 nodes are available: 1 Insufficient memory."
@@ -149,15 +146,15 @@ FULL = "0/2 nodes are available: 1 Insufficient memory."
 )
 def test_what_pods_wait_for(status: object, text: str) -> None:
     made = msgspec.convert({"metadata": {"name": "x"}, "status": status}, Pod)
-    assert kubernetes_api.delay(made) == text
+    assert kubernetes.delay(made) == text
 
 
 def test_pods_that_are_not_made() -> None:
     text = 'Error creating: pods "x" is forbidden: violates PodSecurity "baseline:latest": host namespaces'
-    error = kubernetes_api.refused(text, "tracing")
+    error = kubernetes.refused(text, "tracing")
     assert error.message == f"cannot make pods in namespace tracing: {text[16:]}"
     assert "kubectl label namespace tracing" in error.hints[0]
-    assert kubernetes_api.refused('pods "x" is forbidden: exceeded quota: q', "tracing").hints == ()
+    assert kubernetes.refused('pods "x" is forbidden: exceeded quota: q', "tracing").hints == ()
 
 
 # ---------------------------------------------------------------------------------------------- kubernetes carrier
@@ -205,10 +202,10 @@ class Access:
 
 def asked(access: Access, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
     for name in ("ADMITTING", "PREPARING", "POLL"):
-        monkeypatch.setattr(kubernetes_carrier, name, 0.01)
+        monkeypatch.setattr(kubernetes, name, 0.01)
     made = Controller(["a", "b"], Request(protocol=1, script="x", limits=LIMITS), Answer(None), str(folder))
     rollout = Rollout(["a", "b"], [2])
-    kubernetes_carrier.ask(cast("Client", access), LIMITS, made, rollout, [].append, Stopping())
+    kubernetes.ask(cast("Client", access), LIMITS, made, rollout, [].append, Stopping())
     return made
 
 
