@@ -88,8 +88,8 @@ def python_with_tokens() -> list[str]:
 
 
 def in_container(*arguments: str, delegate: str = "any") -> subprocess.CompletedProcess[str]:
-    """Run pytrace as root of a user namespace with a bpffs of its own, made as the page says."""
-    script = block("In a container", "python").replace('b"any"', repr(delegate.encode()))
+    """Run pytrace as root of a user namespace with a bpffs of its own, by the program that the page names."""
+    script = (ROOT / "share/containers/with-token.py").read_text().replace('b"any"', repr(delegate.encode()))
     command = [sys.executable, "-c", script, *python_with_tokens(), "-m", "pytrace", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=ENVIRONMENT,
                           timeout=patience(60))  # fmt: skip
