@@ -14,12 +14,12 @@ MODULES = {
         "options", "script_words", "tool_specs", "environment", "metrics_address", "python_arguments",
     ),
     "binaries": (
-        "elf", "debug_info", "hostile_files", "package_index", "unwind_table", "numbers", "notes", "arguments",
-        "mangled_names", "archive", "btf", "btf_module",
+        "elf", "debug_info", "hostile_files", "hostile_files_here", "package_index", "unwind_table", "numbers", "notes",
+        "arguments", "mangled_names", "archive", "btf", "btf_module",
     ),
     "kernel_texts": (
         "tracepoint_format", "available_events", "kallsyms", "functions", "modules", "maps", "status", "mounts",
-        "cgroup_of_process", "map_file", "jit_file",
+        "cgroup_of_process", "map_file", "jit_file", "hostile_processes",
     ),
     "saved_results": (
         "snapshot_file", "snapshot_document", "compiled_file", "compiled_manifest", "cache_entry",

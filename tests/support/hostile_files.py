@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from pytrace.base import limited_process
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import static_tracepoints
 from pytrace.runtime.elf.file import ElfFile, Section
@@ -308,7 +309,7 @@ _FORBIDDEN = frozenset((
     "os.exec", "os.posix_spawn", "os.spawn", "os.system", "socket.connect", "socket.bind", "os.symlink",
     "subprocess.Popen", "os.chmod", "os.chown",
 ))  # fmt: skip
-_SYSTEM = ("/usr/", "/lib", "/proc/", "/sys/kernel/notes", "/dev/null", "/etc/localtime")
+_SYSTEM = ("/usr/", "/lib", "/proc/", "/sys/kernel/notes", "/dev/null", "/etc/localtime", "/etc/ld.so.cache")
 _watched: dict[int, tuple[str, ...]] = {}
 
 
@@ -331,12 +332,12 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def _watch(folder: str) -> Iterator[None]:
+def _watch(folder: str, *others: str) -> Iterator[None]:
     if not _watched:
         sys.addaudithook(_audit)
         _watched[0] = ()
     python = tuple({sys.prefix, sys.base_prefix, str(Path(__file__).parent.parent.parent)})
-    _watched[threading.get_ident()] = (folder, *_SYSTEM, *python)
+    _watched[threading.get_ident()] = (folder, *others, *_SYSTEM, *python)
     try:
         yield
     finally:
@@ -349,6 +350,51 @@ def low_limits() -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in (("SECONDS", 0.5), ("LINE_SECONDS", 0.5), ("OWNER_TOTAL", 1.5), ("TOTAL", 30.0)):
             stack.enter_context(patch.object(images, name, value))
+        yield
+
+
+class _Here:
+    """In place of a limited process: answers at once, in this one."""
+
+    running = True
+    generation = 1
+
+    def __init__(self, serve: limited_process.Serve, *_limits: object) -> None:
+        self._serve = serve
+
+    def start(self, request: bytes, descriptors: Sequence[int] = (), seconds: float = 2.0) -> limited_process.Pending:
+        """The answer, or why there is none."""
+        pending, begun = limited_process.Pending(), time.thread_time()
+        try:
+            with patch.object(limited_process._State, "inside", True):
+                pending.answer = self._serve(request, list(descriptors))
+        except (MemoryError, RecursionError) as error:
+            pending.error = limited_process.LimitError(type(error).__name__)
+        pending.cpu = time.thread_time() - begun
+        return pending
+
+    def ready(self, _pending: limited_process.Pending, _longest: float) -> bool:
+        """It is."""
+        return True
+
+    def result(self, pending: limited_process.Pending) -> tuple[bytes, list[int]]:
+        """The answer to a request."""
+        if pending.error is not None:
+            raise pending.error
+        assert pending.answer is not None
+        return pending.answer
+
+    def close(self) -> None:
+        """Nothing is to be ended."""
+
+
+@contextmanager
+def read_here() -> Iterator[None]:
+    """Files of others are read in this process: what they reach is seen.
+
+    Bounds of the process are no part of it, nor are files that change meanwhile, which end it (``SIGBUS``).
+    """
+    with patch.object(images, "LimitedProcess", _Here), patch(f"{__name__}._changed", lambda *_: None):
         yield
 
 

@@ -6,7 +6,7 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
@@ -90,9 +90,9 @@ def questions(path: str) -> Iterator[Callable[[], object]]:
     yield lambda: debug_files.find(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield lambda: debug_files.supplement(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     for address in (0x401000, 0x401004, 0x40101C, 0):
-        yield lambda address=address: known.offset(path, address)
-        yield lambda address=address: known.address_at(path, address - 0x400000)
-        yield lambda address=address: _frames(known, images, path, address)
+        yield partial(known.offset, path, address)
+        yield partial(known.address_at, path, address - 0x400000)
+        yield partial(_frames, known, images, path, address)
 
 
 def _frames(known: UserBinaries, images: Images, path: str, address: int) -> None:
@@ -119,6 +119,12 @@ def hostile(data: bytes) -> None:
     The files are read by other processes: another thread asks, which :mod:`tests.support.hostile_files` watches.
     """
     with hostile_files.low_limits(), ThreadPoolExecutor(1) as thread:
+        thread.submit(hostile_files.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
+
+
+def hostile_here(data: bytes) -> None:
+    """The same, but that the files are read in this process, so that what inputs reach is seen."""
+    with hostile_files.low_limits(), hostile_files.read_here(), ThreadPoolExecutor(1) as thread:
         thread.submit(hostile_files.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
 
 
@@ -247,6 +253,10 @@ TARGETS = {
     "hostile_files": Target(
         "hostile files beside an honest one, in a limited process", hostile, NOTHING, length=256,
         seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 0, seed]) for seed in range(3)),
+    ),
+    "hostile_files_here": Target(
+        "the same without a process of their own", hostile_here, NOTHING, length=256,
+        seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 1, seed]) for seed in range(3)),
     ),
     "package_index": Target("indexes of DWARF packages", package_index, PACKAGE_ERRORS, length=512),
     "unwind_table": Target(".eh_frame", unwind_table, NOTHING),

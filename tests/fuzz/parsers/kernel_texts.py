@@ -6,6 +6,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from pytrace.base import cgroups, kernel_files
@@ -18,6 +19,7 @@ from pytrace.runtime.symbols.perf_map import PerfMap
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
 from tests.runtime.machine.test_tracefs import FORMAT, KNOWN
+from tests.support import hostile_files, hostile_processes
 
 
 def tracepoint_format(data: bytes) -> None:
@@ -163,6 +165,12 @@ JIT_FILE = (
 )  # fmt: skip
 
 
+def hostile(data: bytes) -> None:
+    """Hostile processes beside an honest one, by a seed."""
+    with hostile_files.low_limits(), ThreadPoolExecutor(1) as thread:
+        thread.submit(hostile_processes.attempt, int.from_bytes(data[:8])).result()
+
+
 TARGETS = {
     "tracepoint_format": Target(
         "formats of tracepoints", tracepoint_format, seeds=format_seeds
@@ -180,4 +188,8 @@ TARGETS = {
                                 seeds=lambda: [CGROUP]),
     "map_file": Target("perf-PID.map", map_file, NOTHING, seeds=lambda: [MAP_FILE]),
     "jit_file": Target("jit-PID.dump", jit_file, NOTHING, seeds=lambda: [JIT_FILE]),
+    "hostile_processes": Target(
+        "processes with hostile names, mappings and roots, which change them", hostile, NOTHING, length=8,
+        seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 0, seed]) for seed in range(2)),
+    ),
 }  # fmt: skip
