@@ -22,13 +22,13 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes import instructions
 from pytrace.core.probes.instructions import BadCodeError, Decoder
-from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile
+from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, read_file
 from pytrace.runtime.elf.unwind_entries import UnwindEntries
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.syscalls import function_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytrace.runtime.binaries.user_binary import Binary
     from pytrace.runtime.elf.symbol_table import Symbol
@@ -37,6 +37,8 @@ MOST_PROCESSES = 256
 """Processes whose mappings are read to find those that map a file."""
 MOST_ASKED = 8
 """Processes that map the file, whose slots are read."""
+MOST_RELOCATIONS = 1 << 22
+"""Relocations of one section of a file that are looked at; the largest programs have a million."""
 MOST_OBJECTS = 128
 """Files of one process whose relocations are read."""
 
@@ -67,27 +69,28 @@ class _Relocations:
         self._by_name = _BY_NAME.get(file.machine, ())
         self._by_resolver = _BY_RESOLVER.get(file.machine)
 
-    @cached_property
-    def _rows(self) -> list[tuple[int, int, int]]:
-        sections = [self._file.section(name) for name in (".rela.plt", ".rela.dyn", ".rela.iplt")]
-        rows = [bytes(self._file.contents(section)) for section in sections if section is not None]
-        return [row for data in rows for row in struct.iter_unpack("<QQq", data[: len(data) // 24 * 24])]
+    def _rows(self) -> Iterator[tuple[int, int, int]]:
+        """Place, kind and symbol, and addend. They are not kept: a file may have millions."""
+        for name in (".rela.plt", ".rela.dyn", ".rela.iplt"):
+            section = self._file.section(name)
+            data = memoryview(b"") if section is None else self._file.contents(section, MOST_RELOCATIONS * 24)
+            yield from struct.iter_unpack("<QQq", data[: len(data) // 24 * 24])
 
     def slots(self, name: str) -> list[int]:
         """Addresses of the slots for a symbol."""
         numbers = self._numbers(name)
         if not numbers:
             return []
-        return [at for at, info, _ in self._rows if info & 0xFFFFFFFF in self._by_name and info >> 32 in numbers]
+        return [at for at, info, _ in self._rows() if info & 0xFFFFFFFF in self._by_name and info >> 32 in numbers]
 
     def own_slots(self, resolver: int) -> list[int]:
         """Addresses of the slots for a resolver of this file."""
-        return [at for at, info, addend in self._rows
+        return [at for at, info, addend in self._rows()
                 if info & 0xFFFFFFFF == self._by_resolver and addend == resolver]  # fmt: skip
 
     def target(self, slot: int) -> tuple[str, int] | None:
         """What is written to a slot: the function of a name, or one at an address of the file."""
-        for at, info, addend in self._rows:
+        for at, info, addend in self._rows():
             if at == slot:
                 return ("", addend) if not info >> 32 else (self._name(info >> 32), 0)
         return None
@@ -279,6 +282,17 @@ def _refuse_vdso(row: procfs.Mapping) -> None:
         raise _ElsewhereError("here it is a function of the vdso, which the kernel maps and which cannot be probed")
 
 
+class _Slots(msgspec.Struct, frozen=True):
+    """Slots of a file for one symbol, and what is added to their addresses in a process."""
+
+    base: int | None
+    places: tuple[int, ...]
+
+
+_MOST_SLOTS = 64
+"""Slots of one file for one symbol that are read; it has one or two."""
+
+
 class _Process:
     """One process that may have mapped a file, which has the inode *inode*."""
 
@@ -298,12 +312,11 @@ class _Process:
         Raises:
             _ElsewhereError: it is in no file.
         """
-        for row in self._code:
-            if row.start <= value < row.end:
-                _refuse_vdso(row)
-            if row.inode == self._inode and row.start <= value < row.end:
-                return file.address_at(value - row.start + row.offset + file.base)
-        return None
+        row = next((row for row in self._code if row.start <= value < row.end), None)
+        if row is None:
+            return None
+        _refuse_vdso(row)
+        return file.address_at(value - row.start + row.offset + file.base) if row.inode == self._inode else None
 
     def values(self, file: ElfFile, own: Iterable[int], name: str) -> list[int]:
         """What is in the slots for a symbol: in the *own* ones of the file, and of other files by its name."""
@@ -324,11 +337,15 @@ class _Process:
 
     def _by_name(self, memory: int, row: procfs.Mapping, prefix: str, name: str) -> list[int]:
         """What is in the slots of another file for a name."""
+
+        def slots(file: ElfFile) -> _Slots:
+            return _Slots(self._placed(row, file), tuple(_Relocations(file).slots(name)[:_MOST_SLOTS]))
+
         try:
-            with ElfFile.open(prefix + row.path) as other:
-                return _read(memory, self._placed(row, other), _Relocations(other).slots(name))
+            found = read_file(prefix + row.path, slots, _Slots)
         except (OSError, TraceError, struct.error):
             return []
+        return _read(memory, found.base, found.places)
 
     @staticmethod
     def _placed(row: procfs.Mapping, file: ElfFile) -> int | None:

@@ -21,7 +21,7 @@ from pytrace.core.types import Struct
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.go_lines import GoLines
 from pytrace.runtime.elf import debug_files, go_build, go_functions
-from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
+from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, MOST_NOTES, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, check_strings, function_names
 from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.machine.name_patterns import matching, name_pattern
@@ -66,8 +66,12 @@ class Binary:
 
     @property
     def left_out(self) -> list[str]:
-        """Which symbols of tables that were read are not used, as sentences."""
-        return [table.problem for table in self.__dict__.get("tables", ()) if table.problem]
+        """Which symbols of tables that were read, and static tracepoints, are not used, as sentences."""
+        notes = self.elf.section(NOTES)
+        found = [table.problem for table in self.__dict__.get("tables", ()) if table.problem]
+        if notes is not None and notes.size > MOST_NOTES:
+            found.append(f"only the first {MOST_NOTES >> 20} MiB of the static tracepoints of {self.path} are used")
+        return found
 
     @cached_property
     def _go(self) -> SymbolTable | None:
@@ -515,7 +519,7 @@ def stubs(file: ElfFile) -> list[Symbol]:
     check_strings(file, strings)
     entries = bytes(file.contents(symbols))
     stub_symbols = []
-    rows = file.contents(relocations)[: _MOST_RELOCATIONS * 24]
+    rows = file.contents(relocations, _MOST_RELOCATIONS * 24)
     for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])):
         number = info >> 32
         address = table.address + header + position * _STUB
@@ -569,7 +573,7 @@ def _slot_names(file: ElfFile, resolved: Callable[[int], str]) -> dict[int, str]
     check_strings(file, strings)
     entries = bytes(file.contents(symbols)) if symbols is not None else b""
     for section in (file.section(".rela.plt"), file.section(".rela.dyn")):
-        rows = file.contents(section)[: _MOST_RELOCATIONS * 24] if section is not None else memoryview(b"")
+        rows = file.contents(section, _MOST_RELOCATIONS * 24) if section is not None else memoryview(b"")
         for slot, info, addend in struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24]):
             kind, number = info & 0xFFFFFFFF, info >> 32
             if kind == _RELATIVE_FUNCTION:
@@ -583,12 +587,13 @@ def _slot_names(file: ElfFile, resolved: Callable[[int], str]) -> dict[int, str]
 # ---------------------------------------------------------------------------------------------- static tracepoints
 
 
+NOTES = ".note.stapsdt"
 _NOTE_TYPE = 3
 
 
 def static_tracepoints(file: ElfFile) -> list[UsdtProbe]:
     """All static tracepoints of a binary in file order, one for each place."""
-    section = file.section(".note.stapsdt")
+    section = file.section(NOTES)
     if section is None:
         return []
     base = file.section(".stapsdt.base")

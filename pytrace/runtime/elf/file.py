@@ -50,7 +50,7 @@ _MOST_SEGMENTS = 4096
 _LONGEST_HEADER = 256
 _MOST_NAMES = 64 << 20
 """Bytes of the names of all sections."""
-_MOST_NOTES = 4 << 20
+MOST_NOTES = 4 << 20
 _MOST_LINK = 4096 + 64
 """Bytes of a section with the name of a file (``PATH_MAX``) and a checksum or build id."""
 _MOST_MINI = 64 << 20
@@ -346,7 +346,7 @@ class ElfFile:
 
     def notes(self, section: Section) -> list[tuple[bytes, int, bytes]]:
         """``(owner, type, body)`` of the notes of a section."""
-        return parse_notes(bytes(self.contents(section, _MOST_NOTES)))
+        return parse_notes(bytes(self.contents(section, MOST_NOTES)))
 
     @cached_property
     def debug_link(self) -> tuple[str, int] | None:

@@ -26,7 +26,7 @@ _NUMBERS = {range(17, 23): 152, range(23, 25): 160, range(25, 28): 152}
 def version(file: ElfFile) -> str:
     """``go1.24.4``; empty where the program does not say it."""
     section = file.section(".go.buildinfo")
-    data = b"" if section is None else bytes(file.contents(section)[: _TEXTS + _LONGEST])
+    data = b"" if section is None else bytes(file.contents(section, _TEXTS + _LONGEST))
     if not data.startswith(_MAGIC) or len(data) <= _TEXTS or not data[_FLAGS] & _INLINE:
         return ""
     try:

@@ -27,6 +27,9 @@ _HEAD = re.compile(rb"[\xfa\xf0\xf1\xfb]\xff\xff\xff\0\0[\1\2\4]\x08")
 MOST_READ = 1 << 26
 """Bytes of a section that are read; that of Kubernetes has 30 MB."""
 
+MOST_FUNCTIONS = 1 << 20
+"""Functions of a table that are used; Kubernetes has 130,000."""
+
 _GO12, _GO116, _GO118, _GO120 = 0xFFFFFFFB, 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
 OLD_FLAGS, _FLAGS = 37, 41
 """Offset of a function's flags in what is known of it, until 1.19 and since 1.20."""
@@ -98,10 +101,10 @@ def _found(file: ElfFile) -> tuple[memoryview, int]:
     """The table and its address; empty if there is none."""
     section = next((found for name in SECTIONS if (found := file.section(name)) is not None), None)
     if section is not None:
-        return file.contents(section)[:MOST_READ], section.address
+        return file.contents(section, MOST_READ), section.address
     section = file.section(_RELOCATED) if file.section(_BUILD_ID) is not None else None
     if section is not None:
-        data = file.contents(section)[:MOST_READ]
+        data = file.contents(section, MOST_READ)
         place = next((match.start() for match in _HEAD.finditer(data) if not match.start() % 8), None)
         if place is not None:
             return data[place:], section.address + place
@@ -139,7 +142,7 @@ def entries(data: bytes | memoryview, layout: Layout) -> tuple[int, ...]:
     """
     (count,) = struct.unpack_from("<Q", data, 8)
     letter = "I" if layout.word == 4 else "Q"
-    return struct.unpack_from(f"<{2 * min(count, len(data)) + 1}{letter}", data, layout.functions)
+    return struct.unpack_from(f"<{2 * min(count, MOST_FUNCTIONS) + 1}{letter}", data, layout.functions)
 
 
 def _table(data: bytes | memoryview, layout: Layout) -> SymbolTable:

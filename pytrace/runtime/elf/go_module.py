@@ -22,6 +22,8 @@ _SECTIONS = (".go.module", ".noptrdata", ".data", ".data.rel.ro")
 _RELOCATIONS = (".rela.dyn", ".rela")
 _WORDS = 48
 """Words that are looked at."""
+_MOST_RELOCATIONS, _MOST_CANDIDATES = 1 << 22, 64
+"""Relocations that are looked at, and places with the address of the table."""
 
 
 class GoModule(msgspec.Struct, frozen=True):
@@ -58,8 +60,12 @@ def _relocated(file: ElfFile, table: int, names: int) -> GoModule | None:
     written: dict[int, int] = {}
     for name in _RELOCATIONS:
         section = file.section(name)
-        rows = b"" if section is None else bytes(file.contents(section))
-        written.update((place, value) for place, _, value in struct.iter_unpack("<QQQ", rows[: len(rows) // 24 * 24]))
+        rows = memoryview(b"") if section is None else file.contents(section, _MOST_RELOCATIONS * 24)
+        rows = rows[: len(rows) // 24 * 24]
+        # Of millions those that may be part of it are kept.
+        starts = [at for at, _, value in struct.iter_unpack("<QQQ", rows) if value == table][:_MOST_CANDIDATES]
+        near = {start + 8 * number for start in starts for number in range(_WORDS)}
+        written.update((at, value) for at, _, value in struct.iter_unpack("<QQQ", rows) if at in near)
     place = next((at for at, value in written.items() if value == table and written.get(at + 8) == names), None)
     offset = None if place is None else file.file_offset(place)
     if place is None or offset is None:

@@ -12,6 +12,8 @@ import struct
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytrace.runtime.elf.unwind_entries import UnwindEntries
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,10 +33,9 @@ _TABLE_BY_INDEX = re.compile(
 _CALL = re.compile(rb"\xe8(....)", re.DOTALL)
 _RELATIVE = 8
 """``R_X86_64_RELATIVE``."""
+_MOST_RELOCATIONS = 1 << 20
 _MOST_LOOP = 8192
 """Bytes of a loop that has not what the instructions do, and of ``start_frame``."""
-_HEADER, _ROWS_AT = b"\x01\x1b\x03\x3b", 12
-"""Version and encodings of ``.eh_frame_hdr`` as linkers write them: rows are distances of 32 bits from the header."""
 
 
 class HandlerTables:
@@ -82,7 +83,7 @@ class HandlerTables:
         section = self._file.section(".rela.dyn")
         if section is None:
             return {}
-        data = self._file.contents(section)
+        data = self._file.contents(section, 24 * _MOST_RELOCATIONS)
         rows = struct.iter_unpack("=QQq", data[: len(data) // 24 * 24])
         return {offset: addend for offset, kind, addend in rows if kind == _RELATIVE}
 
@@ -92,19 +93,10 @@ def are_functions(file: ElfFile) -> bool:
     symbol = file.any_symbol(LOOP)
     if symbol is None or not 0 < symbol.size < _MOST_LOOP:
         return False
-    starts, tables = _function_starts(file), HandlerTables(file)
+    starts, tables = set(UnwindEntries(file)), HandlerTables(file)
     code = tables.data(symbol.address, symbol.size)
     places = {symbol.address}
     for match in _CALL.finditer(code):
         places.add(symbol.address + match.end() + int.from_bytes(match[1], "little", signed=True))
     found = (table for place in places & starts for table in tables.referred(place, tables.data(place, _MOST_LOOP)))
     return any(len(set(table)) >= FEWEST and starts.issuperset(table) for table in found)
-
-
-def _function_starts(file: ElfFile) -> set[int]:
-    section = file.section(".eh_frame_hdr")
-    data = b"" if section is None else bytes(file.contents(section))
-    if section is None or not data.startswith(_HEADER):
-        return set()
-    rows = data[_ROWS_AT : _ROWS_AT + 8 * int.from_bytes(data[_ROWS_AT - 4 : _ROWS_AT], "little")]
-    return {section.address + start for start, _ in struct.iter_unpack("=ii", rows[: len(rows) // 8 * 8])}

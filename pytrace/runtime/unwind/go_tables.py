@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytrace.core.stacks.unwind_format import CFA_LIMIT, WORD, Rule
@@ -27,6 +28,10 @@ _STEPS_AT = 16
 _SAVED_BP = 2
 """Words below the CFA at which a function with a frame saves rbp."""
 _STEP = 512
+MOST_ROWS = 5 << 20
+"""Rows of all functions. A table of more is none: those of its functions overlap."""
+_MOST_ROWS = 1 << 14
+"""Rows of one function: the largest have some hundred."""
 _SIGNAL_ENTRY = re.compile(rb"\0(runtime\.sigtramp(\.abi0)?)\0")
 """The function that the kernel calls for a signal: it says that it has no caller."""
 _SIGNAL_RETURN = re.compile(rb"\0(runtime\.sigreturn(__sigaction)?(\.abi0)?)\0")
@@ -46,7 +51,9 @@ def rows(data: bytes | memoryview, layout: Layout) -> Generator[None, None, list
                 # A caller is looked up by the byte before its return address; there is padding before the function.
                 found += ((start - 1) << 32 | Rule.SIGNAL, start << 32 | Rule.SIGNAL, end << 32 | Rule.FRAME)
             else:
-                found += _function(data, layout, info, start, end, ends=name != entry)
+                found += islice(_function(data, layout, info, start, end, ends=name != entry), _MOST_ROWS)
+            if len(found) > MOST_ROWS:
+                return []
             if not number % _STEP:
                 yield
     except (struct.error, IndexError):

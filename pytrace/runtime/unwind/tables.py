@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.base import private_files
+from pytrace.base import limited_process, private_files, typed_json
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.unwind_format import Rule
+from pytrace.runtime.elf.file import ElfFile, Segment
 from pytrace.runtime.elf.leb128 import signed, unsigned
+from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.unwind import go_tables
 from pytrace.runtime.unwind.call_frames import Interpreter, State
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-
-    from pytrace.runtime.elf.file import ElfFile
 
 FORMAT = 7
 """Version of the file format of cached tables."""
@@ -213,6 +214,17 @@ _COMMON_PROGRAM, _MOST_KNOWN = 64, 1 << 14
 """Bytes and number of the instructions that are remembered, as many functions have the same."""
 
 
+class Table(msgspec.Struct, frozen=True):
+    """The rows of a binary, in order of address, and where its segments are loaded.
+
+    *left_out* says why there are none although the binary has an unwind table.
+    """
+
+    rows: array[int]
+    segments: tuple[Segment, ...] = ()
+    left_out: str = ""
+
+
 def table(file: ElfFile) -> Generator[None, None, array[int]]:
     """In steps, the rows of a binary; none when it has no ``.eh_frame``, or one of more than :data:`MOST_READ` bytes.
 
@@ -238,3 +250,103 @@ def table(file: ElfFile) -> Generator[None, None, array[int]]:
     private_files.write(KIND, name, rows.tobytes())
     private_files.trim(KIND, KEEP)
     return rows
+
+
+# ---------------------------------------------------------------------------------------------- files of others
+
+
+MEMORY = 512 << 20
+"""Bytes that the process may take which reads files of others: 4 million rows take half of that."""
+SECONDS, TOTAL = 20.0, 60.0
+"""Seconds of processor time for the table of one file, and all seconds that are waited for in small steps."""
+_PATIENCE = 10.0
+_STEP_SECONDS = 0.002
+_LARGE = 8 << 20
+"""Bytes of an answer after which the process is ended, as it keeps the memory."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    path: str
+    status: foreign_files.Status
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What stands before the rows."""
+
+    segments: tuple[Segment, ...] = ()
+    problem: str = ""
+
+
+class TableReader:
+    """Reads the tables of files: one that others can write in a limited process, which all of them share."""
+
+    def __init__(self) -> None:
+        limits = limited_process.Limits(memory=MEMORY, patience=_PATIENCE, total=TOTAL)
+        self._process = limited_process.LimitedProcess(_serve, limits)
+        self._asked = False
+        """Whether somebody waits for the process, which answers one question after the other."""
+
+    def read(self, path: str, most: int) -> Generator[None, None, Table]:
+        """In steps, the table of the file at a path; none of a file with more than about *most* rows.
+
+        Raises:
+            TraceError: it is no ELF file, or damaged.
+            OSError: it cannot be read.
+        """
+        with foreign_files.open_regular(path) as file:
+            status = foreign_files.status_of(file)
+            if not foreign_files.trusted(path, status):
+                return (yield from self._foreign(file.fileno(), _Request(path, status)))
+            with ElfFile(foreign_files.contents_of(file, path), path) as elf:
+                section = elf.section(".eh_frame")
+                if section is not None and section.size // _ROW_BYTES_USUAL > most:
+                    return Table(array("Q"), elf.segments, f"it has {section.size >> 20} MiB of them")
+                return Table((yield from table(elf)), elf.segments)
+
+    def _foreign(self, descriptor: int, request: _Request) -> Generator[None, None, Table]:
+        while self._asked:
+            yield
+        self._asked = True
+        try:
+            pending = self._process.start(typed_json.encode(request), [descriptor], SECONDS)
+            while not self._process.ready(pending, _STEP_SECONDS):
+                yield
+            head, _, rows = self._process.result(pending)[0].partition(b"\n")
+            answer = typed_json.decode(head, _Answer)
+            if len(rows) % 8 or len(rows) > 8 * MOST_ROWS:
+                raise limited_process.LimitError("the process that read it answered something else")
+        except (limited_process.LimitError, limited_process.LostError, msgspec.ValidationError) as error:
+            return Table(array("Q"), (), f"it is not read: {error}")
+        finally:
+            self._asked = False
+        if answer.problem:
+            raise TraceError(answer.problem)
+        if len(rows) > _LARGE:
+            self._process.close()
+        return Table(array("Q", rows), answer.segments)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+
+_ROW_BYTES_USUAL = 5
+"""Bytes of ``.eh_frame`` that a row takes on average, in libc as in LLVM."""
+
+
+def _serve(data: bytes, descriptors: list[int]) -> tuple[bytes, list[int]]:
+    request, rows = typed_json.decode(data, _Request), array("Q")
+    try:
+        with foreign_files.reopened(descriptors[0], request.status) as file:
+            elf = ElfFile(foreign_files.contents_of(file, request.path), request.path)
+        steps = table(elf)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                rows = end.value
+                break
+        answer = _Answer(elf.segments)
+    except TraceError as error:
+        answer = _Answer(problem=error.message)
+    return typed_json.encode(answer) + b"\n" + rows.tobytes(), []

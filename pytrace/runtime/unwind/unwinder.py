@@ -18,18 +18,21 @@ from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.elf.file import Segment, quoted, read_file
 from pytrace.runtime.machine import bpf, procfs
 from pytrace.runtime.symbols.image_places import is_file, is_generated, is_memory_file, replaced
 from pytrace.runtime.symbols.images import remember, vdso_image
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from array import array
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from pytrace.core.manifest import Manifest, UnwindMaps
-    from pytrace.runtime.elf.file import Segment
+    from pytrace.runtime.elf.file import ElfFile
     from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.machine.procfs import Mapping
 
@@ -140,16 +143,26 @@ def _maps(manifest: Manifest) -> UnwindMaps:
 
 _ROW_BYTES = 3
 """Fewest bytes of ``.eh_frame`` that make a row: a step and a new distance."""
-_ROW_BYTES_USUAL = 5
-"""Bytes of ``.eh_frame`` that a row takes on average, in libc as in LLVM."""
 
 
 def _most_rows(path: str) -> int:
     """More rows than a file has."""
-    with suppress(TraceError, OSError), ElfFile.open(path) as file:
-        section = file.section(".eh_frame")
-        return section.size // _ROW_BYTES if section is not None else 0
+    with suppress(TraceError, OSError):
+        return read_file(path, _Segments.of, _Segments).size // _ROW_BYTES
     return 0
+
+
+class _Segments(msgspec.Struct, frozen=True):
+    """What is asked of a file before its table is read."""
+
+    segments: tuple[Segment, ...]
+    size: int
+    """Of ``.eh_frame``."""
+
+    @classmethod
+    def of(cls, file: ElfFile) -> _Segments:
+        section = file.section(".eh_frame")
+        return cls(file.segments, 0 if section is None else section.size)
 
 
 class Unwinder:
@@ -167,6 +180,8 @@ class Unwinder:
         self._ranges = _Array(loaded.map_fd(maps.ranges), stack)
         self._rows = _Array(loaded.map_fd(maps.rows), stack)
         self._slices = _Slices(self._ranges.entries)
+        self._reader = tables.TableReader()
+        stack.callback(self._reader.close)
         self._message = message
         self._tell = tell
         self._chooses = bool(maps.requests)
@@ -255,8 +270,8 @@ class Unwinder:
         key = _identity(mapping)
         if key not in self._segments:
             segments: tuple[Segment, ...] = ()
-            with suppress(OSError, TraceError), ElfFile.open(procfs.root_prefix(pid) + mapping.path) as file:
-                segments = file.segments
+            with suppress(OSError, TraceError):
+                segments = read_file(procfs.root_prefix(pid) + mapping.path, _Segments.of, _Segments).segments
             remember(self._segments, key, segments, _MOST_SEGMENTS)
         return self._segments[key]
 
@@ -350,7 +365,9 @@ class Unwinder:
         """
         if not mapping.inode:
             image = vdso_image()
-            return (yield from self._fill(image.elf, mapping.path)) if image is not None else _Loaded(None, 0, 0)
+            if image is None:
+                return _Loaded((), 0, 0)
+            return self._fill((yield from tables.table(image.elf)), image.elf.segments, mapping.path)
         # The file under the mapping is the right one even when another has its name by now.
         for path in (f"/proc/{procfs.entry(pid)}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
             with suppress(OSError):
@@ -359,28 +376,35 @@ class Unwinder:
 
     def _of_file(self, path: str, name: str) -> Generator[None, None, _Loaded]:
         """As :meth:`_load`, of the file at *path*; one that is damaged has no tables."""
-        with suppress(TraceError), ElfFile.open(path) as file:
-            return (yield from self._fill(file, name))
-        return _Loaded(None, 0, 0)
+        with suppress(TraceError):
+            found = yield from self._reader.read(path, self._rows.entries - self._filled)
+            if found.left_out.startswith("it has"):
+                self._overflow(f"{name} {found.left_out.removeprefix('it ')}")
+            elif found.left_out:
+                self._leave_out(name, found.left_out)
+            return self._fill(found.rows, found.segments, name)
+        return _Loaded((), 0, 0)
 
-    def _fill(self, file: ElfFile, name: str) -> Generator[None, None, _Loaded]:
-        section = file.section(".eh_frame")
-        if section is not None and section.size // _ROW_BYTES_USUAL > self._rows.entries - self._filled:
-            self._overflow(f"{name} has {section.size >> 20} MiB of them")
-            return _Loaded(None, 0, 0)
-        rows = yield from tables.table(file)
+    def _leave_out(self, name: str, why: str) -> None:
+        """Say that a file's table is not used."""
+        if self._chooses:
+            self._tell(f"ustack of {quoted(name)}: frame pointers; of its unwind table {why}\n")
+        else:
+            self._message(f"dw_ustack: stacks in {quoted(name)} will be truncated; of its unwind table {why}")
+
+    def _fill(self, rows: array[int], segments: Sequence[Segment], name: str) -> _Loaded:
         first, count = self._filled, len(rows)
         if first + count > self._rows.entries:
             self._overflow(f"{name} has {count} rows")
-            return _Loaded(None, 0, 0)
-        if self._chooses:
+            return _Loaded((), 0, 0)
+        if self._chooses and segments:
             way = f"unwind tables, {count} rows" if count else "frame pointers"
             if name.endswith("/libjvm.so"):
                 way += "; functions that it compiles need -XX:+PreserveFramePointer"
-            self._tell(f"ustack of {name}: {way}\n")
+            self._tell(f"ustack of {quoted(name)}: {way}\n")
         self._rows.write(first, rows.tobytes())
         self._filled += count
-        return _Loaded(file, first, count)
+        return _Loaded(segments, first, count)
 
     def _overflow(self, what: str) -> None:
         if not self._full:
@@ -394,8 +418,7 @@ class Unwinder:
 class _Loaded:
     """Where a binary's rows are."""
 
-    def __init__(self, file: ElfFile | None, first: int, count: int) -> None:
-        segments = file.segments if file is not None else ()
+    def __init__(self, segments: Sequence[Segment], first: int, count: int) -> None:
         self._segments = sorted(segments, key=lambda segment: not segment.executable)
         self.first = first
         self.count = count

@@ -66,7 +66,7 @@ def program(magic: int, *, known: bool = True) -> Any:
     sections = {name: SimpleNamespace(name=name, address=0x500000) for name in contents}
     return SimpleNamespace(
         section=sections.get,
-        contents=lambda section: memoryview(contents[section.name]),
+        contents=lambda section, most=None: memoryview(contents[section.name])[:most],
         file_offset=lambda address: address - TREES + TREE_AT,
         view=memoryview(bytes(TREE_AT) + tree),
         base=0,

@@ -370,7 +370,7 @@ def linked(machine: int, table: str, *numbers: int, wide: bool = True, size: int
         wide=wide,
         section=sections.get,
         linked=lambda _: Section(".dynstr", 3, 0, 0, 0, 0, 0),
-        contents=lambda section: memoryview(data[section.name]),
+        contents=lambda section, most=None: memoryview(data[section.name])[:most],
     )
 
 

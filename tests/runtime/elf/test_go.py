@@ -20,7 +20,7 @@ from tests.support.examples import examples
 
 def file(data: bytes | None) -> Any:
     section = None if data is None else SimpleNamespace(name=".go.buildinfo")
-    return SimpleNamespace(section=lambda _: section, contents=lambda _: memoryview(data or b""))
+    return SimpleNamespace(section=lambda _: section, contents=lambda _, most=None: memoryview(data or b"")[:most])
 
 
 def info(version: str, flags: int = 2) -> bytes:
@@ -84,7 +84,9 @@ def go_functions_file(data: bytes, relocations: bytes = b"", name: str = ".gopcl
 def program(contents: dict[str, bytes]) -> Any:
     """A binary with sections, all at 0x500000."""
     sections = {key: SimpleNamespace(name=key, address=0x500000) for key in contents}
-    return SimpleNamespace(section=sections.get, contents=lambda section: memoryview(contents[section.name]))
+    return SimpleNamespace(
+        section=sections.get, contents=lambda section, most=None: memoryview(contents[section.name])[:most]
+    )
 
 
 FORMATS = [go_functions._GO12, go_functions._GO116, go_functions._GO118, go_functions._GO120]
@@ -164,7 +166,7 @@ def go_module_program(contents: dict[str, bytes]) -> Any:
     sections = {key: SimpleNamespace(name=key) for key in contents}
     return SimpleNamespace(
         section=sections.get,
-        contents=lambda section: memoryview(contents[section.name]),
+        contents=lambda section, most=None: memoryview(contents[section.name])[:most],
         view=memoryview(contents.get(".data", b"")),
         file_offset=lambda address: address - 0x600000 + 64,
         base=64,

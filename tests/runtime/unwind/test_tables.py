@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
 import subprocess
 import time
 from array import array
 from bisect import bisect_right
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.base import private_files
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind import call_frames, tables
@@ -241,3 +244,63 @@ def test_numbers_without_end_are_not_read() -> None:
     began = time.process_time()
     assert len(finished(tables.compile_table(_functions(b"\x0e" + b"\xff" * 30_000 + b"\1", 100), 0))) < 200
     assert time.process_time() - began < 5
+
+
+def test_tables_of_files_of_others_are_read_elsewhere_and_alike(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes too much has no table, with the reason; the next one is read."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    others = tmp_path / "others"
+    shutil.copy(programs / "calls", others)
+    others.chmod(0o757)
+    reader = tables.TableReader()
+    try:
+        ours, theirs = (finished(reader.read(str(path), 1 << 20)) for path in (programs / "calls", others))
+        assert len(ours.rows) > 5
+        assert (theirs.rows, theirs.segments) == (ours.rows, ours.segments)
+        assert finished(reader.read(str(programs / "calls"), 0)).left_out == "it has 0 MiB of them"
+        (tmp_path / "text").write_text("no program")
+        (tmp_path / "text").chmod(0o666)
+        with pytest.raises(TraceError, match="text is not an ELF file"):
+            finished(reader.read(str(tmp_path / "text"), 1 << 20))
+        monkeypatch.setattr(tables, "table", _endless)
+        monkeypatch.setattr(tables, "SECONDS", 0.05)
+        reader.close()
+        slow = finished(reader.read(str(others), 1 << 20))
+        assert (len(slow.rows), slow.segments) == (0, ())
+        assert slow.left_out == "it is not read: it takes more processor time than a file may"
+        monkeypatch.undo()
+        assert finished(reader.read(str(others), 1 << 20)).rows == ours.rows
+    finally:
+        reader.close()
+
+
+def _endless(_file: ElfFile) -> Generator[None, None, array[int]]:
+    while True:
+        yield
+
+
+def test_tables_are_read_in_turns(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of two tables one after the other: none waits for ever, and each has its own rows."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = ("calls", "frameless", "libframeless.so")
+    expected_rows = []
+    for name in names:
+        with ElfFile.open(str(programs / name)) as file:
+            expected_rows.append(finished(tables.table(file)))
+        shutil.copy(programs / name, tmp_path / name)
+        (tmp_path / name).chmod(0o757)
+    reader, found = tables.TableReader(), {}
+    try:
+        waiting = {name: reader.read(str(tmp_path / name), 1 << 20) for name in names}
+        while waiting:
+            for name, steps in list(waiting.items()):
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found[name] = end.value.rows
+                    del waiting[name]
+    finally:
+        reader.close()
+    assert [found[name] for name in names] == expected_rows

@@ -6,15 +6,15 @@ import struct
 from bisect import bisect_right
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
-from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.elf.go_functions import Layout
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.unwind import go_tables
+from pytrace.runtime.unwind import go_tables, tables
 from pytrace.runtime.unwind import unwinder as unwinder_module
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP, Interpreter, State, cfa_expression
 from pytrace.runtime.unwind.unwinder import _RANGE, Unwinder, _Loaded, _Slices
@@ -311,11 +311,9 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
     unwinder: Any = Unwinder.__new__(Unwinder)
     unwinder._binaries, unwinder._loading = {}, set()
 
-    def fill(file: ElfFile, _name: str) -> Generator[None, None, _Loaded]:
-        yield
-        return _Loaded(file, 8, 3)
-
-    monkeypatch.setattr(unwinder, "_fill", fill)
+    unwinder._reader = tables.TableReader()
+    unwinder._rows, unwinder._filled = SimpleNamespace(entries=1 << 20), 0
+    monkeypatch.setattr(unwinder, "_fill", lambda _rows, segments, _name: _Loaded(segments, 8, 3))
     program = Path("/proc/self/exe").resolve()
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, str(program))
     gone = 1 << 22 | 1
@@ -338,7 +336,7 @@ def test_a_file_whose_reading_ended_early_is_read_for_the_next_process(monkeypat
 
     def fill(*_: object) -> Generator[None, None, _Loaded]:
         yield
-        return _Loaded(None, 0, 0)
+        return _Loaded((), 0, 0)
 
     monkeypatch.setattr(unwinder, "_load", fill)
     dropped = unwinder._read(mapping, "", 1)
@@ -358,7 +356,7 @@ def test_tables_of_small_binaries_are_used_while_a_large_one_is_read(monkeypatch
     def load(mapping: Mapping, *_: object) -> Generator[None, None, _Loaded]:
         for _ in range(3 if mapping is large else 1):
             yield
-        return _Loaded(None, 0, 1)
+        return _Loaded((), 0, 1)
 
     monkeypatch.setattr(unwinder_module.procfs, "read_maps", lambda _: b"maps")
     monkeypatch.setattr(unwinder_module, "_code", lambda _: [large, small])
@@ -380,7 +378,7 @@ def test_an_earlier_reading_does_not_replace_newer_mappings(monkeypatch: pytest.
     def load(*_: object) -> Generator[None, None, _Loaded]:
         yield
         yield
-        return _Loaded(None, 0, 1)
+        return _Loaded((), 0, 1)
 
     monkeypatch.setattr(unwinder_module.procfs, "read_maps", lambda _: maps[0])
     monkeypatch.setattr(unwinder_module, "_code", lambda text: [large] if text == b"1" else [large, code])
