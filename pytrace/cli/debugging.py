@@ -41,8 +41,8 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import Expr, Node, Program
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from pytrace.pipeline import Compilation, Watch
+from pytrace.runtime.load.loaded_script import LoadError
 from pytrace.runtime.load.loader import LoadOptions, load
-from pytrace.runtime.load.verifier import LoadError
 from pytrace.runtime.session import session
 
 

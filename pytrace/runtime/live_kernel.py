@@ -188,9 +188,9 @@ class LiveKernel:
         return self.types.type_id(kind, name) if self.types else 0
 
     def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
-        from pytrace.runtime.load import linker  # few scripts import object files
+        from pytrace.runtime.load import object_files  # few scripts import object files
 
-        return linker.functions(path, data)
+        return object_files.object_functions(path, data)
 
     # ---- kernel probes
 
@@ -246,11 +246,11 @@ class LiveKernel:
         return self.kallsyms.function_size(name, module)
 
     def sleepable_function(self, name: str) -> bool:
-        from pytrace.runtime.load import feature_probes  # imports libbpf
+        from pytrace.runtime.load import features  # imports libbpf
 
         self._ask("sleepable_function", name)
         try:
-            return feature_probes.sleepable_function(name)
+            return features.sleepable_function(name)
         except PermissionError:
             return False
 

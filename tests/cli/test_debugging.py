@@ -22,7 +22,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
-from pytrace.runtime.load.verifier import LoadError
+from pytrace.runtime.load.loaded_script import LoadError
 from pytrace.runtime.machine import privileges
 from pytrace.runtime.session import confinement
 from tests.codegen.running import compiled

@@ -20,7 +20,7 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.runtime.load import loader
-from pytrace.runtime.load.verifier import LoadError
+from pytrace.runtime.load.loaded_script import LoadError
 from tests.support import compile_guest
 
 Outcome = Literal["verified", "lacks", "refused", "skipped"]

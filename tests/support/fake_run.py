@@ -17,6 +17,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.attach.attachments import Attached
+from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader
@@ -55,6 +56,9 @@ class FakeLoaded:
 
     def section(self, name: str) -> memoryview:
         return self.sections[name]
+
+    def exit_status(self) -> int | None:
+        return LoadedScript.exit_status(cast(Any, self))
 
 
 class FakeProbes:

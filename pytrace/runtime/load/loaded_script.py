@@ -1,4 +1,4 @@
-"""A script in the kernel: its programs, maps and data sections, and its double-buffered maps.
+"""A script in the kernel: its programs, maps and data sections, its double-buffered maps, and the memory of its maps.
 
 Of a double-buffered map one buffer is read and emptied while programs write to the other. Programs find the map in use
 in an array of one map.  When the runtime puts the other one there, the kernel waits until all programs that may still
@@ -15,14 +15,64 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
-from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import CompiledScript, MapType
-from pytrace.runtime.machine import bpf
+import msgspec
+from msgspec.structs import replace
 
+from pytrace.base import kernel_files
+from pytrace.core.diagnostics import InternalError, TraceError, did_you_mean
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import (
+    EXITED,
+    PER_CPU_TYPES,
+    RATE_LINE,
+    STOPPED,
+    CompiledScript,
+    Manifest,
+    MapType,
+    ProgramSpec,
+    SessionData,
+)
+from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
+from pytrace.core.options.run_options import Rate, RunOptions
+from pytrace.core.probes.kinds import INTERVAL, ITER, known_kind, probe_kind
+from pytrace.runtime.machine import bpf, perf
+from pytrace.runtime.machine.clocks import Clock, read_both
+
+NEVER = (1 << 64) - 1
+"""A deadline of the watchdog that is never reached."""
+HITS_AHEAD = 100_000_000
+"""Nanoseconds by which hits may be ahead of their rate: bursts of a tenth of a second's hits."""
 _FIRST = bytes(4)
+LOG_HINT = "-v shows the full verifier log"
+
+
+class LoadError(TraceError):
+    """The kernel or libbpf refused to load a script.
+
+    *program* is the spec that was refused (None when it was not one program), *location* the place in the script;
+    *log* is the verifier's or libbpf's whole text, for ``-v`` and ``-d verifier``, and *cut* is set when the log did
+    not fit in its buffer and lacks its end, in which the reason is.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        program: ProgramSpec | None = None,
+        location: Location | None = None,
+        log: str = "",
+        cut: bool = False,
+        hints: Iterable[str] = (),
+    ) -> None:
+        super().__init__(message, hints=hints)
+        self.program = program
+        self.location = location
+        self.log = log
+        self.cut = cut
 
 
 class LoadedScript:
@@ -107,6 +157,89 @@ class LoadedScript:
         if any(spec.keys or (spec.slot is not None and spec.slot.generation) for spec in specs):
             self.quiescence.reserve()
 
+    # ---- values that programs read from a section, written before they run
+
+    def fill_session_data(self, options: RunOptions, command: int | None) -> None:
+        """Write the session data that programs read: start of the run, clocks and processes."""
+        data = self.manifest.session
+        if data is None:
+            return
+        memory = self.section(data.section)
+        struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+        struct.pack_into("=Q", memory, data.cpid, command or 0)
+        atomic, boot = read_both(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
+        struct.pack_into("=q", memory, data.tai, atomic - boot)
+        struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
+        root = options.filters.pid if command is None else command
+        struct.pack_into("=Q", memory, data.root, root or 0)
+        struct.pack_into("=Q", memory, data.deadline, NEVER)
+        struct.pack_into("=II", memory, data.own, os.getpid(), os.getpid())
+        if options.filters != ProcessFilters():
+            self._fill_filters(data, options)
+
+    def _fill_filters(self, data: SessionData, options: RunOptions) -> None:
+        """Write the process filters that programs read."""
+        memory, filters = self.section(data.section), options.filters
+        if filters.exec_wait:
+            struct.pack_into("=Q", memory, data.root, NOT_YET)
+        # The process of an ahead-of-time file is a load-time value.
+        if self.manifest.ahead is not None and len(filters.pids) < 2:
+            filters = replace(filters, pids=())
+        filters.pack(memory, data.filters)
+        if filters.shape.pids <= UNROLLED:
+            return
+        descriptor = self.map_fd(PROCESS_MAP)
+        for pid in filters.pids:
+            bpf.map_update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
+
+    def limit_rates(self, rates: Sequence[Rate]) -> None:
+        """Write the limit of each block of a script that has limits (``--max-rate``), before programs are attached.
+
+        Raises:
+            TraceError: the script was compiled without limits, or a pattern matches none of its probes.
+        """
+        limits = self.manifest.limits
+        if limits is None:
+            if rates:
+                raise TraceError(
+                    "the script was compiled without --max-rate, and cannot limit its rate",
+                    hints=("compile it with --max-rate, or with config = { max_rate = N }",),
+                )
+            return
+        memory = self.section(limits.section)
+        for index, hits in limits_of_blocks(self.manifest, rates).items():
+            each = max(1, round(1e9 / hits)) if hits else 0
+            struct.pack_into("=QQ", memory, limits.offset + RATE_LINE * index, each, HITS_AHEAD)
+
+    def add_own_process(self, pid: int) -> None:
+        """Note another process of the tracer: its live view."""
+        data = self.manifest.session
+        if data is not None:
+            struct.pack_into("=I", self.section(data.section), data.own + 4, pid)
+
+    def stop_programs(self) -> None:
+        """Have all programs return at once.
+
+        Detaching takes long, and what it does would be traced by those that are detached last: maps would keep calls
+        that have begun and not returned.
+        """
+        data = self.manifest.session
+        if data is not None:
+            struct.pack_into("=I", self.section(data.section), data.stopped, STOPPED)
+
+    def has_exited(self) -> bool:
+        """Whether an ``exit()`` has stopped the programs of all processes but the tracer's."""
+        data = self.manifest.session
+        return data is not None and struct.unpack_from("=I", self.section(data.section), data.stopped)[0] == EXITED
+
+    def exit_status(self) -> int | None:
+        """The status of an ``exit()`` for whose event there was no room; None without one."""
+        data = self.manifest.session
+        if data is None:
+            return None
+        (word,) = struct.unpack_from("=I", self.section(data.section), data.exit)
+        return word - 1 if word else None
+
     def _map_section(self, name: str) -> memoryview:
         descriptor = self.map_fd(name)
         size = bpf.map_info(descriptor)[3]
@@ -128,6 +261,38 @@ def _close_mapping(mapped: mmap.mmap) -> None:
     # While a slice of the section exists, the memory stays mapped.
     with suppress(BufferError):
         mapped.close()
+
+
+def limits_of_blocks(manifest: Manifest, rates: Sequence[Rate]) -> dict[int, float]:
+    """Hits per second of each block, 0 for no limit. The last pattern that matches counts, else the last of all.
+
+    Raises:
+        TraceError: a pattern matches no probe.
+    """
+    from fnmatch import fnmatchcase  # few runs limit rates
+
+    probes: dict[int, list[str]] = {}
+    for program in manifest.programs:
+        if not known_kind(program.kind).special and program.kind not in (INTERVAL, ITER) and not program.service:
+            probes.setdefault(program.index, []).extend(target.probe for target in program.targets)
+    general = [float(manifest.config.max_rate), *(rate.hits for rate in rates if not rate.pattern)]
+    limits = dict.fromkeys(probes, general[-1])
+    for rate in rates:
+        if not rate.pattern:
+            continue
+        # The full name of a probe kind in place of a short one.
+        head, colon, rest = rate.pattern.partition(":")
+        kind = probe_kind(head)
+        pattern = rate.pattern if kind is None else f"{kind.name}{colon}{rest}"
+        matching = [index for index, names in probes.items() if any(fnmatchcase(name, pattern) for name in names)]
+        if not matching:
+            names = sorted({name for each in probes.values() for name in each})
+            raise TraceError(
+                f"--max-rate {rate.pattern}: no probe of the script has such a name",
+                hints=did_you_mean(rate.pattern, names) or tuple(f"it has {name}" for name in names[:3]),
+            )
+        limits.update(dict.fromkeys(matching, rate.hits))
+    return limits
 
 
 class Generations:
@@ -200,3 +365,63 @@ class Quiescence:
         """Wait until all programs that run at the time of the call have ended."""
         self.reserve()
         bpf.map_update(self._outer, _FIRST, struct.pack("=I", self._held))
+
+
+# ------------------------------------------------------------------------------------------------------- memory of maps
+
+
+_ARRAYS = frozenset({MapType.ARRAY, MapType.PERCPU_ARRAY, MapType.ARRAY_OF_MAPS, MapType.PERF_EVENT_ARRAY})
+_LRU = frozenset({MapType.LRU_HASH, MapType.LRU_PERCPU_HASH})
+_ELEMENT = 48
+"""Bytes of ``struct htab_elem`` before the key (kernel/bpf/hashtab.c)."""
+_BUCKET = 16
+"""Bytes of ``struct bucket``."""
+_POINTER = 8
+
+
+class MapSize(msgspec.Struct, frozen=True):
+    """The parameters that decide what a map takes; *copies* maps of this kind."""
+
+    symbol: str
+    type: int
+    key: int
+    value: int
+    entries: int
+    copies: int = 1
+
+
+def planned_bytes(size: MapSize, cpus: int) -> int:
+    """Bytes that the kernel allocates for maps, as ``htab_map_mem_usage`` and ``array_map_mem_usage`` count them."""
+    if size.type == MapType.RINGBUF:
+        return size.copies * size.entries
+    value = _whole_words(size.value) * (cpus if size.type in PER_CPU_TYPES else 1)
+    if size.type in _ARRAYS:
+        return size.copies * size.entries * (value + (_POINTER if size.type in PER_CPU_TYPES else 0))
+    element = _ELEMENT + _whole_words(size.key) + value + (_POINTER if size.type in PER_CPU_TYPES else 0)
+    # Each CPU has a spare element, unless those of the LRU list or of other CPUs serve as one.
+    spare = 0 if size.type in _LRU | PER_CPU_TYPES else cpus
+    buckets = 1 << (max(1, size.entries) - 1).bit_length()
+    return size.copies * (element * (size.entries + spare) + _BUCKET * buckets)
+
+
+def planned_by_symbol(sizes: Iterable[MapSize]) -> dict[str, int]:
+    """Bytes by symbol."""
+    cpus = len(perf.possible_cpus())
+    return {size.symbol: planned_bytes(size, cpus) for size in sizes}
+
+
+def charged_by_symbol(descriptors: Mapping[str, Iterable[int]]) -> dict[str, int]:
+    """Bytes by symbol that the kernel has charged."""
+    return {symbol: sum(map(charged_bytes, several)) for symbol, several in descriptors.items()}
+
+
+def charged_bytes(descriptor: int) -> int:
+    """Bytes that the kernel has charged for a map (``memlock`` of its ``fdinfo``); 0 where it does not say."""
+    for line in kernel_files.read_text(f"/proc/self/fdinfo/{descriptor}").splitlines():
+        if line.startswith("memlock:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _whole_words(size: int) -> int:
+    return (size + 7) & ~7

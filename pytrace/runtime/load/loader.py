@@ -30,14 +30,14 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     TypedFunctionTarget,
 )
-from pytrace.runtime.load import key_digests
-from pytrace.runtime.load.loaded_script import Generations, LoadedScript
-from pytrace.runtime.load.verifier import LoadError, Positions, VerifierLogs, explain, map_refused
+from pytrace.runtime.load import map_reader
+from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadError, MapSize, planned_by_symbol
 from pytrace.runtime.machine import bpf, libbpf, perf
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
+from pytrace.runtime.machine.syscalls import ZeroedMemory
 
 if TYPE_CHECKING:
-    from pytrace.runtime.load.map_memory import MapSize
+    from pytrace.runtime.load.refusals import Positions
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,
@@ -59,6 +59,9 @@ ATTACH_TYPES = {
     "uprobe_multi": AttachType.TRACE_UPROBE_MULTI,
     "uprobe_session": AttachType.TRACE_UPROBE_SESSION,
 }
+
+_BRIEF = 4
+"""``BPF_LOG_STATS``: a log of errors and statistics, without the instructions that the verifier followed."""
 
 RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
@@ -92,6 +95,46 @@ class LoadOptions(msgspec.Struct, frozen=True):
     def has(self, name: str) -> bool:
         """Whether the kernel has a feature that is not disabled."""
         return name not in self.disabled and self.feature(name)
+
+
+class VerifierLogs:
+    """Buffers for verifier logs: one that all programs share, or one for each when somebody wants to read them.
+
+    A shared one is enough to explain a failure, because libbpf stops at the first program that is refused. With *brief*
+    logs have no more than the reason, which then fits.
+    """
+
+    def __init__(self, size: int, reader: Callable[[str, str], None] | None, *, brief: bool = False) -> None:
+        self._size = size
+        self._reader = reader
+        self._brief = brief
+        self._buffers: dict[str, ZeroedMemory] = {}
+        self._shared = ZeroedMemory(size)
+
+    def prepare(self, lib: libbpf.Library, program: int, symbol: str) -> None:
+        """Give a program the buffer that its log goes to."""
+        buffer = self._shared
+        if self._reader is not None:
+            buffer = self._buffers[symbol] = ZeroedMemory(self._size)
+            lib.bpf_program__set_log_level(program, 1)
+        elif self._brief:
+            lib.bpf_program__set_log_level(program, _BRIEF)
+        lib.bpf_program__set_log_buf(program, buffer.address, self._size)
+
+    def report(self) -> None:
+        """Hand what was logged to the reader, if there is one."""
+        for symbol, buffer in self._buffers.items():
+            text = buffer.text()
+            if self._reader is not None and text:
+                self._reader(symbol, text)
+
+    def of(self, symbol: str) -> str:
+        """The log of a program that was refused."""
+        return self._buffers.get(symbol, self._shared).text()
+
+    def cut(self, text: str) -> bool:
+        """Whether a log lacks its end: kernels before 6.4 keep what fits first, later ones what comes last."""
+        return len(text.encode()) >= self._size - 1 and "processed " not in text[-300:]
 
 
 def ring_size(pages: int) -> int:
@@ -153,7 +196,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
                 raise other from None
         raise
     if words := script.manifest.random_words:
-        key_digests.draw(loaded.section(words.section), words)
+        map_reader.draw_random_words(loaded.section(words.section), words)
     for depth in script.manifest.stack_depths:
         most = perf.max_stack()
         struct.pack_into("=QQ", loaded.section(depth.section), depth.offset, min(most, depth.limit), most)
@@ -176,18 +219,18 @@ def _load(
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
         if options.admit is not None:
-            from pytrace.runtime.load import map_memory  # scripts without probes and maps do not ask
-
-            options.admit(map_memory.of_all(_map_sizes(lib, maps, script)))
+            options.admit(planned_by_symbol(_map_sizes(lib, maps, script)))
         generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
             try:
                 lib.bpf_object__load(handle)
             except OSError as error:
+                from pytrace.runtime.load import refusals  # only what fails needs it
+
                 logs.report()
                 positions = partial(_positions, data, chosen)
-                raise explain(error, logs, script.manifest, messages, positions, brief, options.has) from None
+                raise refusals.explain(error, logs, script.manifest, messages, positions, brief, options.has) from None
         logs.report()
         for item in maps:
             if _map_name(lib, item).startswith(PENDING):
@@ -210,7 +253,7 @@ def _cancel(descriptor: int) -> None:
 
 def _positions(data: bytes, programs: Mapping[str, int], spec: ProgramSpec) -> Positions:
     """The positions of a refused program's instructions in the script."""
-    from pytrace.runtime.load.line_table import LineTable  # only what fails needs it
+    from pytrace.runtime.load.object_files import LineTable  # only what fails needs it
 
     return LineTable(data).positions(spec.symbol, libbpf.instructions(programs[spec.symbol]))
 
@@ -219,9 +262,9 @@ def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Message
     """The ELF file of a script, and libbpf's object for it."""
     data = script.elf
     if script.manifest.objects:
-        from pytrace.runtime.load import linker
+        from pytrace.runtime.load import object_files
 
-        data = linker.link(data, list(script.manifest.objects))
+        data = object_files.link_objects(data, list(script.manifest.objects))
     try:
         return data, libbpf.open_memory(data, options.btf_path)
     except OSError as error:
@@ -259,12 +302,12 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)
         if name in digested:
-            lib.bpf_map__set_map_flags(item, key_digests.in_one_order())
+            lib.bpf_map__set_map_flags(item, map_reader.same_order_flag())
 
 
 def _map_sizes(lib: libbpf.Library, maps: list[int], script: CompiledScript) -> list[MapSize]:
     """The parameters of all maps; of double-buffered ones those of the two buffers."""
-    from pytrace.runtime.load.map_memory import MapSize
+    from pytrace.runtime.load.loaded_script import MapSize
 
     buffers = {
         spec.symbol: MapSize(spec.symbol, *spec.inner, spec.max_entries, 2)
@@ -287,11 +330,13 @@ def _prepare_generations(
     generations: dict[str, Generations] = {}
     for spec in script.manifest.maps:
         if spec.inner is not None:
-            flags = key_digests.in_one_order() if spec.keys else 0
+            flags = map_reader.same_order_flag() if spec.keys else 0
             try:
                 buffers = Generations(spec.inner, spec.max_entries, spec.symbol, stack, flags)
             except OSError as error:
-                raise map_refused(spec, error) from None
+                from pytrace.runtime.load import refusals
+
+                raise refusals.map_refused(spec, error) from None
             generations[spec.symbol] = buffers
             lib.bpf_map__set_inner_map_fd(items[spec.symbol], buffers.current)
     return generations

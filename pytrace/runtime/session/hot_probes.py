@@ -23,7 +23,6 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import ITER
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.session import loading
 from pytrace.runtime.session.services.losses import SKIPPED, CounterReader
@@ -105,7 +104,7 @@ def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunO
     maps = {symbol: 1 for spec in manifest.maps for symbol in (spec.symbol, spec.keys) if symbol and not spec.inner}
     with ExitStack() as stack:
         loaded = load(script, options=LoadOptions(disabled=options.disabled, entries=maps), stack=stack)
-        session_data.fill(loaded, options, None)
+        loaded.fill_session_data(options, None)
         if (data := manifest.session) is not None:
             loaded.section(data.section)[data.deadline : data.deadline + 8] = bytes(8)
         attach_options = AttachOptions(

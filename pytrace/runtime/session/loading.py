@@ -15,10 +15,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.runtime.load import session_data
-from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loaded_script import LOG_HINT, LoadedScript, LoadError
 from pytrace.runtime.load.loader import LoadOptions, load
-from pytrace.runtime.load.verifier import LOG_HINT, LoadError
 from pytrace.runtime.machine import privileges
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.resources import Command, Notices
@@ -49,11 +47,8 @@ def load_run(
         run_to_interpreter(traced, strict=manifest.config.missing_probes == "error")
     unwinding = unwound(manifest, options, traced)
     loaded = programs(script, options, unwinding, memory, stack)
-    session_data.fill(loaded, options, traced.pid)
-    if manifest.limits is not None or options.rates:
-        from pytrace.runtime.load import rates  # few runs limit rates
-
-        rates.write(loaded, options.rates)
+    loaded.fill_session_data(options, traced.pid)
+    loaded.limit_rates(options.rates)
     stack.callback(lazy.close)
     ring = manifest.unwind.requests if manifest.unwind is not None else ""
     requests = RingReader(loaded.map_fd(ring), stack) if ring else None

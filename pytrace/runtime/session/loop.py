@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
-from pytrace.runtime.load import session_data
 from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import REPORT_EVERY
 
@@ -186,6 +185,6 @@ class RunLoop:
 
     def _look_for_exit(self) -> None:
         """Check for an ``exit()`` whose event did not fit the ring."""
-        status = session_data.exit_status(self._run.loaded)
+        status = self._run.loaded.exit_status()
         if status is not None and not self._run.renderer.state.exit_requested:
             self._run.renderer.exit(status)

@@ -13,7 +13,6 @@ from pytrace.base.terminal import colour, unicode
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.render.text import Bars
-from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import available_memory
 from pytrace.runtime.load.map_reader import MapReader
@@ -91,7 +90,7 @@ def open_run(
         run.services.append(run_services.confinement(run))
     run.services += run_services.run_services(run, heart, measured, memory, exports, stack)
     if view is not None:
-        session_data.add_own(loaded, view.pid)
+        loaded.add_own_process(view.pid)
     if view is not None and measured is not None:
         run.services.append(run_services.live_view(run, view, measured))
     if traced.pid is None:

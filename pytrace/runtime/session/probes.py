@@ -13,7 +13,6 @@ from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import perf
 from pytrace.runtime.session.services.losses import Key, NoHeartbeat
@@ -197,17 +196,17 @@ class Probes:
     @property
     def have_exited(self) -> bool:
         """Whether an ``exit()`` of the script has stopped all programs but those that see the tracer's own calls."""
-        return session_data.has_exited(self._loaded)
+        return self._loaded.has_exited()
 
     def exited(self) -> None:
         """After an ``exit()`` of the script programs stop for the tracer's threads, too, none of which is in a call."""
         self._heartbeat.stop()
-        session_data.stop(self._loaded)
+        self._loaded.stop_programs()
 
     def detach(self) -> None:
         """Detach all probes, if they are attached. Programs return at once from the first moment on."""
         self._heartbeat.stop()
-        session_data.stop(self._loaded)
+        self._loaded.stop_programs()
         self.missed()
         self._miss_readers.clear()
         with progress.step("detaching probes"):

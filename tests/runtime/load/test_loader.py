@@ -47,11 +47,17 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.core.types import BOOL, INT8, INT32, UINT32, UINT64, VOID, Enum, Pointer, Struct
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.load import linker, loader, rates, session_data
-from pytrace.runtime.load.line_table import LineTable
-from pytrace.runtime.load.loaded_script import Generations, LoadedScript, Quiescence
-from pytrace.runtime.load.loader import LoadError, LoadOptions
-from pytrace.runtime.load.verifier import LoadError as LinkerLoadError
+from pytrace.runtime.load import loader, object_files
+from pytrace.runtime.load.loaded_script import (
+    HITS_AHEAD,
+    Generations,
+    LoadedScript,
+    LoadError,
+    Quiescence,
+    limits_of_blocks,
+)
+from pytrace.runtime.load.loader import LoadOptions
+from pytrace.runtime.load.object_files import LineTable
 from pytrace.runtime.machine import bpf, libbpf
 from pytrace.runtime.machine.bpf import AttachType, Command, ProgramType
 from tests.codegen.running import compiled
@@ -570,7 +576,8 @@ LINKER_OBJECT = Path(__file__).resolve().parents[2] / "programs" / "imported" / 
 
 
 def test_functions_and_their_types() -> None:
-    found = {item.prototype.name: item for item in linker.functions(str(LINKER_OBJECT), LINKER_OBJECT.read_bytes())}
+    functions = object_files.object_functions(str(LINKER_OBJECT), LINKER_OBJECT.read_bytes())
+    found = {item.prototype.name: item for item in functions}
     assert [name for name, item in found.items() if item.static] == ["twice"]
     triple, weigh = found["triple"].prototype, found["weigh"].prototype
     assert (triple.parameters, triple.result) == ((("n", INT32),), INT32)
@@ -590,22 +597,22 @@ def test_functions_and_their_types() -> None:
 def test_without_type_information() -> None:
     data = LINKER_OBJECT.read_bytes().replace(b".BTF\0", b".XTF\0")
     with pytest.raises(TraceError, match="no type information"):
-        linker.functions("x.bpf.o", data)
+        object_files.object_functions("x.bpf.o", data)
 
 
 def test_link_joins_symbols() -> None:
-    whole = ElfFile(linker.link(LINKER_OBJECT.read_bytes(), []), "linked")
+    whole = ElfFile(object_files.link_objects(LINKER_OBJECT.read_bytes(), []), "linked")
     assert whole.section(".BTF") is not None
     assert whole.any_symbol("triple") is not None
 
 
 def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(LinkerLoadError, match="does not fit the script"):
-        linker.link(LINKER_OBJECT.read_bytes(), [LINKER_OBJECT.read_bytes()])
+    with pytest.raises(LoadError, match="does not fit the script"):
+        object_files.link_objects(LINKER_OBJECT.read_bytes(), [LINKER_OBJECT.read_bytes()])
 
 
 # ---------------------------------------------------------------------------------------------- line table
-# pytrace.runtime.load.line_table: positions of instructions, also of the functions that a program calls.
+# pytrace.runtime.load.object_files: positions of instructions, also of the functions that a program calls.
 
 
 SCRIPT = """fn twice($x: uint64): uint64 {
@@ -705,6 +712,17 @@ def test_instructions_of_libbpf() -> None:
 # Session values that are written before programs run.
 
 
+class WithMemory(LoadedScript):
+    """A script of which only one data section is there."""
+
+    def __init__(self, manifest: object, memory: bytearray | memoryview = bytearray()) -> None:  # noqa: B008
+        self.manifest = cast(Any, manifest)
+        self._memory = memoryview(memory)
+
+    def section(self, name: str) -> memoryview:
+        return self._memory
+
+
 PLACES = SessionData(
     "session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=64
 )
@@ -725,9 +743,9 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
 
     memory = bytearray(128)
     manifest = SimpleNamespace(programs=(), session=PLACES, ahead=None)
-    loaded = SimpleNamespace(manifest=manifest, section=lambda _: memory)
+    loaded = WithMemory(manifest, memory)
     monkeypatch.setattr(time, "clock_gettime_ns", read)
-    session_data.fill(cast(Any, loaded), RunOptions(), None)
+    loaded.fill_session_data(RunOptions(), None)
     monkeypatch.undo()
     _, _, tai, wall, _ = struct.unpack_from("=5q", memory)
     assert abs(tai - CLOCKS[time.CLOCK_TAI]) < 1000
@@ -736,15 +754,13 @@ def test_clocks_are_read_at_one_moment_however_busy_the_machine(stalled: int, mo
 
 def test_values_of_filters_are_in_the_session_data() -> None:
     memory = bytearray(128)
-    loaded = SimpleNamespace(
-        manifest=SimpleNamespace(programs=(), session=PLACES, ahead=None), section=lambda _: memory
-    )
+    loaded = WithMemory(SimpleNamespace(programs=(), session=PLACES, ahead=None), memory)
     options = RunOptions(filters=ProcessFilters(pids=(7, 8, 9), uids=(3,)))
-    session_data.fill(cast(Any, loaded), options, None)
+    loaded.fill_session_data(options, None)
     assert struct.unpack_from("=5Q", memory, PLACES.filters) == (7, 8, 9, 7, 3)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (7,)
     waits = RunOptions(filters=ProcessFilters(exec_wait="ls"))
-    session_data.fill(cast(Any, loaded), waits, None)
+    loaded.fill_session_data(waits, None)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
     assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
 
@@ -753,16 +769,16 @@ def test_values_of_filters_are_in_the_session_data() -> None:
 def test_programs_are_stopped(before: int) -> None:
     memory = bytearray(128)
     struct.pack_into("=II", memory, PLACES.exit, 8, before)
-    loaded = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memoryview(memory)))
-    assert session_data.has_exited(loaded) is (before == EXITED)
-    session_data.stop(loaded)
+    loaded = WithMemory(SimpleNamespace(session=PLACES), memory)
+    assert loaded.has_exited() is (before == EXITED)
+    loaded.stop_programs()
     assert struct.unpack_from("=II", memory, PLACES.exit) == (8, STOPPED)
-    assert session_data.exit_status(loaded) == 7
-    assert not session_data.has_exited(loaded)
-    nothing = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=None)))
-    session_data.stop(nothing)
-    assert session_data.exit_status(nothing) is None
-    assert not session_data.has_exited(nothing)
+    assert loaded.exit_status() == 7
+    assert not loaded.has_exited()
+    nothing = WithMemory(SimpleNamespace(session=None))
+    nothing.stop_programs()
+    assert nothing.exit_status() is None
+    assert not nothing.has_exited()
 
 
 # ---------------------------------------------------------------------------------------------- rates
@@ -801,29 +817,29 @@ def manifest(rate: int = 0) -> Manifest:
     ],
 )
 def test_a_pattern_counts_before_the_limit_of_all(config: int, given: list[Rate], expected: list[float]) -> None:
-    assert rates.of_blocks(manifest(config), given) == dict(zip((1, 2), expected, strict=True))
+    assert limits_of_blocks(manifest(config), given) == dict(zip((1, 2), expected, strict=True))
 
 
 def test_a_pattern_without_probe_is_an_error() -> None:
     with pytest.raises(TraceError, match="--max-rate uprobe:/bin/a:h: no probe of the script") as caught:
-        rates.of_blocks(manifest(), [Rate(5, "uprobe:/bin/a:h")])
+        limits_of_blocks(manifest(), [Rate(5, "uprobe:/bin/a:h")])
     assert "'uprobe:/bin/a:g'" in caught.value.hints[0]
     with pytest.raises(TraceError) as caught:
-        rates.of_blocks(manifest(), [Rate(5, "zzz")])
+        limits_of_blocks(manifest(), [Rate(5, "zzz")])
     assert caught.value.hints[0] == "it has tracepoint:sched:sched_switch"
 
 
 def test_nanoseconds_of_a_hit_are_written() -> None:
     memory = memoryview(bytearray(8 + 3 * RATE_LINE))
-    loaded = SimpleNamespace(manifest=manifest(), section=lambda name: {"shared": memory}[name])
-    rates.write(cast(Any, loaded), [Rate(1000), Rate(0.5, "tracepoint:*")])
-    assert struct.unpack_from("=QQ", memory, 8 + RATE_LINE) == (1_000_000, rates.AHEAD)
-    assert struct.unpack_from("=QQ", memory, 8 + 2 * RATE_LINE) == (2_000_000_000, rates.AHEAD)
+    loaded = WithMemory(manifest(), memory)
+    loaded.limit_rates([Rate(1000), Rate(0.5, "tracepoint:*")])
+    assert struct.unpack_from("=QQ", memory, 8 + RATE_LINE) == (1_000_000, HITS_AHEAD)
+    assert struct.unpack_from("=QQ", memory, 8 + 2 * RATE_LINE) == (2_000_000_000, HITS_AHEAD)
     assert not any(memory[: 8 + RATE_LINE])
 
 
 def test_a_script_without_gates_cannot_be_limited() -> None:
-    loaded = SimpleNamespace(manifest=replace(manifest(), limits=None))
-    rates.write(cast(Any, loaded), [])
+    loaded = WithMemory(replace(manifest(), limits=None))
+    loaded.limit_rates([])
     with pytest.raises(TraceError, match="compiled without --max-rate"):
-        rates.write(cast(Any, loaded), [Rate(5)])
+        loaded.limit_rates([Rate(5)])

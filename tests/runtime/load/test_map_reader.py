@@ -15,10 +15,9 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.manifest import GlobalSlot, MapSpec, MapType, RandomWords
 from pytrace.core.types import INT32, UINT64, String
-from pytrace.runtime.load import key_digests, map_memory, map_reader
-from pytrace.runtime.load.key_digests import joined
-from pytrace.runtime.load.map_memory import MapSize
-from pytrace.runtime.load.map_reader import MapReader, paired, read_blocks, round_up
+from pytrace.runtime.load import loaded_script, map_reader
+from pytrace.runtime.load.loaded_script import MapSize
+from pytrace.runtime.load.map_reader import MapReader, join_keys, paired, read_blocks, round_up
 from pytrace.runtime.machine import bpf, perf, syscalls
 from pytrace.runtime.machine.bpf import Command
 from tests.support.fake_maps import FakeMaps, install
@@ -448,7 +447,7 @@ SIZES = (
     ],
 )
 def test_memory_by_type(size: MapSize, expected: int) -> None:
-    assert map_memory.planned(size, 4) == expected
+    assert loaded_script.planned_bytes(size, 4) == expected
 
 
 @pytest.mark.kernel
@@ -456,19 +455,20 @@ def test_memory_by_type(size: MapSize, expected: int) -> None:
 def test_it_is_what_the_kernel_charges(size: MapSize) -> None:
     descriptor = bpf.map_create(size.type, size.key, size.value, size.entries, name="charged")
     try:
-        charged = map_memory.charged(descriptor)
+        charged = loaded_script.charged_bytes(descriptor)
     finally:
         os.close(descriptor)
     if not charged:
         pytest.skip("this kernel does not say what a map takes")
-    assert 0 <= charged - map_memory.planned(size, len(perf.possible_cpus())) < 1500, "but for the map's own struct"
+    planned = loaded_script.planned_bytes(size, len(perf.possible_cpus()))
+    assert 0 <= charged - planned < 1500, "but for the map's own struct"
 
 
 def test_several_maps_of_one_symbol_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
-    assert map_memory.of_loaded({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
-    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda _path: "")
-    assert map_memory.of_loaded({"a": (3,)}) == {"a": 0}
+    monkeypatch.setattr(loaded_script.kernel_files, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
+    assert loaded_script.charged_by_symbol({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
+    monkeypatch.setattr(loaded_script.kernel_files, "read_text", lambda _path: "")
+    assert loaded_script.charged_by_symbol({"a": (3,)}) == {"a": 0}
 
 
 # ---------------------------------------------------------------------------------------------- key digests
@@ -502,14 +502,14 @@ KEYS = {digest(number): b"key%07d" % number for number in range(10)}
 @pytest.mark.parametrize("wanted", [range(10), range(3, 4), [9, 0, 5], range(7), [0, 1, 2, 3, 5, 4, 6, 9, 8], []])
 def test_rows_with_one_value(wanted: range | list[int]) -> None:
     rows = {digest(number): b"value%03d" % number for number in wanted}
-    found = list(joined("@", blocks(rows, 2), blocks(KEYS, 4)))
+    found = list(join_keys("@", blocks(rows, 2), blocks(KEYS, 4)))
     assert pairs(found) == sorted((b"key%07d" % number, b"value%03d" % number) for number in wanted)
 
 
 def test_rows_with_buckets() -> None:
     buckets = [(number, bucket) for number in (7, 2) for bucket in (1, 9)]
     rows = {digest(number) + struct.pack("<Q", bucket): b"%d%d" % (number, bucket) for number, bucket in buckets}
-    found = pairs(list(joined("@", blocks(rows), blocks(KEYS, 4))))
+    found = pairs(list(join_keys("@", blocks(rows), blocks(KEYS, 4))))
     assert found == sorted(
         (b"key%07d" % number + struct.pack("<Q", bucket), b"%d%d" % (number, bucket))
         for number, bucket in buckets
@@ -520,7 +520,7 @@ def test_rows_with_buckets() -> None:
 def test_a_row_without_a_key(bucket: bytes) -> None:
     rows = {digest(number) + bucket: b"1" for number in (3, 30)}
     with pytest.raises(InternalError, match="1 of 2 rows of @x have no key"):
-        list(joined("@x", blocks(rows), blocks(KEYS)))
+        list(join_keys("@x", blocks(rows), blocks(KEYS)))
 
 
 def test_keys_that_appear_while_rows_are_read() -> None:
@@ -535,14 +535,14 @@ def test_keys_that_appear_while_rows_are_read() -> None:
     def keys() -> Iterator[tuple[bytes, bytes, int]]:
         yield from blocks(stored)
 
-    assert pairs(list(joined("@", rows(), keys()))) == [(b"key%07d" % number, b"%d" % number) for number in range(3)]
+    assert pairs(list(join_keys("@", rows(), keys()))) == [(b"key%07d" % number, b"%d" % number) for number in range(3)]
 
 
 def test_random_words_are_drawn_where_they_belong() -> None:
     drawn = []
     for _ in range(2):
         section = bytearray(64)
-        key_digests.draw(memoryview(section), RandomWords(".bss", 16, 32))
+        map_reader.draw_random_words(memoryview(section), RandomWords(".bss", 16, 32))
         assert section[:16] == bytes(16)
         assert section[48:] == bytes(16)
         drawn.append(bytes(section[16:48]))
@@ -553,7 +553,7 @@ def test_random_words_are_drawn_where_they_belong() -> None:
 def test_one_order_where_the_kernel_allows_it(monkeypatch: pytest.MonkeyPatch, refused: bool, flag: int) -> None:
     maps = install(monkeypatch)
     maps.refused = errno.EPERM if refused else 0
-    key_digests.in_one_order.cache_clear()
-    assert key_digests.in_one_order() == flag
-    key_digests.in_one_order.cache_clear()
+    map_reader.same_order_flag.cache_clear()
+    assert map_reader.same_order_flag() == flag
+    map_reader.same_order_flag.cache_clear()
     assert [made.flags for made in maps.maps.values()] == ([] if refused else [64])

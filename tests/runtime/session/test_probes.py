@@ -60,7 +60,7 @@ class Kernel:
         self, *programs: ProgramSpec, command: int | None = None, follow_map: str = "", **options: Any
     ) -> Probes:
         manifest = Manifest(programs, (), (), (), Config(missing_probes="warn"), follow_map=follow_map)
-        loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5)
+        loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5, stop_programs=lambda: None)
         processes = SimpleNamespace(add=self.unwound.append)
         made = Probes(
             cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), NoHeartbeat()

@@ -22,7 +22,7 @@ from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
-from pytrace.runtime.load.verifier import LOG_HINT, LoadError
+from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
 from pytrace.runtime.session import loading, opening, run_services, test_runs
 from pytrace.runtime.session import session as module
 from pytrace.runtime.session.ending import Ending

@@ -23,7 +23,7 @@ from pytrace.core.probes.kinds import INTERVAL, ITER, known_kind
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
 from pytrace.render import json
 from pytrace.results.formats.cost_forms import cost_line, cost_text
-from pytrace.runtime.load import map_memory
+from pytrace.runtime.load import loaded_script
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.output.renderer import Renderer
@@ -99,7 +99,7 @@ class Costs(Service):
             probes=tuple(sorted(costs, key=lambda cost: (-cost.total, cost.probe))),
             own_time=own_end - self._own_start,
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
-            maps=sum(map(map_memory.charged, self._loaded.map_fds)),
+            maps=sum(map(loaded_script.charged_bytes, self._loaded.map_fds)),
         )
 
     def measured(self) -> Measured:

@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from threading import Event, Lock, Thread, get_ident
 
 from pytrace.core.manifest import SessionData
-from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.load.session_data import NEVER
+from pytrace.runtime.load.loaded_script import NEVER, LoadedScript
 from pytrace.runtime.machine import clocks
 from pytrace.runtime.session.services.losses import Gap, NoHeartbeat
 

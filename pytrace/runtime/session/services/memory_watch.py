@@ -16,7 +16,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.memory_sizes import shown
-from pytrace.runtime.load import map_memory
+from pytrace.runtime.load import loaded_script
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.services.service import EndOfRun, Service
@@ -67,7 +67,7 @@ class MemoryWatch(Service):
         self, script: LoadedScript, ring: RingReader, tell: Callable[[str], None], warn: Callable[[str], None]
     ) -> None:
         """After loading: report the memory of maps by *tell*, if it is much."""
-        charged = self._named(map_memory.of_loaded(script.fds_by_symbol()))
+        charged = self._named(loaded_script.charged_by_symbol(script.fds_by_symbol()))
         # Kernels before 6.4 do not know the memory of a map exactly.
         self._maps = {name: max(size, charged.get(name, 0)) for name, size in self._maps.items()}
         self._ring, self._warn = ring, warn

@@ -399,7 +399,7 @@ class Machine:
         self.said: list[str] = []
         monkeypatch.setattr(memory_watch_module, "machine_memory", lambda: (1000 * M, "this machine"))
         monkeypatch.setattr(memory_watch_module, "own_memory", lambda: self.own)
-        monkeypatch.setattr(memory_watch_module.map_memory, "of_loaded", lambda _fds: self.charged)
+        monkeypatch.setattr(memory_watch_module.loaded_script, "charged_by_symbol", lambda _fds: self.charged)
         monkeypatch.setattr(memory_watch_module.time, "monotonic", lambda: self.now)
         self.watch = MemoryWatch(wanted, Manifest((), MAPS, (), (), Config()), embedded=embedded)
 

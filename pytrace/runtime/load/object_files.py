@@ -1,18 +1,104 @@
-"""Script positions of a program's instructions, as the kernel's verifier numbers them.
+"""BPF object files: the functions of those that scripts import, linking with the script's own, and positions in them.
 
-Sources: ``Documentation/bpf/btf.rst`` (``.BTF.ext``), ``include/uapi/linux/bpf.h`` (``BPF_PSEUDO_CALL``), and
+Positions of a program's instructions are as the kernel's verifier numbers these. Sources:
+``Documentation/bpf/btf.rst`` (``.BTF.ext``), ``include/uapi/linux/bpf.h`` (``BPF_PSEUDO_CALL``), and
 ``bpf_object__reloc_code`` of libbpf, which copies the functions that a program calls behind it, in the order of calls.
 """
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 import msgspec
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
+from pytrace.core.kernel_info import ObjectFunction
+from pytrace.runtime.btf import validation
+from pytrace.runtime.btf.reader import Btf, Kind
+from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.load.loaded_script import LoadError
+from pytrace.runtime.machine import libbpf
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_FUNC = 2
+"""``STT_FUNC``."""
+
+
+def object_functions(path: str, data: bytes) -> list[ObjectFunction]:
+    """The functions of an object file that are no programs of their own (those lie in sections with other names).
+
+    Raises:
+        TraceError: the file has no type information.
+    """
+    file = ElfFile(data, path)
+    section = file.section(".BTF")
+    if section is None:
+        raise TraceError(f"{path} has no type information", hints=("compile it with -g",))
+    btf = Btf(bytes(file.contents(section)), path)
+    validation.check(btf)
+    reader = TypeReader(btf)
+    return [
+        ObjectFunction(reader.prototype(type_id), static=static)
+        for name, static in _text_symbols(file)
+        if (type_id := reader.btf.find(name, Kind.FUNC))
+    ]
+
+
+def _text_symbols(file: ElfFile) -> list[tuple[str, bool]]:
+    """Names of functions in ``.text``, and whether they are static."""
+    table = file.section(".symtab")
+    if table is None:
+        return []
+    sections = file.sections
+    strings = bytes(file.contents(file.linked(table)))
+    functions = []
+    rows = file.contents(table)
+    for name, info, _, index, _, _ in _SYMBOL.iter_unpack(rows[: len(rows) // _SYMBOL.size * _SYMBOL.size]):
+        if info & 15 == _FUNC and 0 < index < len(sections) and sections[index].name == ".text":
+            text = strings[name:].partition(b"\0")[0].decode(errors="replace")
+            functions.append((text, info >> 4 == 0))
+    return functions
+
+
+def link_objects(script: bytes, objects: Sequence[bytes]) -> bytes:
+    """One object file of the script's and those that it imports. libbpf's linker wants files: these live in memory.
+
+    Raises:
+        LoadError: the files do not fit together.
+    """
+    lib = libbpf.library()
+    with ExitStack() as stack, libbpf.Messages() as messages:
+        target = _in_memory(b"", stack)
+        try:
+            linker = lib.bpf_linker__new(b"/proc/self/fd/%d" % target, None)
+            stack.callback(lib.bpf_linker__free, linker)
+            for data in (script, *objects):
+                lib.bpf_linker__add_file(linker, b"/proc/self/fd/%d" % _in_memory(data, stack), None)
+            lib.bpf_linker__finalize(linker)
+        except OSError as error:
+            text = "\n".join(messages.warnings)
+            first = messages.warnings[0] if messages.warnings else str(error.strerror)
+            hints = ("set license in the config block to what the C file says",) if "'license'" in first else ()
+            raise LoadError(f"the imported C does not fit the script: {first}", log=text, hints=hints) from None
+        return os.pread(target, os.fstat(target).st_size, 0)
+
+
+def _in_memory(data: bytes, stack: ExitStack) -> int:
+    descriptor = os.memfd_create("pytrace-link", os.MFD_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
+
+
+# ------------------------------------------------------------------------------------------------------------ positions
+
 
 _INSTRUCTION = struct.Struct("<BBhi")
 _CALL, _LOAD_ADDRESS = 0x85, 0x18
@@ -22,7 +108,6 @@ _TO_FUNCTION = {_CALL: 1, _LOAD_ADDRESS: 4}
 _EXT_HEADER = struct.Struct("<HBBIIIII")
 _LINE = struct.Struct("<IIII")
 _RELOCATION = struct.Struct("<QQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -82,7 +167,7 @@ class LineTable:
         link = next(section.link for section in self._sections if section.name == ".symtab")
         strings = self._bytes(self._sections[link].name)
         return [
-            (_text(strings, name), section, info & 15, value, size)
+            (_string_at(strings, name), section, info & 15, value, size)
             for name, info, _, section, value, size in _SYMBOL.iter_unpack(table)
         ]
 
@@ -101,11 +186,12 @@ class LineTable:
         while place < end:
             name, count = struct.unpack_from("<II", data, place)
             place += 8
-            lines = sections.setdefault(_text(strings, name), {})
+            lines = sections.setdefault(_string_at(strings, name), {})
             for number in range(count):
                 instruction, file, text, position = _LINE.unpack_from(data, place + number * record)
                 line, column = position >> 10, max(1, position & 1023)
-                lines[instruction // 8] = Location(_text(strings, file), line, column, 0, _text(strings, text))
+                file_name, source_line = _string_at(strings, file), _string_at(strings, text)
+                lines[instruction // 8] = Location(file_name, line, column, 0, source_line)
             place += count * record
         return sections
 
@@ -148,5 +234,5 @@ def _references(code: bytes, begin: int, size: int) -> Iterator[tuple[int, int]]
             yield number, number + immediate + 1
 
 
-def _text(strings: bytes, offset: int) -> str:
+def _string_at(strings: bytes, offset: int) -> str:
     return strings[offset : strings.find(b"\0", offset)].decode("utf-8", "surrogateescape")

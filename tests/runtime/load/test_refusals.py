@@ -19,17 +19,18 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.core.types import UINT64, String
-from pytrace.runtime.load import feature_probes, features, verifier
+from pytrace.runtime.load import features, refusals
 from pytrace.runtime.load.features import FEATURES
-from pytrace.runtime.load.refusals import REFUSALS, refusal_of
-from pytrace.runtime.load.verifier import Finding, LoadError, VerifierLogs, explain, finding, map_refused
+from pytrace.runtime.load.loaded_script import LoadError
+from pytrace.runtime.load.loader import VerifierLogs
+from pytrace.runtime.load.refusals import REFUSALS, Finding, explain, finding, map_refused, refusal_of
 from pytrace.runtime.machine import bpf, libbpf, privileges, syscalls
 from pytrace.runtime.machine.bpf import ProgramType
 from pytrace.runtime.machine.libbpf import WARN
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- verifier
-# pytrace.runtime.load.verifier: what a refusal comes down to, from logs and messages made by hand.
+# pytrace.runtime.load.refusals: what a refusal comes down to, from logs and messages made by hand.
 
 
 HERE = Location("script.bt", 1, 1)
@@ -214,7 +215,7 @@ def test_a_log_that_lacks_its_beginning() -> None:
     ],
 )
 def test_the_excerpt_of_a_place(place: Location, shown: str) -> None:
-    assert verifier._excerpt(place) == shown
+    assert refusals._excerpt(place) == shown
 
 
 def test_the_older_form_of_the_message() -> None:
@@ -464,13 +465,13 @@ def test_each_name_has_a_probe() -> None:
 
 def test_a_feature_that_shows_as_a_file(tmp_path: Path) -> None:
     (tmp_path / "there").touch()
-    assert feature_probes.file_exists("/missing", str(tmp_path / "there"))()
-    assert not feature_probes.file_exists("/missing", str(tmp_path / "other"))()
+    assert features.file_exists("/missing", str(tmp_path / "there"))()
+    assert not features.file_exists("/missing", str(tmp_path / "other"))()
 
 
 @pytest.mark.parametrize(("number", "has"), [(None, True), (errno.EINVAL, False), (errno.E2BIG, False)], ids=str)
 def test_a_refused_request_is_a_missing_feature(number: int | None, *, has: bool) -> None:
-    @feature_probes.tried
+    @features.tried
     def probe(_stack: ExitStack) -> bool:
         if number is not None:
             raise OSError(number, "no")
@@ -480,7 +481,7 @@ def test_a_refused_request_is_a_missing_feature(number: int | None, *, has: bool
 
 
 def test_a_user_without_rights_cannot_find_out() -> None:
-    @feature_probes.tried
+    @features.tried
     def probe(_stack: ExitStack) -> bool:
         raise PermissionError(errno.EPERM, "no")
 
@@ -507,4 +508,4 @@ def test_a_helper_that_is_refused_for_its_arguments_only_is_there(
 
     text = log
     monkeypatch.setattr(bpf, "prog_load", load)
-    assert feature_probes.helper(7, ProgramType.KPROBE)() == has
+    assert features.helper(7, ProgramType.KPROBE)() == has
