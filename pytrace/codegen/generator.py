@@ -280,6 +280,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             info.help,
             map_access.keys_symbol(info.name) if info.name in script.layout.digested else "",
             info.name in script.layout.resettable and not info.value.aggregate,
+            info.key_names,
         )
         for info in checked.maps.values()
     )

@@ -161,6 +161,9 @@ class MapSpec(msgspec.Struct, frozen=True):
     bytes in place of the key, and the second map has the key of each digest."""
     counted: bool = False
     """Whether programs only count it (``@n++``), and it is double-buffered for resets of the user."""
+    key_names: tuple[str, ...] = ()
+    """What the script calls the members of its keys (``filename`` of ``str(args.filename)``), for pictures; empty where
+    an expression has no name."""
 
     @property
     def resettable(self) -> bool:

@@ -159,6 +159,7 @@ class Script(msgspec.Struct, frozen=True):
     maps: Mapping[str, Types] | None = None
     """None if only the hosts compile the script."""
     helps: Mapping[str, str] = {}
+    key_names: Mapping[str, tuple[str, ...]] = {}
     tables: Mapping[int, Record] = {}
 
     @classmethod
@@ -179,7 +180,10 @@ class Script(msgspec.Struct, frozen=True):
             row.number: Record(row.schema.paths, tuple(settled(column.type) for column in row.schema.columns))
             for row in rows.values()
         }
-        return cls(request.script, request.text, maps, {spec.name: spec.help for spec in manifest.maps}, tables)
+        helps = {spec.name: spec.help for spec in manifest.maps}
+        return cls(
+            request.script, request.text, maps, helps, {spec.name: spec.key_names for spec in manifest.maps}, tables
+        )
 
     def fitted(self, snapshot: SnapshotData) -> SnapshotData:
         """The results of a host, with all that the script decides as it has it.
@@ -238,20 +242,23 @@ class Script(msgspec.Struct, frozen=True):
         texts = (run.identity, run.host, run.kernel, run.machine, run.script_hash, run.version, *run.parameters)
         if any(len(text) > LONGEST_WORD for text in texts) or len(run.parameters) + len(run.gaps) > 2 * MOST_LOSSES:
             raise TraceError("what it says of its run is too long")
-        return replace(run, script=self.name, text=run.text if run.text == self.text else "")
+        return replace(run, script=self.name, text=run.text if run.text == self.text else "", target="")
 
     def _map(self, data: MapData) -> MapData:
         if data.mark not in MARKS:
             raise TraceError(f"map {data.name} has a mark that there is not")
         if self.maps is None:
-            return replace(data, help=data.help[:LONGEST_TEXT])
+            return replace(data, help=data.help[:LONGEST_TEXT], key_names=())
         if data.name not in self.maps:
             raise TraceError(f"the script has no map {data.name}")
         key, value = self.maps[data.name]
         held_key = held_types(f"the keys of map {data.name}", key, data.key)
         held_value = held_types(f"the values of map {data.name}", value, data.value)
         assert held_value is not None
-        return replace(data, key=held_key, value=held_value, help=self.helps.get(data.name, ""))
+        return replace(
+            data, key=held_key, value=held_value,
+            help=self.helps.get(data.name, ""), key_names=self.key_names.get(data.name, ()),
+        )  # fmt: skip
 
     def _table(self, table: Table) -> Table:
         if self.maps is None:

@@ -62,6 +62,7 @@ class _Origin(msgspec.Struct, frozen=True):
     parameters: tuple[bytes, ...]
     version: bytes
     text: bytes = b""
+    target: bytes = b""
 
 
 _Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -94,6 +95,7 @@ class _Map(msgspec.Struct, frozen=True):
     hidden: bool = False
     label: bytes = b""
     estimated: tuple[bytes, ...] = ()
+    key_names: tuple[bytes, ...] = ()
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -290,6 +292,7 @@ class _Writer:
         return _Map(
             raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks,
             data.mark, data.hidden, raw(data.label), tuple(map(raw, data.estimated)),
+            tuple(map(raw, data.key_names)),
         )  # fmt: skip
 
     def _table(self, numbers: dict[str, int], table: Table) -> _Table:
@@ -303,7 +306,7 @@ class _Writer:
 def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
     origin = _Origin(
         raw(run.host), raw(run.kernel), raw(run.machine), raw(run.script), raw(run.script_hash),
-        tuple(map(raw, run.parameters)), raw(run.version), raw(run.text),
+        tuple(map(raw, run.parameters)), raw(run.version), raw(run.text), raw(run.target),
     )  # fmt: skip
     number = origins.setdefault(origin, len(origins))
     return _Run(
@@ -383,7 +386,7 @@ class _Opened:
         times = StoredTimes(blocks, self._tables, key, value) if stored.timed else None
         return MapData(
             name, key, value, entries, times, text(stored.help), stored.mark, stored.hidden, text(stored.label),
-            tuple(map(text, stored.estimated)),
+            tuple(map(text, stored.estimated)), tuple(map(text, stored.key_names)),
         )  # fmt: skip
 
     def _table(self, runs: Sequence[Run], stored: _Table) -> Table:
@@ -407,7 +410,7 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
         Run(
             "", text(origin.host), text(origin.kernel), text(origin.machine), text(origin.script),
             text(origin.script_hash), tuple(map(text, origin.parameters)), 0, 0, 0, 0, text(origin.version),
-            text=text(origin.text),
+            text=text(origin.text), target=text(origin.target),
         )
         for origin in contents.origins
     ]  # fmt: skip

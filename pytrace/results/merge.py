@@ -91,7 +91,8 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
         for snapshot, data, _ in parts:
             _join_plain(entries, times, data, snapshot.end, join)
     label = names.pop() if len(names) == 1 else ""
-    return MapData(name, key, value, entries, times, help_, mark, hidden, label, estimated)
+    key_names = max((data.key_names for _, data, _ in parts), key=lambda names: sum(map(bool, names)))
+    return MapData(name, key, value, entries, times, help_, mark, hidden, label, estimated, key_names)
 
 
 def _join_plain(

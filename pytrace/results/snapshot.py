@@ -51,6 +51,8 @@ class Run(msgspec.Struct, frozen=True):
     clock: tuple[int, int] | None = None
     """How far the host's wall clock was ahead of that of the controller of a fleet, and by how much that may be wrong;
     the times of the run are the controller's."""
+    target: str = ""
+    """What was traced, where the run was told: the command of ``-c``, ``PID (name)``; empty for all of the machine."""
 
 
 class MapData(msgspec.Struct):
@@ -75,6 +77,8 @@ class MapData(msgspec.Struct):
     """Of answers of many hosts: the name of the first member of keys, which is the host (``host``) or its label."""
     estimated: tuple[str, ...] = ()
     """The labels of hosts that left hits out, where it has a mark."""
+    key_names: tuple[str, ...] = ()
+    """What the script calls the members of its keys; empty where an expression has no name."""
 
     @property
     def title(self) -> str:
@@ -100,6 +104,23 @@ class MapData(msgspec.Struct):
             label += "_"
         return (Column.of(label, key.members[0]), *own)
 
+
+    @property
+    def key_titles(self) -> tuple[str, ...]:
+        """What people call the columns of keys: as the script does where it gives them no names of a record."""
+        columns, names = self.key_columns, self.key_names
+        own = columns[1:] if self.label else columns
+        if len(own) != len(names) or isinstance(self.key, Record):
+            return tuple(column.name for column in columns)
+        titles = [_TITLES.get(name, name) for name in names]
+        known = [
+            title if title and titles.count(title) == 1 else column.name
+            for title, column in zip(titles, own, strict=True)
+        ]
+        return (columns[0].name, *known) if self.label else tuple(known)
+
+
+_TITLES = {"comm": "command", "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID"}
 
 FEWEST = 2
 """Members of a key that has a label."""

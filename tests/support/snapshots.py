@@ -16,9 +16,12 @@ from pytrace.results.values import Frame, StackTrace
 SECOND = 1_000_000_000
 
 
-def run(identity: str = "run-1", *, start: int = 100 * SECOND, end: int = 110 * SECOND, host: str = "here") -> Run:
-    """A run of a script."""
-    return Run(identity, host, "6.1.0", "x86_64", "x.bt", "ab" * 32, (), start, end, 0, end - start, "0.1")
+def run(
+    identity: str = "run-1", *, start: int = 100 * SECOND, end: int = 110 * SECOND, host: str = "here", **others: Any
+) -> Run:
+    """A run of a script; *others* are further members."""
+    made = Run(identity, host, "6.1.0", "x86_64", "x.bt", "ab" * 32, (), start, end, 0, end - start, "0.1")
+    return replace(made, **others)
 
 
 def map_data(name: str, key: Type | None, value: Type, entries: Mapping[Any, Any]) -> MapData:

@@ -220,6 +220,8 @@ class MapState(msgspec.Struct):
     named: bool = False
     """Whether any code names it."""
     span: Span | None = None
+    key_names: tuple[str, ...] = ()
+    """What its first key with so many members calls them; empty where an expression has no name."""
     removed: tuple[str, Span] | None = None
     """The removed code that assigns to it."""
 

@@ -120,6 +120,42 @@ def _block_comment(text: str, end: int) -> str:
     return "\n".join(line.strip().lstrip("*").strip() for line in inner.split("\n")).strip()
 
 
+# ---------------------------------------------------------------------------------------------- names of keys
+
+
+def key_names(keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
+    """What a script calls the members of a key: ``comm``, ``filename`` of ``str(args.filename)``; else empty."""
+    if len(keys) == 1 and isinstance(keys[0], nodes.TupleLiteral):
+        keys = keys[0].members
+    return tuple(map(_name_of, keys))
+
+
+def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
+    match node:
+        case nodes.Identifier():
+            return node.name
+        case nodes.Variable():
+            return node.shown
+        case nodes.FieldAccess():
+            return node.name
+        case nodes.MapIndex():
+            return node.map.name.removeprefix("@")
+        case nodes.Cast() | nodes.Unary():
+            return _name_of(node.operand)
+        case nodes.Call():
+            return (node.args and _name_of(node.args[0])) or node.name
+        case nodes.Binary(right=nodes.IntLiteral()):
+            return _name_of(node.left)
+    return ""
+
+
+def _first_names(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """*known* names, with those of *names* where it lacks any."""
+    if len(known) != len(names):
+        return known or names
+    return tuple(one or other for one, other in zip(known, names, strict=True))
+
+
 # ---------------------------------------------------------------------------------------------- print and clear
 
 _HARMLESS = frozenset(
@@ -253,7 +289,7 @@ class Maps:
                 self._report_kind(declaration, value)
         elif value.aggregate:
             kind = self._kind_of_aggregation(state, value, span)
-        return MapInfo(state.name, key, value, kind, entries, span, _help(state, span))
+        return MapInfo(state.name, key, value, kind, entries, span, _help(state, span), state.key_names)
 
     def _kind_of_aggregation(self, state: MapState, value: Type, span: Span) -> str:
         entries, cpus = self.checker.config.max_map_keys, self.checker.kernel.possible_cpus
@@ -325,6 +361,7 @@ class Maps:
                 self.checker.error("the context cannot be a key: it is gone after the probe", key.span)
                 return
         key_type = key_types[0] if len(key_types) == 1 else Tuple(key_types)
+        state.key_names = _first_names(state.key_names, key_names(keys))
         if self.checker.known(key_type):
             self.checker.put_map(state.name, state.key, key_type, node.span, "key")
 

@@ -574,6 +574,8 @@ class MapInfo(msgspec.Struct, frozen=True):
     max_entries: int
     span: Span
     help: str = ""
+    key_names: tuple[str, ...] = ()
+    """What the script calls the members of its keys; empty where an expression has no name."""
 
     @property
     def shared(self) -> bool:

@@ -54,7 +54,10 @@ def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) ->
     spec, entries = found.view.spec, found.entries
     key_type = None if spec.key is None else settled(spec.key)
     values = portable(spec, entries, forms, pause)
-    return MapData(spec.name, key_type, settled(spec.value), values, help=spec.help, mark=found.view.mark)
+    return MapData(
+        spec.name, key_type, settled(spec.value), values,
+        help=spec.help, mark=found.view.mark, key_names=spec.key_names,
+    )  # fmt: skip
 
 
 def portable(

@@ -94,6 +94,7 @@ class Recording:
         self._symbols = symbols
         self._identity = str(uuid.uuid4())
         self._script_hash = _script_hash(manifest, options)
+        self._target = _target(options)
         self.others: dict[str, int] = {}
         """Entries that the maps of the last snapshot with a limit have besides those in it."""
 
@@ -171,6 +172,7 @@ class Recording:
             version=pytrace.__version__,
             gaps=gaps,
             text="" if self._manifest.ahead is not None else self._options.text,
+            target=self._target,
         )
 
 
@@ -188,6 +190,29 @@ def _script_hash(manifest: Manifest, options: RunOptions) -> str:
     if manifest.ahead is not None:
         return manifest.ahead.script_hash
     return hashlib.sha256(options.text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+NAMED_TARGETS = 4
+"""Processes that a snapshot names; of more it says how many."""
+
+
+def _process(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="surrogateescape") as file:
+            return f"{pid} ({file.read().rstrip()})"
+    except OSError:
+        return str(pid)
+
+
+def _target(options: RunOptions) -> str:
+    """What is traced, as its reader would name it: see :attr:`pytrace.results.snapshot.Run.target`."""
+    if options.command is not None:
+        return options.command
+    filters = options.filters
+    names = [_process(pid) for pid in filters.pids[:NAMED_TARGETS]]
+    names += filters.comms[: NAMED_TARGETS - len(names)]
+    more = len(filters.pids) + len(filters.comms) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
 def _parameters(manifest: Manifest, options: RunOptions) -> tuple[str, ...]:
