@@ -36,8 +36,11 @@ def close() -> None:
 
 
 @contextmanager
-def opened(path: Path, **options: Any) -> Iterator[Any]:
-    """A page that shows a report, once it is drawn; an error of its script or a request for anything else fails."""
+def opened(path: Path, fragment: str = "", **options: Any) -> Iterator[Any]:
+    """A page that shows a report, once it is drawn; an error of its script or a request for anything else fails.
+
+    *fragment* is the end of the address (``#…``).
+    """
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     page = _browser().new_page(viewport={"width": 1280, "height": 900}, **options)
@@ -48,11 +51,11 @@ def opened(path: Path, **options: Any) -> Iterator[Any]:
     page.on("request", lambda request: requests.append(request.url))
     page.on("dialog", lambda dialog: errors.append(f"dialog {dialog.message}"))
     try:
-        page.goto(path.as_uri())
+        page.goto(path.as_uri() + fragment)
         page.wait_for_selector("html[data-ready]", timeout=20_000)
         yield page
         assert not errors
-        assert [url for url in requests if not url.startswith("blob:")] == [path.as_uri()]
+        assert [url.partition("#")[0] for url in requests if not url.startswith("blob:")] == [path.as_uri()]
     finally:
         page.close()
 

@@ -14,6 +14,7 @@ from pytrace.results.report import page, tables_data
 from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import AnyPart, TablePart
+from pytrace.results.report.question import question
 from pytrace.results.report.states import State, at_end, is_number, of_prints, of_snapshots, shown_names
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import is_profile, numbers
@@ -45,7 +46,7 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
     Raises:
         TraceError: the viewer was not bundled; so of all reports.
     """
-    document = Document()
+    document = Document(runs=snapshot.runs)
     for name in sorted(snapshot.shown):
         if states := of_prints(name, snapshot):
             document.parts.append(_states(document, forms.printers, states))
@@ -56,11 +57,11 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
 
 
 def _title(snapshot: SnapshotData) -> str:
-    """The scripts and machines of the runs, of many only how many there are."""
-    names = dict.fromkeys(f"{'one-liner' if run.script == '-e' else run.script} on {run.host}" for run in snapshot.runs)
-    if len(names) > _NAMED:
-        return f"{len(snapshot.runs)} runs"
-    return ", ".join(names) or "an empty snapshot"
+    """The question of the runs; of many that differ only how many there are."""
+    hosts = dict.fromkeys(run.host for run in snapshot.runs)
+    host = f"{len(hosts)} machines" if len(hosts) > 1 else "".join(hosts)
+    names = dict.fromkeys(question(run, host) for run in snapshot.runs)
+    return f"{len(snapshot.runs)} runs" if len(names) > _NAMED else "; ".join(names) or "An empty snapshot"
 
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> page.Head:
@@ -114,12 +115,15 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
     Raises:
         TraceError: keys or values of a map are not comparable.
     """
-    document = Document()
+    document = Document(runs=after.runs)
     shown = {*before.shown, *after.shown}
     compared = difference(before, after)
     for name, change in sorted(item for item in compared.maps.items() if item[0] in shown):
         old, new = (
-            MapData(name, change.key, change.value, side.maps[name].entries if name in side.maps else {})
+            MapData(
+                name, change.key, change.value, side.maps[name].entries if name in side.maps else {},
+                key_names=max((state.maps[name].key_names for state in (before, after) if name in state.maps), key=len),
+            )
             for side in (before, after)
         )
         pictured = is_profile(new) and _drawable(old, new)
@@ -128,8 +132,9 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
         else:
             document.parts.append(tables_data.difference_part(document, forms.printers, change))
     heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
-    names = list(dict.fromkeys(map(_title, (before, after))))
-    title = " compared with ".join(names)
+    targets = [", ".join(dict.fromkeys(run.target for run in side.runs)) for side in (before, after)]
+    names = list(dict.fromkeys(targets if all(targets) and targets[0] != targets[1] else map(_title, (before, after))))
+    title = f"What changed: {names[0]}" if len(names) == 1 else f"What changed from {names[0]} to {names[1]}"
     return page.page(document, title, heads, "No map differs.")
 
 
@@ -145,7 +150,7 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
         TraceError: a map has types that differ too much.
     """
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
-    document, last = Document(), ordered[-1]
+    document, last = Document(runs=ordered[-1].runs), ordered[-1]
     for name in shown_names(ordered):
         states = of_prints(name, last) if name in last.maps else []
         document.parts.append(_states(document, forms.printers, states or of_snapshots(name, ordered)))

@@ -14,6 +14,7 @@ import msgspec
 from pytrace.core import byte_escapes
 from pytrace.render.text import encoded
 from pytrace.results.report.parts import AnyPart, Contents
+from pytrace.results.snapshot import Run
 
 _EXACT = 1 << 53
 """Integers up to this one are doubles."""
@@ -37,6 +38,8 @@ class Texts:
 class Document(msgspec.Struct, frozen=True):
     """A report in the making."""
 
+    runs: tuple[Run, ...] = ()
+    """Whose results it shows; the last of several in time."""
     texts: Texts = msgspec.field(default_factory=Texts)
     frames: dict[tuple[int, int, int], int] = msgspec.field(default_factory=dict)
     """Functions of all flame graphs: name, module (texts) and kind, with their numbers."""

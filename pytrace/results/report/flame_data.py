@@ -10,6 +10,7 @@ from pytrace.core.types.tables import Column
 from pytrace.render.values import value_kind_of
 from pytrace.results.report.document import Document, columns, exacts
 from pytrace.results.report.parts import FlamePart
+from pytrace.results.report.question import counted, what_of
 from pytrace.results.snapshot import MapData
 from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
 from pytrace.results.values import Frame, Portable, Value
@@ -22,7 +23,7 @@ def flame_part(
     key = after.key
     assert key is not None
     members = after.key_columns
-    samples = _Samples(document, members, text)
+    samples = _Samples(document, members, after.key_titles, text)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
@@ -37,6 +38,7 @@ def flame_part(
         {place[1] for place, _, was in rows if was is not nothing},
         {place[1] for place, now, _ in rows if now is not nothing},
     )
+    counts, period = counted(document.runs[-1]) if document.runs and is_count(after) else ("", 0.0)
     return FlamePart(
         name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
         measures=[(part, unit) for part, unit in measures(after)],
@@ -47,7 +49,13 @@ def flame_part(
         before=None if before is None else [
             exacts(column) for column in columns([was for _, _, was in rows], len(nothing))
         ],
+        counts=counts, period=period, what=what_of(document.runs[-1]) if document.runs else "",
     )  # fmt: skip
+
+
+def is_count(data: MapData) -> bool:
+    """True if its numbers count hits."""
+    return isinstance(data.value, types.Count)
 
 
 def _note(data: MapData, fixed: str) -> str:
@@ -97,12 +105,16 @@ class Trie:
 class _Samples:
     """Places of keys: a node of the trie, and a group of the members that are no stacks."""
 
-    def __init__(self, document: Document, columns: Sequence[Column], text: Callable[[types.Type], Text]) -> None:
+    def __init__(
+        self, document: Document, columns: Sequence[Column], titles: Sequence[str], text: Callable[[types.Type], Text]
+    ) -> None:
         self.trie = Trie()
         self._document = document
         self._stacks = [isinstance(column.type, types.Stack) for column in columns]
         self._labels = [
-            (column.name, text(column.type)) for column in columns if not isinstance(column.type, types.Stack)
+            (title, text(column.type))
+            for title, column in zip(titles, columns, strict=True)
+            if not isinstance(column.type, types.Stack)
         ]
         self._path = paths([column.type for column in columns])
         self._groups: dict[tuple[int, ...], int] = {}

@@ -12,6 +12,7 @@ import hashlib
 import html
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import resources
@@ -42,7 +43,7 @@ _PAGE = """<!DOCTYPE html>
 <header>{header}</header>
 <main id="report"><noscript><p class="warning">The pictures of this report are drawn by a script that it holds; \
 this browser does not run it.</p></noscript></main>
-<footer><details><summary>Licences</summary><pre>{licences}</pre></details></footer>
+<footer>{about}<details><summary>Licences</summary><pre>{licences}</pre></details></footer>
 <script type="text/plain" id="data">{data}</script>
 <script>{program}</script>
 </body>
@@ -81,11 +82,14 @@ def page(document: Document, title: str, heads: Sequence[Head], nothing: str = "
     program, style, licences = viewer()
     program = program.replace("</script", "<\\/script")
     policy = _POLICY.format(program=_digest(program), style=_digest(style))
-    header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads)) + _scripts(heads)
+    header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads))
+    about = "".join(map(_about, heads)) + _scripts(heads)
+    if about:
+        about = f'<details class="about"><summary>About this run</summary>{about}</details>'
     if not document.parts:
         header += f"<p>{escaped(nothing)}</p>"
     text = _PAGE.format(
-        policy=policy, title=escaped(title), style=style, header=header,
+        policy=policy, title=escaped(title), style=style, header=header, about=about,
         licences=escaped(licences), data=document.packed(), program=program,
     )  # fmt: skip
     return text.encode()
@@ -124,17 +128,33 @@ def escaped(text: str) -> str:
 
 
 def _header(head: Head) -> str:
+    """When and how long, in a line; and what was lost."""
+    line = _moment(head.runs)
+    header = f'<p class="when">{escaped(f"{head.title}: {line}" if head.title else line)}</p>' if line else ""
+    if head.losses:
+        items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
+        header += f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>'
+    return header
+
+
+def _moment(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    start, end = min(run.start for run in runs), max(run.end for run in runs)
+    hosts = len({run.host for run in runs})
+    where = f"on {runs[0].host}" if hosts == 1 else f"on {hosts} machines"
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(start / 1e9))
+    return f"{(end - start) / 1e9:.3g} s {where}, from {when}"
+
+
+def _about(head: Head) -> str:
+    """How it was run."""
     lines = [line.removeprefix("# ").rstrip("\n") for line in head.about if line.strip()]
     items = "".join(f"<li>{escaped(line)}</li>" for line in lines if line not in head.losses)
-    parts = [f"<h2>{escaped(head.title)}</h2>"] if head.title else []
     runs = f'<ul class="runs">{items}</ul>'
     if len(head.runs) > MOST_RUNS:
         runs = f'<details class="runs"><summary>{len(head.runs)} runs</summary>{runs}</details>'
-    parts.append(runs)
-    if head.losses:
-        items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
-        parts.append(f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>')
-    return "".join(parts)
+    return (f"<h2>{escaped(head.title)}</h2>" if head.title else "") + runs
 
 
 def _scripts(heads: Sequence[Head]) -> str:

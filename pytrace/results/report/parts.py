@@ -51,6 +51,12 @@ class FlamePart(Part, tag="flame"):
     """For each measure the numbers of the samples."""
     before: list[list[Cell]] | None = None
     """Those of the snapshot that is compared with."""
+    counts: str = ""
+    """What is counted, where a measure has no unit: ``samples``."""
+    what: str = ""
+    """What the time or the bytes of the whole are: ``on CPU``, ``allocated``."""
+    period: float = 0.0
+    """Seconds that one of them stands for; 0: they are no time."""
 
 
 class TablePart(Part, tag="table"):

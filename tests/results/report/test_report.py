@@ -27,6 +27,7 @@ from pytrace.results.report import parts as report_parts
 from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import FlamePart
+from pytrace.results.report.question import counted, question
 from pytrace.results.report.states import (
     State,
     at_end,
@@ -326,6 +327,43 @@ def made() -> bytes:
     return page.page(Document(), HOSTILE, [head])
 
 
+def test_titles_are_questions() -> None:
+    tool = "/*\n * tcplife: lifetimes of TCP connections.\n */\n"
+    long = "x" * 200
+    rows = [
+        (run(script="profile", target="./a b"), "Where ./a b spent its time"),
+        (run(script="profile"), "Where the processors of host spent their time"),
+        (run(script="offcputime", target="7 (cat)"), "Where 7 (cat) waited"),
+        (run(script="stackcount", parameters=("c:malloc", "--duration=3")), "Who calls c:malloc"),
+        (run(script="tcplife", text=tool), "Lifetimes of TCP connections, on host"),
+        (run(script="-e", text="begin {\n @ = 1 }"), "begin { @ = 1 }, on host"),
+        (run(script="-e", text="", target="ls"), "a one-liner: ls"),
+        (run(script="mine.bt", text="// no tool", target=long), f"mine.bt: {long[:89]}…"),
+    ]
+    assert [question(one, "host") for one, _ in rows] == [title for _, title in rows]
+
+
+def test_counts_of_samples_are_times() -> None:
+    rows = [
+        (run(script="profile", parameters=("--frequency=99",)), ("samples", 1 / 99)),
+        (run(script="profile", parameters=("--count=2000000", "--frequency=99")), ("samples", 0.002)),
+        (run(script="-e", text="profile:ms:5 { @[ustack] = count() }"), ("samples", 0.005)),
+        (run(script="-e", text="profile:hz:5 { } profile:hz:7 { }"), ("events", 0.0)),
+        (run(script="-e", text="profile:hz:0 { }"), ("samples", 0.0)),
+        (run(script="stackcount"), ("calls", 0.0)),
+    ]
+    assert [counted(one) for one, _ in rows] == [pytest.approx(found) for _, found in rows]
+
+
+def test_keys_have_the_names_that_the_script_gives_them() -> None:
+    key = types.Tuple((STRING, types.Stack(True), types.UINT64, types.UINT64, types.UINT64))
+    data = msgspec.structs.replace(
+        map_data("@", key, COUNT, {}), key_names=("comm", "ustack", "filename", "flags", "flags")
+    )
+    assert data.key_titles == ("command", "ustack", "filename", "key4", "key5")
+    assert msgspec.structs.replace(data, key_names=("comm",)).key_titles == ("key1", "key2", "key3", "key4", "key5")
+
+
 def test_hostile_texts_stay_text() -> None:
     text = made()
     elements = parsed(text)
@@ -333,7 +371,7 @@ def test_hostile_texts_stay_text() -> None:
     assert "b" not in elements.names
     assert b"\x00" not in text
     shown = "".join(elements.texts)
-    assert shown.count("<script>alert(1)</script>") == 6
+    assert shown.count("<script>alert(1)</script>") == 7
     assert "\\x00\\x1b" in shown
 
 

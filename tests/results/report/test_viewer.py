@@ -93,15 +93,15 @@ def test_flame_graph(tmp_path: Path) -> None:
         found = by_name(page)
         assert found["serve"]["value"] == 40
         assert found["serve"]["self"] == 10
-        assert found["sys_read"]["y"] < found["entry"]["y"] < found["all"]["y"]
+        assert found["sys_read"]["y"] > found["entry"]["y"] > found["all"]["y"]
         tip = hover(page, found["parse"])
-        assert "30, 30.00 % of all" in tip
+        assert "30 events, 30.00 % of all" in tip
         assert "/bin/program" in tip
 
         page.fill("div.flame input[type=search]", "serve")
-        assert text_of(page, ".matches") == "1 frame matches: 40, 40.00 %"
+        assert text_of(page, ".matches") == "1 frame: 40 events, 40.00 %"
         page.fill("div.flame input[type=search]", "/^(entry|parse)$/")
-        assert text_of(page, ".matches") == "2 frames match: 30, 30.00 %"
+        assert text_of(page, ".matches") == "2 frames: 30 events, 30.00 %"
 
         click(page, found["nginx"])
         zoomed = by_name(page)
@@ -113,19 +113,21 @@ def test_flame_graph(tmp_path: Path) -> None:
 
 def test_flame_graph_turned_and_narrowed(tmp_path: Path) -> None:
     with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
-        page.get_by_label("drawn as").select_option("icicle")
         assert by_name(page)["all"]["y"] == 0
-        page.get_by_role("checkbox", name="key1").uncheck()
+        page.get_by_label("drawn with").select_option("callers below")
+        found = by_name(page)
+        assert found["main"]["y"] < found["all"]["y"]
+        page.get_by_label("split by").select_option("nothing")
         assert by_name(page)["main"]["value"] == 100
-        page.get_by_role("combobox", name="keys").select_option(label="nginx")
+        page.get_by_role("group", name="key1").get_by_text("nginx 40 %").click()
         assert by_name(page)["main"]["value"] == 40
-        page.get_by_label("reversed").check()
+        page.get_by_label("drawn with").select_option("innermost first")
         found = frames(page)
         assert {one["name"]: one["value"] for one in found if one["depth"] == 1} == {"sys_read": 30, "serve": 10}
         before = by_name(page)["sys_read"]["colour"]
         page.get_by_label("colours").select_option("module")
         assert by_name(page)["sys_read"]["colour"] != before
-        page.get_by_text("Functions").click()
+        page.get_by_text("All functions").click()
         assert "serve" in text_of(page, "div.flame details table")
 
 
@@ -154,12 +156,110 @@ def test_source_lines_and_the_kinds_of_functions(tmp_path: Path) -> None:
 def test_flame_graph_by_keys(tmp_path: Path) -> None:
     with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
         page.focus("div.flame canvas")
-        for key in ("ArrowUp", "ArrowUp", "Enter"):
+        for key in ("ArrowDown", "ArrowDown", "Enter"):
             page.keyboard.press(key)
-        assert text_of(page, ".status").startswith("main · 60, 60.00 % of all")
+        assert text_of(page, ".status").startswith("main · 60 events, 60.00 % of all")
         assert {one["name"] for one in frames(page)} == {"all", "bash", "main", "eval"}
         page.keyboard.press("Escape")
         assert "nginx" in by_name(page)
+
+
+def test_the_first_screen_answers(tmp_path: Path) -> None:
+    deep = [f"step{number}" for number in range(30)]
+    stacks = {
+        stack("hot", "serve", *deep): 700, stack("warm", "serve", *deep): 200, stack("cold", "serve", *deep): 90,
+        stack(*(f"import{number}" for number in range(100)), *deep): 10,
+    }  # fmt: skip
+    of = run("r", target="./shop --port 80", text="profile:hz:100 { @[ustack] = count(); }")
+    for size in ((1400, 900), (800, 600)):
+        with opened(written(tmp_path, snapshot(map_data("@", U, COUNT, stacks), of=of))) as page:
+            page.set_viewport_size({"width": size[0], "height": size[1]})
+            come_true(page, "document.querySelector('.canvas').clientHeight > 0")
+            assert "./shop --port 80" in text_of(page, "h1")
+            assert text_of(page, ".headline") == "10 s (1\u202f000 samples) on CPU"
+            first = page.locator(".answer li").first
+            assert text_of(page, ".answer li").split() == ["70", "%", "hot", "7", "s"]
+            assert first.bounding_box()["y"] < size[1] * 0.6
+            hot, box = by_name(page)["hot"], page.locator("div.flame canvas").bounding_box()
+            assert hot["width"] > 40
+            assert box["y"] + hot["y"] + 18 <= size[1], "seen without scrolling"
+
+
+def test_long_runs_of_single_calls_are_one_row_until_a_click(tmp_path: Path) -> None:
+    stacks = {stack(leaf, "serve", "d", "c", "b", "a", "main"): count for leaf, count in (("hot", 9), ("cold", 1))}
+    with opened(written(tmp_path, snapshot(map_data("@", U, COUNT, stacks)))) as page:
+        found = by_name(page)
+        assert [one["name"] for one in frames(page) if one["folded"]] == ["a"]
+        assert {"serve", "hot", "cold"} < set(found)
+        assert "b" not in found
+        click(page, found["a"])
+        assert {"main", "a", "b", "c", "serve", "hot"} < set(by_name(page))
+
+
+def test_calls_of_one_function_from_all_places(tmp_path: Path) -> None:
+    stacks = {
+        stack("copy", "send", "main"): 5, stack("copy", "read", "main"): 3,
+        stack("fault", "copy", "read", "main"): 2, stack("copy", "copy", "main"): 1,
+    }  # fmt: skip
+    path = written(tmp_path, snapshot(map_data("@", U, COUNT, stacks)))
+    with opened(path) as page:
+        page.get_by_role("button", name=re.compile("copy")).first.click()
+        found = by_name(page)
+        assert found["copy"]["value"] == 11
+        rows = {name: one["y"] for name, one in found.items()}
+        assert 0 < rows["send"] < rows["copy"] < rows["fault"]
+        values = sorted((one["name"], one["value"]) for one in frames(page))
+        assert values == [("copy", 11), ("fault", 2), ("main", 1), ("main", 5), ("main", 5), ("read", 5), ("send", 5)]
+        place = page.evaluate("location.hash")
+    with opened(path, place) as page:
+        assert by_name(page) == found, "whom the address is sent sees the same"
+        page.get_by_text("Show all").click()
+        assert "all" in by_name(page)
+
+
+def test_enter_goes_through_what_was_found(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
+        page.fill("div.flame input[type=search]", "main")
+        for place, status in (("1 of 2", "main · 60"), ("2 of 2", "main · 40"), ("1 of 2", "main · 60")):
+            page.keyboard.press("Enter")
+            assert text_of(page, ".matches").startswith(place)
+            assert text_of(page, ".status").startswith(status)
+
+
+def test_a_difference_leads_with_what_changed(tmp_path: Path) -> None:
+    assert HTML.differential is not None
+    before, after = (
+        snapshot(
+            map_data("@", U, COUNT, {
+                StackTrace(tuple(Frame(name, 1, f"{folder}/app-{version}/server.so") for name in (leaf, "main"))): count
+                for leaf, count in counts.items()
+            }),
+            of=run(folder, target="server", text="profile:hz:100 { @[ustack] = count(); }"),
+        )
+        for folder, version, counts in (("/old", "1.2", {"a": 30, "b": 60}), ("/new", "1.10", {"a": 80, "b": 40}))
+    )
+    with opened(kept(tmp_path, HTML.differential(before, after, WriteOptions()))) as page:
+        found = by_name(page)
+        assert {name: (one["before"], one["value"]) for name, one in found.items()} == {
+            "all": (90, 120), "main": (90, 120), "a": (30, 80), "b": (60, 40),
+        }  # fmt: skip
+        assert text_of(page, ".headline") == "900 ms (90 samples) before, 1.2 s (120 samples) after: +300 ms (+33.33 %)"
+        answer = text_of(page, ".answer").split("\n")
+        assert answer[answer.index("a") + 1] == "+500 ms"
+        assert answer[answer.index("b") + 1] == "−200 ms"
+        page.get_by_text("All functions").click()
+        assert {"30", "80", "50"} <= set(text_of(page, "div.flame details table").split())
+
+
+def test_waits_are_of_the_functions_that_waited(tmp_path: Path) -> None:
+    key = types.Tuple((K, U))
+    switch = stack("schedule", "do_wait", user=False)
+    entries = {(switch, stack("read", "main")): 3_000_000, (switch, stack("poll", "main")): 1_000_000}
+    of = run("r", script="offcputime", target="1 (server)")
+    with opened(written(tmp_path, snapshot(map_data("@usecs", key, types.Sum(), entries), of=of))) as page:
+        assert text_of(page, "h1") == "Where 1 (server) waited"
+        assert text_of(page, ".headline") == "4 s waited"
+        assert text_of(page, ".answer li").split() == ["75", "%", "read", "3", "s"]
 
 
 def test_several_maps_side_by_side(tmp_path: Path) -> None:
@@ -355,14 +455,14 @@ def test_flame_graphs_of_hosts(tmp_path: Path) -> None:
     with opened(written(tmp_path, by_host(*hosts))) as page:
         found = by_name(page)
         assert (found["all"]["value"], found["web1"]["value"], found["web2"]["value"]) == (300, 100, 200)
-        page.get_by_role("combobox", name="keys").select_option(label="host web2")
-        assert {name: one["value"] for name, one in by_name(page).items() if one["depth"] == 2} == {
-            "bash": 120, "nginx": 80,
-        }  # fmt: skip
-        page.get_by_role("combobox", name="keys").select_option(label="web1, bash")
+        page.get_by_role("group", name="host").get_by_text("web2").click()
+        assert by_name(page)["web2"]["value"] == by_name(page)["all"]["value"] == 200
+        page.get_by_label("split by").select_option("key1")
+        assert (by_name(page)["bash"]["value"], by_name(page)["nginx"]["value"]) == (120, 80)
+        page.get_by_role("group", name="host").get_by_text("web1").click()
+        page.get_by_role("group", name="key1").get_by_text("bash").click()
         assert by_name(page)["all"]["value"] == 60
-        page.get_by_role("combobox", name="keys").select_option(label="all")
-        page.get_by_role("checkbox", name="host").uncheck()
+        page.get_by_role("group", name="host").get_by_text("all").click()
         assert by_name(page)["bash"]["value"] == 180, "merged"
 
 
@@ -407,7 +507,7 @@ def test_differential_flame_graph(tmp_path: Path) -> None:
         legend = text_of(page, ".legend")
         assert "blue: less than before" in legend
         assert "red: more than before" in legend
-        assert "before 30 (28.57 %), after 60 (57.14 %)" in hover(page, found["a"])
+        assert "before 30 events (28.57 %), after 60 events (57.14 %)" in hover(page, found["a"])
         page.get_by_role("combobox", name="widths").select_option("before")
         widths = by_name(page)
         assert widths["gone"]["width"] == pytest.approx(widths["all"]["width"] * 10 / 105)

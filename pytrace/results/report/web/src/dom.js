@@ -11,9 +11,10 @@ export function el(name, properties = {}, ...children) {
   return element;
 }
 
-export function choice(label, options, change) {
+export function choice(label, options, change, now = null) {
   const select = el("select", { onchange: () => change(select.value) });
   for (const [value, text] of options) select.append(el("option", { value, textContent: text }));
+  if (now !== null) select.value = typeof now === "function" ? now() : now;
   return el("label", { className: "control" }, label, select);
 }
 
@@ -35,6 +36,26 @@ export function percent(part, whole) {
 }
 
 const SCALES = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
+const BYTES = { bytes: 1, KB: 1024, MB: 1024 ** 2 };
+
+// A number for people, to three digits: times and sizes in the unit that fits (5.52 s, 4.1 kB), counts in thousands.
+export function readable(number, unit) {
+  const size = Math.abs(number);
+  if (SCALES[unit]) {
+    const seconds = size * SCALES[unit];
+    const [name, one] = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]].find(([, one]) => seconds >= one) ?? ["ns", 1e-9];
+    return `${number < 0 ? "−" : ""}${digits(seconds / one)} ${name}`;
+  }
+  if (BYTES[unit]) {
+    const bytes = size * BYTES[unit];
+    const [name, one] = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]].find(([, one]) => bytes >= one) ?? ["bytes", 1];
+    return `${number < 0 ? "−" : ""}${digits(bytes / one)} ${name}`;
+  }
+  return `${number < 0 ? "−" : ""}${grouped(size)}${unit && unit !== "count" ? ` ${unit}` : ""}`;
+}
+
+const digits = (number) => (number >= 1000 ? grouped(Math.round(number)) : String(+number.toPrecision(3)));
+const grouped = (number) => (Number.isInteger(number) ? number : +number.toPrecision(3)).toLocaleString("en").replaceAll(",", "\u202f");
 
 // A number with its unit, of times in readable units, too. The digits are those of the text output.
 export function quantity(number, unit) {

@@ -19,10 +19,12 @@ async function unpacked() {
 
 function section(data, part, number) {
   const name = data.texts[part.name];
-  const parts = [el("h2", { textContent: name })];
+  // A single picture has the page's title.
+  const parts = data.parts.length > 1 || part.kind !== "flame" ? [el("h2", { textContent: name })] : [];
   if (data.texts[part.help]) parts.push(el("p", { className: "help", textContent: data.texts[part.help] }));
-  if (part.note) parts.push(el("p", { className: "note", textContent: part.note }));
-  return el("section", { id: `part-${number}`, className: part.kind, "aria-label": name }, ...parts, VIEWS[part.kind](data, part));
+  const note = part.note ? [el("p", { className: "note", textContent: part.note })] : [];
+  if (part.kind !== "flame") parts.push(...note.splice(0));
+  return el("section", { id: `part-${number}`, className: part.kind, "aria-label": name }, ...parts, VIEWS[part.kind](data, part, number), ...note);
 }
 
 function navigation(data, main) {
@@ -38,6 +40,7 @@ async function show() {
   const main = document.getElementById("report");
   const data = await unpacked();
   main.replaceChildren(...navigation(data, main), ...data.parts.map((part, number) => section(data, part, number)));
+  if (/^#part-\d+&/.test(location.hash)) document.getElementById(location.hash.slice(1).split("&")[0])?.scrollIntoView();
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 }
 

@@ -1,38 +1,66 @@
 // The tree of a flame graph, of the samples that are shown: arrays by number of node, parents before children.
 
-// options: measure (number), groups (a set of numbers; null: all), roots (for each label, whether it is a frame at the root), reversed (callers on top).
+// options: measure (number), groups (a set of numbers; null: all), split (the label that is a frame at the root; -1: none), reversed (callers
+// below), folded (a function that calls itself is one frame), focus (a function: what it calls, or reversed what calls it; -1: all).
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
   const labels = names.length; // numbers above are texts of labels
+  const same = part.before ? sameFunctions(data) : null;
   const [depths, frames] = part.nodes;
   const above = parentsOf(depths);
   const values = part.values[options.measure].map(Number);
   const olds = part.before ? part.before[options.measure].map(Number) : null;
-  const nodes = new Nodes(part.node.reduce((most, node) => most + depths[node] + 1 + part.labels.length, 1));
+  const focus = options.focus ?? -1;
+  const nodes = new Nodes(part.node.reduce((most, node) => most + depths[node] + 2, 1));
   const leaf = new Int32Array(values.length).fill(-1);
   const path = [];
   for (let sample = 0; sample < values.length; sample++) {
     if (options.groups && !options.groups.has(part.group[sample])) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
     path.length = 0;
-    for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
-    if (!options.reversed) path.reverse();
+    for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(same ? same[frames[node]] : frames[node]);
+    let from = 0, to = path.length; // of the path, innermost first
+    if (focus >= 0) {
+      const outermost = path.lastIndexOf(focus);
+      if (outermost < 0) continue;
+      if (options.reversed) from = outermost + 1; else to = outermost;
+    }
     let at = 0;
     nodes.add(at, value, was);
-    part.groups[part.group[sample]].forEach((text, label) => {
-      if (options.roots[label]) nodes.add((at = nodes.child(at, labels + text)), value, was);
-    });
-    for (const frame of path) nodes.add((at = nodes.child(at, frame)), value, was);
+    if (options.split >= 0 && focus < 0) nodes.add((at = nodes.child(at, labels + part.groups[part.group[sample]][options.split])), value, was);
+    let before = focus;
+    for (let step = 0; step < to - from; step++) {
+      const frame = path[options.reversed ? from + step : to - 1 - step];
+      if (options.folded && frame === before) continue;
+      nodes.add((at = nodes.child(at, (before = frame))), value, was);
+    }
     nodes.self[at] += value;
+    nodes.oldSelf[at] += was;
     leaf[sample] = at;
   }
-  const { parent, id, total, self, old } = nodes.trimmed();
-  const tree = { parent, id, total, self, old, leaf, reversed: options.reversed };
-  tree.name = (node) => node === 0 ? "all" : id[node] < labels ? data.texts[names[id[node]]] : data.texts[id[node] - labels];
-  tree.module = (node) => (node > 0 && id[node] < labels ? data.texts[modules[id[node]]] : "");
-  tree.kind = (node) => (node > 0 && id[node] < labels ? kinds[id[node]] : 3);
+  const { parent, id, total, self, old, oldSelf } = nodes.trimmed();
+  if (focus >= 0) id[0] = focus;
+  const tree = { parent, id, total, self, old, oldSelf, leaf, reversed: options.reversed };
+  const isFrame = (node) => id[node] >= 0 && id[node] < labels;
+  tree.name = (node) => (id[node] < 0 ? "all" : isFrame(node) ? data.texts[names[id[node]]] : data.texts[id[node] - labels]);
+  tree.module = (node) => (isFrame(node) ? data.texts[modules[id[node]]] : "");
+  tree.kind = (node) => (isFrame(node) ? kinds[id[node]] : 3);
+  tree.isFrame = isFrame;
+  tree.same = same;
   Object.assign(tree, childrenOf(tree, data, labels));
   return tree;
+}
+
+// Of two runs that are compared: the first function of a name in a module of a name. Folders, and versions in names of
+// files, differ between installations of one program.
+function sameFunctions(data) {
+  const [names, modules, kinds] = data.frames, known = new Map();
+  return names.map((name, frame) => {
+    const module = data.texts[modules[frame]].split("/").pop().replace(/\d+(\.\d+)*/g, "#");
+    const key = `${name} ${kinds[frame]} ${module}`;
+    if (!known.has(key)) known.set(key, frame);
+    return known.get(key);
+  });
 }
 
 // Nodes by number, found by parent and frame in a hash table of numbers: a Map of a million keys takes ten times as long.
@@ -44,6 +72,7 @@ class Nodes {
     this.total = new Float64Array(most);
     this.old = new Float64Array(most);
     this.self = new Float64Array(most);
+    this.oldSelf = new Float64Array(most);
     this.mask = 2 ** Math.ceil(Math.log2(most * 2 + 2)) - 1;
     this.table = new Int32Array(this.mask + 1);
   }
@@ -66,7 +95,7 @@ class Nodes {
   }
 
   trimmed() {
-    return Object.fromEntries(["parent", "id", "total", "self", "old"].map((name) => [name, this[name].slice(0, this.count)]));
+    return Object.fromEntries(["parent", "id", "total", "self", "old", "oldSelf"].map((name) => [name, this[name].slice(0, this.count)]));
   }
 }
 
@@ -138,37 +167,37 @@ export function exactSum(part, tree, node, column) {
 
 // Source lines of a node, with their values, the largest first.
 export function sourceLines(data, part, tree, node, column) {
-  const [depths, , places] = part.nodes, found = new Map();
+  const [depths, frames, places] = part.nodes, found = new Map();
   const above = (tree.above ??= parentsOf(depths));
   for (let sample = 0; sample < tree.leaf.length; sample++) {
     let at = tree.leaf[sample];
     if (at < 0) continue;
-    const path = [];
-    for (let one = part.node[sample]; one >= 0; one = above[one]) path.push(one);
-    if (tree.reversed) path.reverse();
-    // From the leaf of the tree upwards, the trie goes along.
-    for (const one of path) {
-      if (at === node) {
-        if (places[one] >= 0) found.set(places[one], (found.get(places[one]) ?? 0) + Number(column[sample]));
-        break;
-      }
-      at = tree.parent[at];
+    let on = false;
+    for (; at > 0 && !on; at = tree.parent[at]) on = at === node;
+    if (!on) continue;
+    // The line of the innermost frame of that function; where it calls itself, others are the same stack's.
+    for (let one = part.node[sample]; one >= 0; one = above[one]) {
+      if ((tree.same ? tree.same[frames[one]] : frames[one]) !== tree.id[node] || places[one] < 0) continue;
+      found.set(places[one], (found.get(places[one]) ?? 0) + Number(column[sample]));
+      break;
     }
   }
   return [...found].sort((a, b) => b[1] - a[1]).map(([place, value]) => [`${data.texts[data.places[0][place]]}:${data.places[1][place]}`, value]);
 }
 
-// Functions with the values of their own and of all below them; a recursive one counts once.
-export function functions(tree, widths, self) {
+// Functions with the values of their own and of all below them, before and after; one that calls itself counts once.
+export function functions(tree) {
   const count = tree.parent.length, rows = new Map();
   for (let node = 1; node < count; node++) {
+    if (!tree.isFrame(node)) continue;
     const id = tree.id[node];
     let row = rows.get(id);
-    if (!row) rows.set(id, (row = { node, self: 0, total: 0 }));
-    row.self += self[node];
+    if (!row) rows.set(id, (row = { node, id, self: 0, total: 0, oldSelf: 0, old: 0 }));
+    row.self += tree.self[node];
+    row.oldSelf += tree.oldSelf[node];
     let up = tree.parent[node];
     while (up > 0 && tree.id[up] !== id) up = tree.parent[up];
-    if (up <= 0) row.total += widths[node];
+    if (up <= 0) { row.total += tree.total[node]; row.old += tree.old[node]; }
   }
   return [...rows.values()];
 }
