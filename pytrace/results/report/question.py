@@ -24,8 +24,9 @@ _OF_TOOLS: dict[str, Callable[[str, str], str]] = {
 _SUMMARY = re.compile(r"\A\s*/\*[\s*]*[\w-]+: *([^\n]+)")
 """The first line of a tool's comment: its name, and what it shows."""
 
-_RATE = re.compile(r"\bprofile:(hz|s|ms|us):(\d+)\b")
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_RATE = re.compile(r"\b(?:p(?:rofile)?:(hz|s|ms|us)|s(?:oftware)?:(?:cpu|task|cpu-clock|task-clock)):(\d+)\b")
+"""A probe that samples: the unit of its number (none: nanoseconds of processor time), and the number."""
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-9}
 
 LONGEST = 90
 """Characters of a one-liner in a title."""

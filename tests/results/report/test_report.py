@@ -348,6 +348,7 @@ def test_counts_of_samples_are_times() -> None:
         (run(script="profile", parameters=("--frequency=99",)), ("samples", 1 / 99)),
         (run(script="profile", parameters=("--count=2000000", "--frequency=99")), ("samples", 0.002)),
         (run(script="-e", text="profile:ms:5 { @[ustack] = count() }"), ("samples", 0.005)),
+        (run(script="-e", text="s:cpu-clock:1000000 { @[ustack] = count() }"), ("samples", 0.001)),
         (run(script="-e", text="profile:hz:5 { } profile:hz:7 { }"), ("events", 0.0)),
         (run(script="-e", text="profile:hz:0 { }"), ("samples", 0.0)),
         (run(script="stackcount"), ("calls", 0.0)),
