@@ -355,26 +355,31 @@ def test_retransmits(tool: Tool, ends: Ends, version: int) -> None:
 def test_retransmits_of_a_connection_from_before_are_counted(tool: Tool, ends: Ends) -> None:
     with sockets.listening(ends[1]) as server, sockets.tcp_socket(ends[0]) as one:
         one.connect(server.getsockname())
-        with server.accept()[0]:
+        with server.accept()[0], sockets.retransmits_of_port(one.getsockname()[1]) as number:
 
             def work(_run: Running) -> None:
                 lose(ends[1], 1.0, arriving=True)
                 try:
                     one.sendall(b"x")
-                    until(lambda: sockets.retransmitted(one) >= 2, 20)
+                    until(lambda: number() >= 2, 20)
                 finally:
                     heal(ends[1])
 
             run = tool("tcpretrans", *me(), "--count", "-4", work=work)
             (row,) = run.of(**{"LADDR:LPORT": endpoint(4, *one.getsockname())})
-            assert 2 <= row["RETRANSMITS"] <= sockets.retransmitted(one)
+            assert 2 <= row["RETRANSMITS"] <= number()
 
 
 @pytest.mark.tool("tcpretrans")
 def test_loss_probes(tool: Tool, ends: Ends) -> None:
     made: list[tuple[Connection, int]] = []
-    run = tool("tcpretrans", "-l", "-6", *me(), work=lambda _: made.append(sockets.retransmits(*ends, version=6)),
-               troubles=("cannot probe tcp_send_loss_probe",))  # fmt: skip
+
+    def work(run: Running) -> None:
+        made.append(sockets.retransmits(*ends, version=6))
+        one, number = made[0]
+        run.until_printed(endpoint(6, one.address, one.port), number)
+
+    run = tool("tcpretrans", "-l", "-6", *me(), work=work, troubles=("cannot probe tcp_send_loss_probe",))
     ((one, number),) = made
     assert len(of_data(run, 6, one)) == number
 
