@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import mmap
 import os
 import subprocess
+import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ from pytrace.runtime.attach import attachments, iterator
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import perf
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import string_memory
 from pytrace.runtime.session import child
 from tests.support.loading import Loaded, program, target
@@ -112,6 +115,21 @@ def test_uretprobe(programs: Path, multi: str, disabled: frozenset[str]) -> None
         attach_to(loaded, stack, disabled=disabled)
         run(calls, "5")
         assert loaded.hits == 5
+
+
+@pytest.mark.parametrize(("multi", "disabled"), WAYS)
+@pytest.mark.parametrize("kind", ["uprobe", "uretprobe"])
+def test_functions_that_do_not_return(programs: Path, kind: str, multi: str, disabled: frozenset[str]) -> None:
+    need("uprobe_multi" if multi else "uprobe")
+    faults = programs / "faults"
+    offsets = symbols(faults)
+    places = [target(UserTarget(str(faults), offsets[name], symbol=name)) for name in ("main", "fault", "handled")]
+    symbol = "count_multi" if multi else {"uprobe": "count_kprobe", "uretprobe": "count_return"}[kind]
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program(symbol, kind, *places, multi=multi), disabled=disabled)
+        attach_to(loaded, stack, disabled=disabled)
+        run(faults)
+        assert loaded.hits == {"uprobe": 3, "uretprobe": 1}[kind]
 
 
 @pytest.mark.parametrize(("multi", "disabled"), WAYS)
@@ -359,7 +377,9 @@ def test_unknown_tracepoint() -> None:
 @pytest.mark.parametrize("cookie", [0, 5])
 def test_raw_tracepoint(programs: Path, cookie: int) -> None:
     need("rawtracepoint")
-    spec = program("hit_tracing", "rawtracepoint", target(RawTracepointTarget("sys_enter", ""), cookie))
+    cookies = features.has("tracing_cookie")
+    symbol = "count_tracing" if cookies else "hit_tracing"
+    spec = program(symbol, "rawtracepoint", target(RawTracepointTarget("sys_enter", ""), cookie))
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
         loaded = Loaded(stack, spec, pid=process.pid)
@@ -367,6 +387,7 @@ def test_raw_tracepoint(programs: Path, cookie: int) -> None:
         process.release()
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits >= 55
+        assert not cookies or set(loaded.counts) == {cookie}
 
 
 # ---------------------------------------------------------------------------------------------- perf events
@@ -374,7 +395,7 @@ def test_raw_tracepoint(programs: Path, cookie: int) -> None:
 
 def busy_until(condition: Callable[[], bool]) -> None:
     """Use the processor. How often it is sampled by then depends on what else it does: an emulated one, above all."""
-    end = time.process_time() + patience(1)
+    end = time.process_time() + patience(0.25)
     while not condition():
         assert time.process_time() < end
 
@@ -390,17 +411,68 @@ def test_profile(place: TimerTarget, mine: bool) -> None:
         assert set(loaded.counts) == {4}
 
 
-def test_profile_covers_threads_that_start_later(programs: Path) -> None:
-    """``-p`` means the process: threads are found at attach time, later ones inherit the event."""
+FAULTS = target(CountedEventTarget("page-faults", 2, 1), 1)
+"""Each page fault, which a process can have as often as it likes, on the processor and in the thread that it likes."""
+
+
+@contextmanager
+def page_faults(disabled: frozenset[str] = frozenset(), pids: Sequence[int] = (), pid: int = 0) -> Iterator[Loaded]:
+    """Page faults of *pids* (without any: of each CPU), of which the program counts those of *pid* (0: all)."""
     need("perf_events")
     with ExitStack() as stack:
-        process = child.start(f"{programs / 'flood'} 3000000 3", stack)
-        loaded = Loaded(stack, program("count_perf", "profile", target(TimerTarget(frequency=2000), 4)))
-        attach_to(loaded, stack, pids=(process.pid,))
-        process.release()
-        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
-        used = os.times().children_user
-        assert loaded.hits > 100, used
+        loaded = Loaded(stack, program("count_perf", "software", FAULTS), pid=pid)
+        attach_to(loaded, stack, pids=tuple(pids), disabled=disabled)
+        yield loaded
+
+
+def fault() -> None:
+    """Have 512 pages of new memory."""
+    with mmap.mmap(-1, 512 * mmap.PAGESIZE) as block:
+        block.madvise(mmap.MADV_NOHUGEPAGE)
+        for start in range(0, len(block), mmap.PAGESIZE):
+            block[start] = 1
+
+
+def test_events_of_one_process_only() -> None:
+    with subprocess.Popen(["sleep", "100"]) as other:
+        until(lambda: sleeps(other.pid, "sleep"))
+        with page_faults(pids=[other.pid]) as loaded:
+            fault()
+            assert loaded.hits == 0
+        other.kill()
+
+
+def test_events_of_each_cpu() -> None:
+    cpus = os.sched_getaffinity(0)
+    try:
+        with page_faults(pid=os.getpid()) as loaded:
+            for number, cpu in enumerate(sorted(cpus), 1):
+                os.sched_setaffinity(0, {cpu})
+                fault()
+                assert loaded.hits >= 512 * number
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+@pytest.mark.parametrize("disabled", [frozenset(), frozenset({"perf_link"})], ids=["link", "ioctl"])
+@pytest.mark.parametrize("begins", ["before", "later"])
+def test_events_of_threads(begins: str, disabled: frozenset[str]) -> None:
+    """``-p`` means the process: threads are found at attach time, later ones inherit the event."""
+    go = threading.Event()
+    thread = threading.Thread(target=lambda: (go.wait(patience(30)), fault()))
+    if begins == "before":
+        thread.start()
+    try:
+        with page_faults(disabled, pids=[os.getpid()]) as loaded:
+            if begins == "later":
+                thread.start()
+            before = loaded.hits
+            go.set()
+            thread.join()
+            assert loaded.hits - before >= 512
+    finally:
+        go.set()
+        thread.join()
 
 
 def test_interval() -> None:
@@ -414,18 +486,6 @@ def test_interval() -> None:
         until(lambda: loaded.hits >= 20)
         hits = loaded.hits
         assert hits <= (time.monotonic_ns() - start) / period
-
-
-def test_software_event() -> None:
-    need("perf_events")
-    page_faults = 2
-    with ExitStack() as stack:
-        spec = program("count_perf", "software", target(CountedEventTarget("page-faults", page_faults, 1), 1))
-        loaded = Loaded(stack, spec)
-        attach_to(loaded, stack, pids=(os.getpid(),))
-        block = bytearray(4 << 20)
-        block[::4096] = b"x" * 1024
-        assert loaded.hits > 100
 
 
 def test_hardware_event() -> None:
@@ -534,23 +594,58 @@ def test_kprobe(programs: Path, kind: str, multi: str, disabled: frozenset[str])
         assert loaded.counts == {(0 if "perf_link" in disabled else 6): 11}
 
 
+@pytest.mark.parametrize(("multi", "disabled"), KPROBE_WAYS)
+@pytest.mark.parametrize("kind", ["kprobe", "kretprobe"])
+def test_kernel_functions_that_do_not_return(
+    programs: Path, kind: str, multi: str, disabled: frozenset[str]
+) -> None:
+    need(multi or "kprobe")
+    if multi and not features.has("kprobe_multi"):
+        pytest.skip("kprobe_multi: the kernel was built without CONFIG_FPROBE")
+    symbol = {"kprobe": "count_kprobe", "kretprobe": "count_return"}[kind]
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        spec = program(symbol, kind, target(KernelFunctionTarget("__x64_sys_exit_group")), multi=multi)
+        loaded = Loaded(stack, spec, pid=process.pid)
+        attach_to(loaded, stack, disabled=disabled)
+        process.release()
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
+        assert loaded.hits == {"kprobe": 1, "kretprobe": 0}[kind]
+
+
 def behind_the_hook() -> int:
     """The offset of the first instruction of a kernel function behind the call that ftrace may put there."""
     return 9 if kernel_config().get("X86_KERNEL_IBT") == "y" else 5
 
 
-@pytest.mark.parametrize("by_address", [False, True], ids=["offset", "address"])
-def test_kprobe_places(programs: Path, by_address: bool) -> None:
-    need("kprobe")
-    place = KernelFunctionTarget("__x64_sys_getppid", offset=behind_the_hook())
-    if by_address:
-        from pytrace.runtime.machine.kernel_functions import Kallsyms
+@pytest.fixture
+def debugfs(tmp_path: Path) -> Iterator[Path]:
+    """It lists where kprobes are."""
+    folder = tmp_path / "debug"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "debugfs", "debugfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
-        place = KernelFunctionTarget(address=Kallsyms().address("__x64_sys_getppid") or 0)
+
+@pytest.mark.parametrize("disabled", [frozenset(), frozenset({"perf_kprobe"})], ids=["perf", "tracefs"])
+@pytest.mark.parametrize("way", ["name", "offset", "address", "address and offset"])
+def test_kprobe_places(programs: Path, debugfs: Path, way: str, disabled: frozenset[str]) -> None:
+    need("kprobe")
+    offset = behind_the_hook() if "offset" in way else 0
+    place = KernelFunctionTarget("__x64_sys_getppid", offset=offset)
+    if "address" in way:
+        address = Kallsyms().address("__x64_sys_getppid") or 0
+        # A place in tracefs is one number.
+        place = KernelFunctionTarget(address=address + offset) if disabled else replace(
+            place, function="", address=address
+        )
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
-        loaded = Loaded(stack, program("count_kprobe", "kprobe", target(place, 1)), pid=process.pid)
-        attach_to(loaded, stack)
+        loaded = Loaded(stack, program("count_kprobe", "kprobe", target(place, 1)), pid=process.pid, disabled=disabled)
+        attach_to(loaded, stack, disabled=disabled)
+        listed = (debugfs / "kprobes" / "list").read_text()
+        assert f" __x64_sys_getppid+{offset:#x} " in listed
         process.release()
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits == 11

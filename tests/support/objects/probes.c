@@ -55,6 +55,7 @@ SEC("pytrace/count_multi") int count_multi(void *ctx) { return count(ctx); }
 SEC("pytrace/count_return") int count_return(void *ctx) { return count(ctx); }
 SEC("pytrace/count_tracepoint") int count_tracepoint(void *ctx) { return count(ctx); }
 SEC("pytrace/count_perf") int count_perf(void *ctx) { return count(ctx); }
+SEC("pytrace/count_tracing") int count_tracing(void *ctx) { return count(ctx); }
 SEC("pytrace/hit_tracing") int hit_tracing(void *ctx) { if (!other()) hit(); return 0; }
 SEC("pytrace/bad") int bad(void *ctx) { return *(volatile int *)0x1234; }
 struct bpf_iter_meta { void *seq; };

@@ -15,7 +15,7 @@ target triple = "bpf"
 @events = dso_local global %struct.anon zeroinitializer, section ".maps", align 8, !dbg !35
 @counts = dso_local global %struct.anon.0 zeroinitializer, section ".maps", align 8, !dbg !49
 @percpu = dso_local global %struct.anon.1 zeroinitializer, section ".maps", align 8, !dbg !62
-@llvm.compiler.used = appending global [18 x i8*] [i8* getelementptr inbounds ([4 x i8], [4 x i8]* @_license, i32 0, i32 0), i8* bitcast (i32 (i8*)* @bad to i8*), i8* bitcast (i32 (i8*)* @begin_0 to i8*), i8* bitcast (i32 (i8*)* @count_kprobe to i8*), i8* bitcast (i32 (i8*)* @count_multi to i8*), i8* bitcast (i32 (i8*)* @count_perf to i8*), i8* bitcast (i32 (i8*)* @count_return to i8*), i8* bitcast (i32 (i8*)* @count_tracepoint to i8*), i8* bitcast (%struct.anon.0* @counts to i8*), i8* bitcast (i32 (i8*)* @event_kprobe to i8*), i8* bitcast (i32 (i8*)* @event_tracepoint to i8*), i8* bitcast (%struct.anon* @events to i8*), i8* bitcast (i32 (i64*)* @hit_iter to i8*), i8* bitcast (i32 (i8*)* @hit_tracing to i8*), i8* bitcast ([8 x %struct.copy]* @hits to i8*), i8* bitcast ([8 x [2 x i64]]* @lost to i8*), i8* bitcast (%struct.anon.1* @percpu to i8*), i8* bitcast (i64* @wanted to i8*)], section "llvm.metadata"
+@llvm.compiler.used = appending global [19 x i8*] [i8* getelementptr inbounds ([4 x i8], [4 x i8]* @_license, i32 0, i32 0), i8* bitcast (i32 (i8*)* @bad to i8*), i8* bitcast (i32 (i8*)* @begin_0 to i8*), i8* bitcast (i32 (i8*)* @count_kprobe to i8*), i8* bitcast (i32 (i8*)* @count_multi to i8*), i8* bitcast (i32 (i8*)* @count_perf to i8*), i8* bitcast (i32 (i8*)* @count_return to i8*), i8* bitcast (i32 (i8*)* @count_tracepoint to i8*), i8* bitcast (i32 (i8*)* @count_tracing to i8*), i8* bitcast (%struct.anon.0* @counts to i8*), i8* bitcast (i32 (i8*)* @event_kprobe to i8*), i8* bitcast (i32 (i8*)* @event_tracepoint to i8*), i8* bitcast (%struct.anon* @events to i8*), i8* bitcast (i32 (i64*)* @hit_iter to i8*), i8* bitcast (i32 (i8*)* @hit_tracing to i8*), i8* bitcast ([8 x %struct.copy]* @hits to i8*), i8* bitcast ([8 x [2 x i64]]* @lost to i8*), i8* bitcast (%struct.anon.1* @percpu to i8*), i8* bitcast (i64* @wanted to i8*)], section "llvm.metadata"
 
 ; Function Attrs: nounwind
 define dso_local i32 @begin_0(i8* nocapture readnone %0) #0 section "pytrace/begin_0" !dbg !120 {
@@ -596,57 +596,141 @@ define dso_local i32 @count_perf(i8* noundef %0) #0 section "pytrace/count_perf"
 }
 
 ; Function Attrs: nounwind
-define dso_local i32 @hit_tracing(i8* nocapture readnone %0) #0 section "pytrace/hit_tracing" !dbg !484 {
-  call void @llvm.dbg.value(metadata i8* undef, metadata !486, metadata !DIExpression()), !dbg !487
-  %2 = load i64, i64* @wanted, align 8, !dbg !488, !tbaa !164
-  %3 = icmp eq i64 %2, 0, !dbg !488
-  br i1 %3, label %9, label %4, !dbg !491
+define dso_local i32 @count_tracing(i8* noundef %0) #0 section "pytrace/count_tracing" !dbg !484 {
+  %2 = alloca i64, align 8
+  %3 = alloca i64, align 8
+  call void @llvm.dbg.value(metadata i8* %0, metadata !486, metadata !DIExpression()), !dbg !487
+  call void @llvm.dbg.value(metadata i8* %0, metadata !279, metadata !DIExpression()) #4, !dbg !488
+  %4 = load i64, i64* @wanted, align 8, !dbg !490, !tbaa !164
+  %5 = icmp eq i64 %4, 0, !dbg !490
+  br i1 %5, label %11, label %6, !dbg !492
 
-4:                                                ; preds = %1
-  %5 = tail call i64 inttoptr (i64 14 to i64 ()*)() #4, !dbg !492
-  %6 = lshr i64 %5, 32, !dbg !493
-  %7 = load i64, i64* @wanted, align 8, !dbg !494, !tbaa !164
-  %8 = icmp eq i64 %6, %7, !dbg !495
-  br i1 %8, label %9, label %17, !dbg !496
+6:                                                ; preds = %1
+  %7 = tail call i64 inttoptr (i64 14 to i64 ()*)() #4, !dbg !493
+  %8 = lshr i64 %7, 32, !dbg !494
+  %9 = load i64, i64* @wanted, align 8, !dbg !495, !tbaa !164
+  %10 = icmp eq i64 %8, %9, !dbg !496
+  br i1 %10, label %11, label %39, !dbg !497
 
-9:                                                ; preds = %1, %4
-  %10 = tail call i32 inttoptr (i64 8 to i32 ()*)() #4, !dbg !497
-  %11 = and i32 %10, 7, !dbg !499
-  %12 = zext i32 %11 to i64, !dbg !500
-  call void @llvm.dbg.value(metadata !DIArgList([8 x %struct.copy]* @hits, i64 %12), metadata !131, metadata !DIExpression(DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_constu, 64, DW_OP_mul, DW_OP_plus, DW_OP_stack_value)) #4, !dbg !501
-  %13 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %12, i32 1, !dbg !502
-  %14 = load i64, i64* %13, align 8, !dbg !503, !tbaa !139
-  %15 = add i64 %14, 1, !dbg !503
-  store i64 %15, i64* %13, align 8, !dbg !503, !tbaa !139
-  %16 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %12, i32 0, !dbg !504
-  store i64 1, i64* %16, align 8, !dbg !505, !tbaa !146
-  br label %17, !dbg !506
+11:                                               ; preds = %6, %1
+  %12 = tail call i32 inttoptr (i64 8 to i32 ()*)() #4, !dbg !498
+  %13 = and i32 %12, 7, !dbg !500
+  %14 = zext i32 %13 to i64, !dbg !501
+  call void @llvm.dbg.value(metadata !DIArgList([8 x %struct.copy]* @hits, i64 %14), metadata !131, metadata !DIExpression(DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_constu, 64, DW_OP_mul, DW_OP_plus, DW_OP_stack_value)) #4, !dbg !502
+  %15 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %14, i32 1, !dbg !503
+  %16 = load i64, i64* %15, align 8, !dbg !504, !tbaa !139
+  %17 = add i64 %16, 1, !dbg !504
+  store i64 %17, i64* %15, align 8, !dbg !504, !tbaa !139
+  %18 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %14, i32 0, !dbg !505
+  store i64 1, i64* %18, align 8, !dbg !506, !tbaa !146
+  %19 = bitcast i64* %2 to i8*, !dbg !507
+  call void @llvm.lifetime.start.p0i8(i64 8, i8* nonnull %19) #4, !dbg !507
+  %20 = tail call i64 inttoptr (i64 174 to i64 (i8*)*)(i8* noundef %0) #4, !dbg !508
+  call void @llvm.dbg.value(metadata i64 %20, metadata !282, metadata !DIExpression()) #4, !dbg !488
+  store i64 %20, i64* %2, align 8, !dbg !509, !tbaa !164
+  %21 = bitcast i64* %3 to i8*, !dbg !507
+  call void @llvm.lifetime.start.p0i8(i64 8, i8* nonnull %21) #4, !dbg !507
+  call void @llvm.dbg.value(metadata i64 1, metadata !283, metadata !DIExpression()) #4, !dbg !488
+  store i64 1, i64* %3, align 8, !dbg !510, !tbaa !164
+  call void @llvm.dbg.value(metadata i64* %2, metadata !282, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  %22 = call i8* inttoptr (i64 1 to i8* (i8*, i8*)*)(i8* noundef bitcast (%struct.anon.1* @percpu to i8*), i8* noundef nonnull %19) #4, !dbg !511
+  %23 = bitcast i8* %22 to i64*, !dbg !511
+  call void @llvm.dbg.value(metadata i64* %23, metadata !284, metadata !DIExpression()) #4, !dbg !488
+  %24 = icmp eq i8* %22, null, !dbg !512
+  br i1 %24, label %28, label %25, !dbg !513
 
-17:                                               ; preds = %9, %4
-  ret i32 0, !dbg !507
-}
+25:                                               ; preds = %11
+  %26 = load i64, i64* %23, align 8, !dbg !514, !tbaa !164
+  %27 = add i64 %26, 1, !dbg !514
+  store i64 %27, i64* %23, align 8, !dbg !514, !tbaa !164
+  br label %30, !dbg !515
 
-; Function Attrs: mustprogress nofree norecurse nounwind willreturn
-define dso_local i32 @bad(i8* nocapture readnone %0) #1 section "pytrace/bad" !dbg !508 {
-  call void @llvm.dbg.value(metadata i8* undef, metadata !510, metadata !DIExpression()), !dbg !511
-  %2 = load volatile i32, i32* inttoptr (i64 4660 to i32*), align 4, !dbg !512, !tbaa !513
-  ret i32 %2, !dbg !514
+28:                                               ; preds = %11
+  call void @llvm.dbg.value(metadata i64* %2, metadata !282, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  call void @llvm.dbg.value(metadata i64* %3, metadata !283, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  %29 = call i64 inttoptr (i64 2 to i64 (i8*, i8*, i8*, i64)*)(i8* noundef bitcast (%struct.anon.1* @percpu to i8*), i8* noundef nonnull %19, i8* noundef nonnull %21, i64 noundef 0) #4, !dbg !516
+  br label %30
+
+30:                                               ; preds = %28, %25
+  call void @llvm.dbg.value(metadata i64* %2, metadata !282, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  %31 = call i8* inttoptr (i64 1 to i8* (i8*, i8*)*)(i8* noundef bitcast (%struct.anon.0* @counts to i8*), i8* noundef nonnull %19) #4, !dbg !517
+  call void @llvm.dbg.value(metadata i8* %31, metadata !284, metadata !DIExpression()) #4, !dbg !488
+  %32 = icmp eq i8* %31, null, !dbg !518
+  br i1 %32, label %36, label %33, !dbg !519
+
+33:                                               ; preds = %30
+  %34 = bitcast i8* %31 to i64*, !dbg !517
+  call void @llvm.dbg.value(metadata i64* %34, metadata !284, metadata !DIExpression()) #4, !dbg !488
+  %35 = atomicrmw add i64* %34, i64 1 seq_cst, align 8, !dbg !520
+  br label %38, !dbg !520
+
+36:                                               ; preds = %30
+  call void @llvm.dbg.value(metadata i64* %2, metadata !282, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  call void @llvm.dbg.value(metadata i64* %3, metadata !283, metadata !DIExpression(DW_OP_deref)) #4, !dbg !488
+  %37 = call i64 inttoptr (i64 2 to i64 (i8*, i8*, i8*, i64)*)(i8* noundef bitcast (%struct.anon.0* @counts to i8*), i8* noundef nonnull %19, i8* noundef nonnull %21, i64 noundef 0) #4, !dbg !521
+  br label %38
+
+38:                                               ; preds = %36, %33
+  call void @llvm.lifetime.end.p0i8(i64 8, i8* nonnull %21) #4, !dbg !522
+  call void @llvm.lifetime.end.p0i8(i64 8, i8* nonnull %19) #4, !dbg !522
+  br label %39
+
+39:                                               ; preds = %6, %38
+  ret i32 0, !dbg !523
 }
 
 ; Function Attrs: nounwind
-define dso_local i32 @hit_iter(i64* nocapture readnone %0) #0 section "pytrace/hit_iter" !dbg !515 {
-  call void @llvm.dbg.value(metadata i64* undef, metadata !519, metadata !DIExpression()), !dbg !520
-  %2 = tail call i32 inttoptr (i64 8 to i32 ()*)() #4, !dbg !521
-  %3 = and i32 %2, 7, !dbg !523
-  %4 = zext i32 %3 to i64, !dbg !524
-  call void @llvm.dbg.value(metadata !DIArgList([8 x %struct.copy]* @hits, i64 %4), metadata !131, metadata !DIExpression(DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_constu, 64, DW_OP_mul, DW_OP_plus, DW_OP_stack_value)) #4, !dbg !525
-  %5 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %4, i32 1, !dbg !526
-  %6 = load i64, i64* %5, align 8, !dbg !527, !tbaa !139
-  %7 = add i64 %6, 1, !dbg !527
-  store i64 %7, i64* %5, align 8, !dbg !527, !tbaa !139
-  %8 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %4, i32 0, !dbg !528
-  store i64 1, i64* %8, align 8, !dbg !529, !tbaa !146
-  ret i32 0, !dbg !530
+define dso_local i32 @hit_tracing(i8* nocapture readnone %0) #0 section "pytrace/hit_tracing" !dbg !524 {
+  call void @llvm.dbg.value(metadata i8* undef, metadata !526, metadata !DIExpression()), !dbg !527
+  %2 = load i64, i64* @wanted, align 8, !dbg !528, !tbaa !164
+  %3 = icmp eq i64 %2, 0, !dbg !528
+  br i1 %3, label %9, label %4, !dbg !531
+
+4:                                                ; preds = %1
+  %5 = tail call i64 inttoptr (i64 14 to i64 ()*)() #4, !dbg !532
+  %6 = lshr i64 %5, 32, !dbg !533
+  %7 = load i64, i64* @wanted, align 8, !dbg !534, !tbaa !164
+  %8 = icmp eq i64 %6, %7, !dbg !535
+  br i1 %8, label %9, label %17, !dbg !536
+
+9:                                                ; preds = %1, %4
+  %10 = tail call i32 inttoptr (i64 8 to i32 ()*)() #4, !dbg !537
+  %11 = and i32 %10, 7, !dbg !539
+  %12 = zext i32 %11 to i64, !dbg !540
+  call void @llvm.dbg.value(metadata !DIArgList([8 x %struct.copy]* @hits, i64 %12), metadata !131, metadata !DIExpression(DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_constu, 64, DW_OP_mul, DW_OP_plus, DW_OP_stack_value)) #4, !dbg !541
+  %13 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %12, i32 1, !dbg !542
+  %14 = load i64, i64* %13, align 8, !dbg !543, !tbaa !139
+  %15 = add i64 %14, 1, !dbg !543
+  store i64 %15, i64* %13, align 8, !dbg !543, !tbaa !139
+  %16 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %12, i32 0, !dbg !544
+  store i64 1, i64* %16, align 8, !dbg !545, !tbaa !146
+  br label %17, !dbg !546
+
+17:                                               ; preds = %9, %4
+  ret i32 0, !dbg !547
+}
+
+; Function Attrs: mustprogress nofree norecurse nounwind willreturn
+define dso_local i32 @bad(i8* nocapture readnone %0) #1 section "pytrace/bad" !dbg !548 {
+  call void @llvm.dbg.value(metadata i8* undef, metadata !550, metadata !DIExpression()), !dbg !551
+  %2 = load volatile i32, i32* inttoptr (i64 4660 to i32*), align 4, !dbg !552, !tbaa !553
+  ret i32 %2, !dbg !554
+}
+
+; Function Attrs: nounwind
+define dso_local i32 @hit_iter(i64* nocapture readnone %0) #0 section "pytrace/hit_iter" !dbg !555 {
+  call void @llvm.dbg.value(metadata i64* undef, metadata !559, metadata !DIExpression()), !dbg !560
+  %2 = tail call i32 inttoptr (i64 8 to i32 ()*)() #4, !dbg !561
+  %3 = and i32 %2, 7, !dbg !563
+  %4 = zext i32 %3 to i64, !dbg !564
+  call void @llvm.dbg.value(metadata !DIArgList([8 x %struct.copy]* @hits, i64 %4), metadata !131, metadata !DIExpression(DW_OP_LLVM_arg, 0, DW_OP_LLVM_arg, 1, DW_OP_constu, 64, DW_OP_mul, DW_OP_plus, DW_OP_stack_value)) #4, !dbg !565
+  %5 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %4, i32 1, !dbg !566
+  %6 = load i64, i64* %5, align 8, !dbg !567, !tbaa !139
+  %7 = add i64 %6, 1, !dbg !567
+  store i64 %7, i64* %5, align 8, !dbg !567, !tbaa !139
+  %8 = getelementptr inbounds [8 x %struct.copy], [8 x %struct.copy]* @hits, i64 0, i64 %4, i32 0, !dbg !568
+  store i64 1, i64* %8, align 8, !dbg !569, !tbaa !146
+  ret i32 0, !dbg !570
 }
 
 ; Function Attrs: argmemonly mustprogress nofree nosync nounwind willreturn
@@ -671,7 +755,7 @@ attributes #4 = { nounwind }
 !0 = !DIGlobalVariableExpression(var: !1, expr: !DIExpression())
 !1 = distinct !DIGlobalVariable(name: "wanted", scope: !2, file: !3, line: 20, type: !15, isLocal: false, isDefinition: true)
 !2 = distinct !DICompileUnit(language: DW_LANG_C99, file: !3, producer: "Debian clang version 14.0.6", isOptimized: true, runtimeVersion: 0, emissionKind: FullDebug, retainedTypes: !4, globals: !8, splitDebugInlining: false, nameTableKind: None)
-!3 = !DIFile(filename: "probes.c", directory: ".", checksumkind: CSK_MD5, checksum: "c0c4a43ad685e080cdbeed5d602e0a39")
+!3 = !DIFile(filename: "probes.c", directory: "/work/tests34/tests/support/objects", checksumkind: CSK_MD5, checksum: "d7650895a605f86be4bf6ca2e0c14fd2")
 !4 = !{!5}
 !5 = !DIDerivedType(tag: DW_TAG_pointer_type, baseType: !6, size: 64)
 !6 = !DIDerivedType(tag: DW_TAG_volatile_type, baseType: !7)
@@ -698,7 +782,7 @@ attributes #4 = { nounwind }
 !27 = !{!23, !28}
 !28 = !DISubrange(count: 2)
 !29 = !DIGlobalVariableExpression(var: !30, expr: !DIExpression())
-!30 = distinct !DIGlobalVariable(name: "_license", scope: !2, file: !3, line: 63, type: !31, isLocal: false, isDefinition: true)
+!30 = distinct !DIGlobalVariable(name: "_license", scope: !2, file: !3, line: 64, type: !31, isLocal: false, isDefinition: true)
 !31 = !DICompositeType(tag: DW_TAG_array_type, baseType: !32, size: 32, elements: !33)
 !32 = !DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)
 !33 = !{!34}
@@ -1152,50 +1236,90 @@ attributes #4 = { nounwind }
 !481 = !DILocation(line: 48, column: 42, scope: !318, inlinedAt: !449)
 !482 = !DILocation(line: 50, column: 1, scope: !280, inlinedAt: !449)
 !483 = !DILocation(line: 57, column: 55, scope: !444)
-!484 = distinct !DISubprogram(name: "hit_tracing", scope: !3, file: !3, line: 58, type: !121, scopeLine: 58, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !485)
+!484 = distinct !DISubprogram(name: "count_tracing", scope: !3, file: !3, line: 58, type: !121, scopeLine: 58, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !485)
 !485 = !{!486}
 !486 = !DILocalVariable(name: "ctx", arg: 1, scope: !484, file: !3, line: 58, type: !86)
 !487 = !DILocation(line: 0, scope: !484)
-!488 = !DILocation(line: 25, column: 40, scope: !158, inlinedAt: !489)
-!489 = distinct !DILocation(line: 58, column: 62, scope: !490)
-!490 = distinct !DILexicalBlock(scope: !484, file: !3, line: 58, column: 61)
-!491 = !DILocation(line: 25, column: 47, scope: !158, inlinedAt: !489)
-!492 = !DILocation(line: 25, column: 51, scope: !158, inlinedAt: !489)
-!493 = !DILocation(line: 25, column: 78, scope: !158, inlinedAt: !489)
-!494 = !DILocation(line: 25, column: 88, scope: !158, inlinedAt: !489)
-!495 = !DILocation(line: 25, column: 85, scope: !158, inlinedAt: !489)
-!496 = !DILocation(line: 58, column: 61, scope: !484)
-!497 = !DILocation(line: 26, column: 55, scope: !127, inlinedAt: !498)
-!498 = distinct !DILocation(line: 58, column: 71, scope: !490)
-!499 = !DILocation(line: 26, column: 82, scope: !127, inlinedAt: !498)
-!500 = !DILocation(line: 26, column: 50, scope: !127, inlinedAt: !498)
-!501 = !DILocation(line: 0, scope: !127, inlinedAt: !498)
-!502 = !DILocation(line: 26, column: 91, scope: !127, inlinedAt: !498)
-!503 = !DILocation(line: 26, column: 96, scope: !127, inlinedAt: !498)
-!504 = !DILocation(line: 26, column: 103, scope: !127, inlinedAt: !498)
-!505 = !DILocation(line: 26, column: 111, scope: !127, inlinedAt: !498)
-!506 = !DILocation(line: 58, column: 71, scope: !490)
-!507 = !DILocation(line: 58, column: 78, scope: !484)
-!508 = distinct !DISubprogram(name: "bad", scope: !3, file: !3, line: 59, type: !121, scopeLine: 59, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !509)
-!509 = !{!510}
-!510 = !DILocalVariable(name: "ctx", arg: 1, scope: !508, file: !3, line: 59, type: !86)
-!511 = !DILocation(line: 0, scope: !508)
-!512 = !DILocation(line: 59, column: 48, scope: !508)
-!513 = !{!210, !210, i64 0}
-!514 = !DILocation(line: 59, column: 41, scope: !508)
-!515 = distinct !DISubprogram(name: "hit_iter", scope: !3, file: !3, line: 62, type: !516, scopeLine: 62, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !518)
-!516 = !DISubroutineType(types: !517)
-!517 = !{!7, !60}
-!518 = !{!519}
-!519 = !DILocalVariable(name: "ctx", arg: 1, scope: !515, file: !3, line: 62, type: !60)
-!520 = !DILocation(line: 0, scope: !515)
-!521 = !DILocation(line: 26, column: 55, scope: !127, inlinedAt: !522)
-!522 = distinct !DILocation(line: 62, column: 50, scope: !515)
-!523 = !DILocation(line: 26, column: 82, scope: !127, inlinedAt: !522)
-!524 = !DILocation(line: 26, column: 50, scope: !127, inlinedAt: !522)
-!525 = !DILocation(line: 0, scope: !127, inlinedAt: !522)
-!526 = !DILocation(line: 26, column: 91, scope: !127, inlinedAt: !522)
-!527 = !DILocation(line: 26, column: 96, scope: !127, inlinedAt: !522)
-!528 = !DILocation(line: 26, column: 103, scope: !127, inlinedAt: !522)
-!529 = !DILocation(line: 26, column: 111, scope: !127, inlinedAt: !522)
-!530 = !DILocation(line: 62, column: 57, scope: !515)
+!488 = !DILocation(line: 0, scope: !280, inlinedAt: !489)
+!489 = distinct !DILocation(line: 58, column: 68, scope: !484)
+!490 = !DILocation(line: 25, column: 40, scope: !158, inlinedAt: !491)
+!491 = distinct !DILocation(line: 42, column: 6, scope: !289, inlinedAt: !489)
+!492 = !DILocation(line: 25, column: 47, scope: !158, inlinedAt: !491)
+!493 = !DILocation(line: 25, column: 51, scope: !158, inlinedAt: !491)
+!494 = !DILocation(line: 25, column: 78, scope: !158, inlinedAt: !491)
+!495 = !DILocation(line: 25, column: 88, scope: !158, inlinedAt: !491)
+!496 = !DILocation(line: 25, column: 85, scope: !158, inlinedAt: !491)
+!497 = !DILocation(line: 42, column: 6, scope: !280, inlinedAt: !489)
+!498 = !DILocation(line: 26, column: 55, scope: !127, inlinedAt: !499)
+!499 = distinct !DILocation(line: 43, column: 2, scope: !280, inlinedAt: !489)
+!500 = !DILocation(line: 26, column: 82, scope: !127, inlinedAt: !499)
+!501 = !DILocation(line: 26, column: 50, scope: !127, inlinedAt: !499)
+!502 = !DILocation(line: 0, scope: !127, inlinedAt: !499)
+!503 = !DILocation(line: 26, column: 91, scope: !127, inlinedAt: !499)
+!504 = !DILocation(line: 26, column: 96, scope: !127, inlinedAt: !499)
+!505 = !DILocation(line: 26, column: 103, scope: !127, inlinedAt: !499)
+!506 = !DILocation(line: 26, column: 111, scope: !127, inlinedAt: !499)
+!507 = !DILocation(line: 44, column: 2, scope: !280, inlinedAt: !489)
+!508 = !DILocation(line: 44, column: 12, scope: !280, inlinedAt: !489)
+!509 = !DILocation(line: 44, column: 6, scope: !280, inlinedAt: !489)
+!510 = !DILocation(line: 44, column: 40, scope: !280, inlinedAt: !489)
+!511 = !DILocation(line: 45, column: 11, scope: !280, inlinedAt: !489)
+!512 = !DILocation(line: 46, column: 6, scope: !311, inlinedAt: !489)
+!513 = !DILocation(line: 46, column: 6, scope: !280, inlinedAt: !489)
+!514 = !DILocation(line: 46, column: 13, scope: !311, inlinedAt: !489)
+!515 = !DILocation(line: 46, column: 9, scope: !311, inlinedAt: !489)
+!516 = !DILocation(line: 46, column: 22, scope: !311, inlinedAt: !489)
+!517 = !DILocation(line: 47, column: 6, scope: !280, inlinedAt: !489)
+!518 = !DILocation(line: 48, column: 6, scope: !318, inlinedAt: !489)
+!519 = !DILocation(line: 48, column: 6, scope: !280, inlinedAt: !489)
+!520 = !DILocation(line: 48, column: 9, scope: !318, inlinedAt: !489)
+!521 = !DILocation(line: 48, column: 42, scope: !318, inlinedAt: !489)
+!522 = !DILocation(line: 50, column: 1, scope: !280, inlinedAt: !489)
+!523 = !DILocation(line: 58, column: 61, scope: !484)
+!524 = distinct !DISubprogram(name: "hit_tracing", scope: !3, file: !3, line: 59, type: !121, scopeLine: 59, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !525)
+!525 = !{!526}
+!526 = !DILocalVariable(name: "ctx", arg: 1, scope: !524, file: !3, line: 59, type: !86)
+!527 = !DILocation(line: 0, scope: !524)
+!528 = !DILocation(line: 25, column: 40, scope: !158, inlinedAt: !529)
+!529 = distinct !DILocation(line: 59, column: 62, scope: !530)
+!530 = distinct !DILexicalBlock(scope: !524, file: !3, line: 59, column: 61)
+!531 = !DILocation(line: 25, column: 47, scope: !158, inlinedAt: !529)
+!532 = !DILocation(line: 25, column: 51, scope: !158, inlinedAt: !529)
+!533 = !DILocation(line: 25, column: 78, scope: !158, inlinedAt: !529)
+!534 = !DILocation(line: 25, column: 88, scope: !158, inlinedAt: !529)
+!535 = !DILocation(line: 25, column: 85, scope: !158, inlinedAt: !529)
+!536 = !DILocation(line: 59, column: 61, scope: !524)
+!537 = !DILocation(line: 26, column: 55, scope: !127, inlinedAt: !538)
+!538 = distinct !DILocation(line: 59, column: 71, scope: !530)
+!539 = !DILocation(line: 26, column: 82, scope: !127, inlinedAt: !538)
+!540 = !DILocation(line: 26, column: 50, scope: !127, inlinedAt: !538)
+!541 = !DILocation(line: 0, scope: !127, inlinedAt: !538)
+!542 = !DILocation(line: 26, column: 91, scope: !127, inlinedAt: !538)
+!543 = !DILocation(line: 26, column: 96, scope: !127, inlinedAt: !538)
+!544 = !DILocation(line: 26, column: 103, scope: !127, inlinedAt: !538)
+!545 = !DILocation(line: 26, column: 111, scope: !127, inlinedAt: !538)
+!546 = !DILocation(line: 59, column: 71, scope: !530)
+!547 = !DILocation(line: 59, column: 78, scope: !524)
+!548 = distinct !DISubprogram(name: "bad", scope: !3, file: !3, line: 60, type: !121, scopeLine: 60, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !549)
+!549 = !{!550}
+!550 = !DILocalVariable(name: "ctx", arg: 1, scope: !548, file: !3, line: 60, type: !86)
+!551 = !DILocation(line: 0, scope: !548)
+!552 = !DILocation(line: 60, column: 48, scope: !548)
+!553 = !{!210, !210, i64 0}
+!554 = !DILocation(line: 60, column: 41, scope: !548)
+!555 = distinct !DISubprogram(name: "hit_iter", scope: !3, file: !3, line: 63, type: !556, scopeLine: 63, flags: DIFlagPrototyped | DIFlagAllCallsDescribed, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2, retainedNodes: !558)
+!556 = !DISubroutineType(types: !557)
+!557 = !{!7, !60}
+!558 = !{!559}
+!559 = !DILocalVariable(name: "ctx", arg: 1, scope: !555, file: !3, line: 63, type: !60)
+!560 = !DILocation(line: 0, scope: !555)
+!561 = !DILocation(line: 26, column: 55, scope: !127, inlinedAt: !562)
+!562 = distinct !DILocation(line: 63, column: 50, scope: !555)
+!563 = !DILocation(line: 26, column: 82, scope: !127, inlinedAt: !562)
+!564 = !DILocation(line: 26, column: 50, scope: !127, inlinedAt: !562)
+!565 = !DILocation(line: 0, scope: !127, inlinedAt: !562)
+!566 = !DILocation(line: 26, column: 91, scope: !127, inlinedAt: !562)
+!567 = !DILocation(line: 26, column: 96, scope: !127, inlinedAt: !562)
+!568 = !DILocation(line: 26, column: 103, scope: !127, inlinedAt: !562)
+!569 = !DILocation(line: 26, column: 111, scope: !127, inlinedAt: !562)
+!570 = !DILocation(line: 63, column: 57, scope: !555)
