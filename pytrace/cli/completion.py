@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from pytrace.base.control_characters import printable_text
-from pytrace.cli import request, script_options, subcommands, tools
+from pytrace.cli import script_options, subcommands, tools
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.script_options import names, offered
 from pytrace.core import script_files
@@ -39,21 +39,6 @@ Candidate = tuple[str, str]
 FILES, FOLDERS = ":files", ":folders"
 
 _SHOWN = tuple(row for row in OPTIONS if not row.hidden)
-
-_BY_KEY = {
-    "include_directories": FOLDERS, "debuginfo": FOLDERS, "cgroup": FOLDERS, "includes": FILES, "output": FILES,
-    "save": FILES, "traceable_functions": FILES, "emit_elf": FILES, "emit_llvm": FILES, "aot": FILES,
-    "debug_bundle": FILES,
-}  # fmt: skip
-
-_FEW_VALUES = {
-    "buffering": ("none", "line", "full"),
-    "mode": request.MODES,
-    "debug": tuple(request.STAGES),
-    "no_feature": tuple(FEATURES),
-}
-"""Values of options with few possible values, by key."""
-
 
 class Typed(msgspec.Struct, frozen=True):
     """The words before the cursor: *words* are complete, without quotes; *current* is the one at the cursor."""
@@ -286,30 +271,38 @@ def _arguments(option: Option | ScriptOption, current: str) -> Iterator[Candidat
         yield from ((choice, "") for choice in option.choices)
         yield from _of_type(option, current)
         return
-    if option.key == "program":
-        yield from ((text, "") for text in program_candidates(current, _listed))
-    elif option.key == "command":
-        yield from ((text, "") for text in _command_line(current))
-    elif option.key in _BY_KEY:
-        yield _BY_KEY[option.key], ""
-    else:
-        yield from _values(option.key, current)
+    yield from ((choice, "") for choice in option.choices)
+    yield from _named(option.names, current)
 
 
-def _values(key: str, current: str) -> Iterator[Candidate]:
-    if key in ("pid", "dwarf_pids"):
-        before = current[: current.rfind(",") + 1]
-        yield from ((f"{before}{pid}", name) for pid, name in _processes())
-    elif key in ("comm", "exec_wait"):
-        yield from ((name, "") for name in sorted({name for _, name in _processes()}))
-    elif key == "uid":
-        yield from ((entry.pw_name, str(entry.pw_uid)) for entry in pwd.getpwall())
-    elif key == "netns" and os.path.isdir("/run/netns"):
-        yield from ((name, "network namespace") for name in sorted(os.listdir("/run/netns")))
-    elif key == "format":
-        yield from ((name, "") for name in dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
-    else:
-        yield from ((name, "") for name in _FEW_VALUES.get(key, ()))
+def _named(what: str, current: str) -> Iterator[Candidate]:
+    """What :attr:`Option.names` says that an argument names."""
+    match what:
+        case "file":
+            yield FILES, ""
+        case "folder":
+            yield FOLDERS, ""
+        case "program":
+            yield from ((text, "") for text in program_candidates(current, _listed))
+        case "command":
+            yield from ((text, "") for text in _command_line(current))
+        case "process":
+            before = current[: current.rfind(",") + 1]
+            yield from ((f"{before}{pid}", name) for pid, name in _processes())
+        case "thread":
+            yield from ((name, "") for name in sorted({name for _, name in _processes()}))
+        case "user":
+            yield from ((entry.pw_name, str(entry.pw_uid)) for entry in pwd.getpwall())
+        case "namespace":
+            yield from ((name, "network namespace") for name in names("/run/netns"))
+        case "format":
+            yield from ((name, "") for name in dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
+        case "feature":
+            yield from ((name, "") for name in FEATURES)
+        case "":
+            return
+        case _:
+            raise ValueError(what)
 
 
 def _command_line(text: str) -> Iterator[str]:

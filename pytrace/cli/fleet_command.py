@@ -41,14 +41,6 @@ if TYPE_CHECKING:
 
 SHOWN = 1000
 """Entries of each map that a live view shows, the largest."""
-OF_A_RUN = frozenset({
-    "program", "comm", "uid", "duration", "format", "output", "save", "quiet", "no_warnings", "unsafe", "budget",
-    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "metrics", "live", "include_directories",
-    "includes", "debuginfo",
-})  # fmt: skip
-"""Options of a run that hold for one on many hosts."""
-
-
 def _natural(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValueError(text)
@@ -259,10 +251,10 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _check(line: CommandLine) -> None:
     """Refuse options that make no sense on many hosts."""
-    longs = {row.key: row.long for row in OPTIONS}
+    rows = {row.key: row for row in OPTIONS}
     for key in line.values:
-        if key not in OF_A_RUN:
-            raise TraceError(f"--{longs[key]} is not for pytrace fleet", hints=("pytrace fleet --help",))
+        if not rows[key].many_hosts:
+            raise TraceError(f"--{rows[key].long} is not for pytrace fleet", hints=("pytrace fleet --help",))
 
 
 # ---------------------------------------------------------------------------------------------- the script

@@ -20,7 +20,7 @@ import pytrace
 from pytrace.base import private_folders, progress
 from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, request
-from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
+from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
@@ -304,26 +304,14 @@ def _execute(script: CompiledScript, options: RunOptions) -> int:
     return session.run(script, request.in_format(options, script.manifest.output_format))
 
 
-_COMPILE_ONLY = {
-    "aot": "--aot",
-    "emit_elf": "--emit-elf",
-    "emit_llvm": "--emit-llvm",
-    "mark_unreadable": "--mark-unreadable",
-    "include_directories": "-I",
-    "includes": "--include",
-    "probe_filter": "--probe-filter",
-    "warnings": "-k",
-}
-"""Options that do not apply to a file that is already compiled."""
-
 _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}
 """Modes that need the text of a script, with the option to name in errors."""
 
 
 def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
-    for key, name in _COMPILE_ONLY.items():
-        if line.values.get(key):
-            raise TraceError(f"the file is already compiled; give {name} when compiling it")
+    for row in OPTIONS:
+        if row.compiling and line.values.get(row.key):
+            raise TraceError(f"the file is already compiled; give {row.spelling} when compiling it")
     option = _OF_THE_TEXT.get(options.mode)
     if line.flag("verify_llvm_ir"):
         option = "--verify-llvm-ir"
@@ -399,12 +387,6 @@ def _format(script: Script, options: RunOptions) -> int:
 
 # ---------------------------------------------------------------------------------------------- support
 
-_PUBLIC_OPTIONS = frozenset({
-    "buffering", "debug", "duration", "format", "mode", "no_feature", "pid", "probe_filter", "warnings",
-})  # fmt: skip
-"""Options whose values a debug bundle shows; those of others may name users, hosts, files and secrets."""
-
-
 def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int:
     """Write the archive for a bug report. Its errors are those of the script, so writing it is a success."""
     from pytrace.cli import debugging, info
@@ -415,7 +397,7 @@ def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int
         raise TraceError("--debug-bundle needs the name of a file", hints=hints)
     compile_options = request.compile_options(line, options, script)
     values = {key: value for key, value in line.values.items() if key not in ("debug_bundle", "program")}
-    given = debugging.without_secrets(values, _PUBLIC_OPTIONS)
+    given = debugging.without_secrets(values, frozenset(row.key for row in OPTIONS if row.public))
     bundle = debugging.collect(debugging.Request(
         script.source,
         script.compiled,

@@ -7,21 +7,46 @@ import takes a tenth of a cached start.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
 from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
+from pytrace.core.options.run_options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, watchdog_seconds
 
 if TYPE_CHECKING:
     from pytrace.cli.script_options import ScriptWords
     from pytrace.core.source import Source
 
 
+T = TypeVar("T")
+
+
 class Option(msgspec.Struct, frozen=True):
-    """One option: its spellings, the name of its argument (empty: none), and its help text."""
+    """One option: all that is known of it but what it does, so that a new one is a row, and its use.
+
+    Attributes:
+        key: the name of its value: also that of the option of a run or compilation, of the keyword of the Python
+            interface, and of the member of the messages of a fleet, where there is one.
+        short, long: its spellings; *long* without dashes.
+        argument: the name of its argument; empty for a flag.
+        help: a line of ``--help``.
+        group: one of :data:`GROUPS`.
+        second: the name of a second, required argument.
+        repeat: whether it may be given several times.
+        hidden: whether it is accepted, and shown nowhere.
+        parse: converts its argument (or both); raises :class:`TraceError`.
+        choices: arguments that it takes; without *parse*, no others.
+        names: what its argument names, for completion (``file``, ``process``, ``feature`` …).
+        rare: whether only ``pytrace --help`` lists it, not the usage of each script.
+        many_hosts: whether ``pytrace fleet`` has it.
+        compiling: whether it has an effect on the compilation only, and so is refused with a compiled file.
+        public: whether its value cannot name users, hosts, files or secrets, so that a debug bundle shows it.
+    """
 
     key: str
     short: str
@@ -29,83 +54,291 @@ class Option(msgspec.Struct, frozen=True):
     argument: str
     help: str
     group: str
+    second: str = ""
     repeat: bool = False
     hidden: bool = False
-    second: str = ""
-    """The name of a second, required argument."""
+    parse: Callable[..., object] | None = None
+    choices: tuple[str, ...] = ()
+    names: str = ""
+    rare: bool = False
+    many_hosts: bool = False
+    compiling: bool = False
+    public: bool = False
 
     @property
     def arguments(self) -> str:
         """The names of its arguments."""
         return f"{self.argument} {self.second}".rstrip()
 
+    @property
+    def spelling(self) -> str:
+        """The option as messages name it: by its letter, if it has one."""
+        return f"-{self.short}" if self.short else f"--{self.long}"
+
+    def converted(self, *texts: str) -> object:
+        """The value of its argument, or of both.
+
+        Raises:
+            TraceError: it does not accept them.
+        """
+        if self.parse is not None:
+            return self.parse(*texts)
+        if self.choices and texts[0] not in self.choices:
+            raise TraceError(
+                f"{self.spelling} does not accept {texts[0]!r}", hints=("it takes " + ", ".join(self.choices),)
+            )
+        return texts[0]
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+MODES = ("codegen", "compiler-bench", "bench", "test", "format")
+
+
+def _mode(text: str) -> str:
+    if text and text not in MODES:
+        raise TraceError(f"unknown mode {text!r}", hints=("modes are " + ", ".join(MODES),))
+    return text
+
+
+STAGES = {
+    "all": ("ast", "types", "ir", "ir-opt", "asm", "libbpf", "verifier"),
+    "ast": ("ast",),
+    "parse": ("ast",),
+    "types": ("types",),
+    "ir": ("ir",),
+    "codegen": ("ir",),
+    "ir-opt": ("ir-opt",),
+    "codegen-opt": ("ir-opt",),
+    "asm": ("asm",),
+    "dis": ("asm",),
+    "libbpf": ("libbpf",),
+    "verifier": ("verifier",),
+}
+"""Stages that ``-d`` accepts, including bpftrace's names, and the output that each selects."""
+
+
+def _stages(text: str) -> frozenset[str]:
+    stages: set[str] = set()
+    for name in text.split(","):
+        if name not in STAGES:
+            raise TraceError(f"unknown debug stage {name!r}", hints=("stages are " + ", ".join(STAGES),))
+        stages.update(STAGES[name])
+    return frozenset(stages)
+
+
+def _features(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if names:
+        from pytrace.core.kernel_info import FEATURES
+
+        unknown = sorted(names - set(FEATURES))
+        if unknown:
+            raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
+    return names
+
+
+MOST_PID = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
+
+
+def pid(text: str, option: str) -> int:
+    """The process id *text*, an argument of *option*.
+
+    Raises:
+        TraceError: it is not a process id.
+    """
+    if not text.isascii() or not text.isdigit():
+        raise TraceError(f"{option} needs a process id, not {text!r}")
+    value = int(text)
+    if not 0 < value <= MOST_PID:
+        raise TraceError(f"process id {value} is out of range (1 to {MOST_PID})")
+    return value
+
+
+def _pids(text: str) -> tuple[int, ...]:
+    return tuple(pid(word.strip(), "-p") for word in text.split(","))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise TraceError(f"--duration needs a number of seconds, not {text!r}", hints=("for example --duration 2.5",))
+    return seconds
+
+
+SHORTEST_SAVE = 0.1
+"""Minimum seconds between two snapshots."""
+_SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory snapshots every 10 seconds"
+
+
+def _save_every(text: str, folder: str) -> tuple[float, str]:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,)) from None
+    if not SHORTEST_SAVE <= seconds < float("inf"):
+        raise TraceError(f"--save-every needs {SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
+    if not folder:
+        raise TraceError("--save-every needs the name of a directory", hints=(_SAVE_EVERY,))
+    return seconds, folder
+
+
+def _address(text: str) -> Address:
+    from pytrace.metrics import address
+
+    return address.parse(text)
+
+
+def _budget(text: str) -> Budget:
+    budget = Budget.parsed(text)
+    if budget is None:
+        hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
+        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints)
+    return budget
+
+
+LEAST_RATE, MOST_RATE = 0.001, 1e9
+"""Hits per second; a limit is a whole number of nanoseconds."""
+
+
+def _rate(text: str) -> Rate:
+    """A limit of ``--max-rate``: ``N/s``, or ``PROBE=N/s``."""
+    pattern, _, number = text.rpartition("=")
+    try:
+        hits = float(number.removesuffix("/s"))
+    except ValueError:
+        hits = 0.0
+    if not LEAST_RATE <= hits <= MOST_RATE:
+        hints = ("for example --max-rate 1000/s, or --max-rate 'uprobe:/bin/bash:*=50/s'",)
+        raise TraceError(f"--max-rate needs a number of hits per second, not {text!r}", hints=hints)
+    return Rate(hits, pattern)
+
+
+def _memory(text: str) -> str:
+    from pytrace.core.options import memory_sizes
+
+    try:
+        memory_sizes.parse(text, 1 << 40)
+    except ValueError as error:
+        hints = ("for example --max-memory 512M, 2G, or 10% of the machine's memory",)
+        raise TraceError(f"--max-memory: {error}", hints=hints) from None
+    return text
+
+
+def _watchdog(text: str) -> float:
+    try:
+        return watchdog_seconds(float(text))
+    except ValueError:
+        raise TraceError(
+            f"--watchdog needs 0, or a number of seconds of {SHORTEST_WATCHDOG:g} at least, not {text!r}",
+            hints=("0 switches it off",),
+        ) from None
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    """Directories: relative to that of a binary, or else to the working directory."""
+    folders: list[str] = []
+    for part in text.split(":"):
+        mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
+        if folder:
+            folders += (part,) if os.path.isabs(folder) else (part, mark + os.path.abspath(folder))
+    return tuple(folders)
+
+
+# ---------------------------------------------------------------------------------------------- rows
 
 OPTIONS: tuple[Option, ...] = (
-    Option("program", "e", "program", "PROGRAM", "program text", "script"),
-    Option("include_directories", "I", "include-dir", "DIR", "search DIR for C headers", "script", repeat=True),
-    Option("includes", "", "include", "FILE", "include FILE before the script's own includes", "script", repeat=True),
+    Option("program", "e", "program", "PROGRAM", "program text", "script", names="program", many_hosts=True),
+    Option("include_directories", "I", "include-dir", "DIR", "search DIR for C headers", "script", repeat=True,
+           names="folder", many_hosts=True, compiling=True),
+    Option("includes", "", "include", "FILE", "include FILE before the script's own includes", "script", repeat=True,
+           names="file", many_hosts=True, compiling=True),
     Option("list", "l", "list", "", "list probes, or those of a script; -v shows arguments", "script"),
-    Option("pid", "p", "pid", "PID[,PID]", "trace these processes, exit when they have exited", "process", repeat=True),
-    Option("command", "c", "cmd", "COMMAND", "run COMMAND (its process id is cpid), exit when it exits", "process"),
+    Option("pid", "p", "pid", "PID[,PID]", "trace these processes, exit when they have exited", "process", repeat=True,
+           parse=_pids, names="process", public=True),
+    Option("command", "c", "cmd", "COMMAND", "run COMMAND (its process id is cpid), exit when it exits", "process",
+           names="command"),
     Option("exit_status", "", "exit-status", "", "with -c: exit with the status of COMMAND", "process"),
     Option("follow", "", "follow", "", "with -p or -c: also trace child processes", "process"),
-    Option("comm", "", "comm", "NAME", "trace threads with this name", "process", repeat=True),
-    Option("uid", "u", "uid", "USER", "trace processes of this user: name or number", "process", repeat=True),
-    Option("cgroup", "", "cgroup", "PATH", "trace this cgroup (version 2) and those below it", "process", repeat=True),
+    Option("comm", "", "comm", "NAME", "trace threads with this name", "process", repeat=True, names="thread",
+           many_hosts=True),
+    Option("uid", "u", "uid", "USER", "trace processes of this user: name or number", "process", repeat=True,
+           names="user", many_hosts=True),
+    Option("cgroup", "", "cgroup", "PATH", "trace this cgroup (version 2) and those below it", "process", repeat=True,
+           names="folder"),
     Option("container", "", "container", "ID", "trace this container: id, UID of a pod, or name", "process",
            repeat=True),
-    Option("netns", "", "netns", "NAME",
-           "trace this network namespace: name or path; COMMAND runs in it", "process"),
+    Option("netns", "", "netns", "NAME", "trace this network namespace: name or path; COMMAND runs in it", "process",
+           names="namespace"),
     Option("exec_wait", "", "exec-wait", "NAME",
-           "wait until NAME is executed, trace it and its children, exit when it exits", "process"),
+           "wait until NAME is executed, trace it and its children, exit when it exits", "process", names="thread"),
     Option("with_self", "", "self", "", "tools: show what pytrace itself does, too", "process"),
     Option("without_self", "", "no-self", "", "scripts: leave out what pytrace itself does, as tools do", "process"),
-    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process"),
-    Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
+    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process", parse=_seconds,
+           many_hosts=True, public=True),
+    Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True,
+           parse=partial(pid, option="--dwarf-pid"), names="process", rare=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
-           "raise USDT semaphores in all processes that map the file", "process"),
-    Option("format", "f", "format", "FORMAT",
-           "output format: text, json, csv, folded, speedscope, pprof ...", "output"),
-    Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
+           "raise USDT semaphores in all processes that map the file", "process", rare=True),
+    Option("format", "f", "format", "FORMAT", "output format: text, json, csv, folded, speedscope, pprof ...",
+           "output", names="format", many_hosts=True, public=True),
+    Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output", names="file",
+           many_hosts=True),
     Option("open", "", "open", "", "show the FILE of -o (html, svg) on the desktop when it is written", "output"),
-    Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
+    Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output", names="file",
+           many_hosts=True),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
-           second="DIR"),
-    Option("live", "", "live", "", "show maps and output live, in the whole terminal (? lists the keys)", "output"),
-    Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output"),
-    Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output"),
+           second="DIR", parse=_save_every),
+    Option("live", "", "live", "", "show maps and output live, in the whole terminal (? lists the keys)", "output",
+           many_hosts=True),
+    Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output",
+           parse=_address, many_hosts=True),
+    Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output",
+           choices=("none", "line", "full"), rare=True, public=True),
     Option("raw", "", "raw", "", "print control characters of traced data on a terminal as they are", "output"),
     Option("plain", "", "plain", "", "draw histograms on a terminal as in a file: without blocks and colour", "output"),
-    Option("heat", "", "heat", "",
-           "print histograms as they change: lines of a heat map, each second or print()", "output"),
-    Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),
+    Option("heat", "", "heat", "", "print histograms as they change: lines of a heat map, each second or print()",
+           "output"),
+    Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output", many_hosts=True),
     Option("verbose", "v", "verbose", "", "more messages", "output"),
-    Option("no_warnings", "", "no-warnings", "", "suppress warnings and reports of failed helpers", "output"),
-    Option("warnings", "k", "warnings", "", "also report failed memory reads and map look-ups", "output", repeat=True),
+    Option("no_warnings", "", "no-warnings", "", "suppress warnings and reports of failed helpers", "output",
+           rare=True, many_hosts=True),
+    Option("warnings", "k", "warnings", "", "also report failed memory reads and map look-ups", "output", repeat=True,
+           rare=True, compiling=True, public=True),
     Option("mark_unreadable", "", "mark-unreadable", "",
-           "print <unreadable> for strings that cannot be read, and count failed reads", "output"),
-    Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour"),
-    Option("budget", "", "budget", "N%", "let tracing take N% of a CPU (N%machine: of all CPUs) at most", "behaviour"),
+           "print <unreadable> for strings that cannot be read, and count failed reads", "output", compiling=True),
+    Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour", many_hosts=True),
+    Option("budget", "", "budget", "N%", "let tracing take N% of a CPU (N%machine: of all CPUs) at most", "behaviour",
+           parse=_budget, many_hosts=True),
     Option("over_budget", "", "over-budget", "ACTION", "what to do with a probe that costs too much: sample or detach",
-           "behaviour"),
+           "behaviour", choices=ACTIONS, many_hosts=True),
     Option("max_rate", "", "max-rate", "[PROBE=]N/s", "handle at most N hits per second of each block", "behaviour",
-           repeat=True),
-    Option("probe_filter", "", "probe-filter", "REGEX", "attach only probes whose name matches REGEX", "behaviour"),
-    Option("no_feature", "", "no-feature", "LIST",
-           "disable kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True),
+           repeat=True, parse=_rate, many_hosts=True),
+    Option("probe_filter", "", "probe-filter", "REGEX", "attach only probes whose name matches REGEX", "behaviour",
+           many_hosts=True, compiling=True, public=True),
+    Option("no_features", "", "no-feature", "LIST",
+           "disable kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True,
+           parse=_features, names="feature", many_hosts=True, public=True),
     Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
-           "behaviour"),
-    Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True),
+           "behaviour", names="file"),
+    Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True,
+           parse=_folders, names="folder", many_hosts=True),
     Option("max_memory", "", "max-memory", "SIZE",
-           "end the run when maps and pytrace take more than SIZE: 512M, 2G, 10% (10%)", "behaviour"),
+           "end the run when maps and pytrace take more than SIZE: 512M, 2G, 10% (10%)", "behaviour", parse=_memory,
+           many_hosts=True),
     Option("watchdog", "", "watchdog", "SECONDS",
-           "probes do nothing when pytrace has not run for SECONDS (10; 0: never)", "behaviour"),
+           "probes do nothing when pytrace has not run for SECONDS (10; 0: never)", "behaviour", parse=_watchdog),
     Option("no_cache", "", "no-cache", "", "compile again, do not cache the result", "behaviour"),
     Option("keep_privileges", "", "keep-privileges", "",
            "keep capabilities, and access to all files, while the script runs", "behaviour"),
     Option("yes", "", "yes", "", "attach probes that are hit very often without asking at the terminal", "behaviour"),
     Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
-    Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode"),
+    Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode",
+           parse=_mode, choices=MODES, public=True),
     Option("test", "", "test", "", "run the test: probes", "mode"),
     Option("bench", "", "bench", "", "run the bench: probes", "mode"),
     Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
@@ -116,16 +349,20 @@ OPTIONS: tuple[Option, ...] = (
     Option("help", "h", "help", "", "show this help", "mode"),
     Option("version", "V", "version", "", "show the version", "mode"),
     Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug",
-           repeat=True),
-    Option("emit_elf", "", "emit-elf", "FILE", "write the BPF object to FILE and stop", "debug"),
-    Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug"),
+           repeat=True, parse=_stages, choices=tuple(STAGES), public=True),
+    Option("emit_elf", "", "emit-elf", "FILE", "write the BPF object to FILE and stop", "debug", names="file",
+           compiling=True),
+    Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug", names="file",
+           compiling=True),
     Option("verify_llvm_ir", "", "verify-llvm-ir", "", "verify the LLVM IR", "debug"),
-    Option("aot", "", "aot", "FILE", "compile the script into FILE, to run it later", "debug"),
+    Option("aot", "", "aot", "FILE", "compile the script into FILE, to run it later", "debug", names="file",
+           compiling=True),
     Option("debug_bundle", "", "debug-bundle", "FILE",
-           "write what a bug report needs to FILE (.tar.gz), without tracing", "debug"),
+           "write what a bug report needs to FILE (.tar.gz), without tracing", "debug", names="file"),
     Option("btf", "b", "btf", "", "accepted, no effect", "debug", hidden=True),
 )  # fmt: skip
 
+_BY_KEY = {row.key: row for row in OPTIONS}
 _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
@@ -196,8 +433,31 @@ class CommandLine(msgspec.Struct):
         error.hints += tuple(letter.hint for letter in self.bcc_letters if letter.explains_errors)
         return error
 
+    def argument(self, key: str, type_: type[T]) -> T | None:
+        """The converted argument of an option that counts once; None if it was not given.
+
+        Raises:
+            TraceError: the option does not accept it.
+        """
+        text = self.values.get(key)
+        if text is None or isinstance(text, bool):
+            return None
+        value = _BY_KEY[key].converted(*([text] if isinstance(text, str) else text))
+        assert isinstance(value, type_)
+        return value
+
+    def arguments(self, key: str, type_: type[T]) -> tuple[T, ...]:
+        """The converted arguments of a repeatable option, in order.
+
+        Raises:
+            TraceError: the option does not accept one of them.
+        """
+        values = tuple(_BY_KEY[key].converted(text) for text in self.many(key))
+        assert all(isinstance(value, type_) for value in values)
+        return cast("tuple[T, ...]", values)
+
     def many(self, key: str) -> list[str]:
-        """Values of a repeatable option, in order."""
+        """Texts of a repeatable option, in order."""
         value = self.values.get(key)
         return list(value) if isinstance(value, list) else []
 
@@ -383,7 +643,7 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
         return
     # The last occurrence of an option counts, as in other commands: wrapper scripts rely on it.
     if row.argument and line.values.get(row.key, value) != value:
-        line.repeated[f"-{row.short}" if row.short else f"--{row.long}"] = None
+        line.repeated[row.spelling] = None
     line.values[row.key] = value if row.argument else True
 
 

@@ -18,22 +18,17 @@ from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, simi
 from pytrace.core.options.compile_options import CompileOptions, environment
 from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
 from pytrace.core.options.run_options import (
-    ACTIONS,
     SAMPLE,
-    SHORTEST_WATCHDOG,
     STREAMED,
     Address,
     Budget,
     Rate,
     RunOptions,
-    watchdog_seconds,
 )
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
     from pytrace.runtime.live_kernel import LiveKernel
-
-MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
@@ -56,7 +51,7 @@ def run_options(line: CommandLine) -> RunOptions:
         TraceError: an option does not accept its value, or two options exclude each other.
     """
     form = _format(line)
-    buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
+    buffering = line.argument("buffering", str) or "line"
     command = line.text("command")
     processes = process_filters(line)
     if command is not None and not command.strip():
@@ -68,7 +63,7 @@ def run_options(line: CommandLine) -> RunOptions:
         raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
         filters=processes,
-        duration=duration(line),
+        duration=line.argument("duration", float),
         command=command,
         exit_status=line.flag("exit_status"),
         follow=line.flag("follow") or bool(processes.exec_wait),
@@ -85,23 +80,21 @@ def run_options(line: CommandLine) -> RunOptions:
         yes=line.flag("yes"),
         keep_privileges=line.flag("keep_privileges"),
         mode=mode(line),
-        debug=_stages(line),
+        debug=frozenset().union(*line.arguments("debug", frozenset)),
         usdt_file_activation=line.flag("usdt_file_activation"),
-        disabled=_features(line),
-        debuginfo=tuple(
-            folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
-        ),
+        disabled=frozenset().union(*line.arguments("no_features", frozenset)),
+        debuginfo=tuple(folder for folders in line.arguments("debuginfo", tuple) for folder in folders),
         traceable_functions=line.text("traceable_functions"),
-        dwarf_pids=tuple(pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
+        dwarf_pids=line.arguments("dwarf_pids", int),
         netns=line.text("netns"),
         save=_save(line),
-        save_every=_save_every(line),
+        save_every=line.argument("save_every", tuple),
         metrics=_metrics(line),
-        rates=tuple(map(_rate, line.many("max_rate"))),
+        rates=line.arguments("max_rate", Rate),
         budget=_budget(line),
         measure=line.flag("verbose"),
-        max_memory=_max_memory(line),
-        watchdog=_watchdog(line),
+        max_memory=line.argument("max_memory", str) or "",
+        watchdog=line.argument("watchdog", float),
         live=line.flag("live") and _live(line, form),
     )
 
@@ -194,40 +187,6 @@ def _save(line: CommandLine) -> str | None:
     return path
 
 
-SHORTEST_SAVE = 0.1
-"""Minimum seconds between two snapshots."""
-
-
-def _save_every(line: CommandLine) -> tuple[float, str] | None:
-    words = line.many("save_every")
-    if not words:
-        return None
-    text, folder = words
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,)) from None
-    if not SHORTEST_SAVE <= seconds < float("inf"):
-        raise TraceError(f"--save-every needs {SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
-    if not folder:
-        raise TraceError("--save-every needs the name of a directory", hints=(_SAVE_EVERY,))
-    return seconds, folder
-
-
-_SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory snapshots every 10 seconds"
-
-
-def _metrics(line: CommandLine) -> Address | None:
-    text = line.text("metrics")
-    if text is None:
-        return None
-    if mode(line) != "run":
-        raise TraceError(f"--metrics is for a run of the script, not for {mode(line)} mode")
-    from pytrace.metrics import address
-
-    return address.parse(text)
-
-
 def _live(line: CommandLine, form: str) -> bool:
     """Check that a live view can be shown. Returns True."""
     if mode(line) != "run" or line.flag("dry_run"):
@@ -245,63 +204,18 @@ def _live(line: CommandLine, form: str) -> bool:
     return True
 
 
+def _metrics(line: CommandLine) -> Address | None:
+    if line.text("metrics") is not None and mode(line) != "run":
+        raise TraceError(f"--metrics is for a run of the script, not for {mode(line)} mode")
+    return line.argument("metrics", Address)
+
+
 def _budget(line: CommandLine) -> Budget | None:
     """The budget of ``--budget`` and ``--over-budget``."""
-    action = _choice(line, "over_budget", "--over-budget", ACTIONS, SAMPLE)
-    text = line.text("budget")
-    if text is None:
-        if line.text("over_budget") is not None:
-            raise TraceError("--over-budget needs --budget", hints=("for example --budget 1% --over-budget detach",))
-        return None
-    budget = Budget.parsed(text, action)
-    if budget is None:
-        hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
-        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints)
-    return budget
-
-
-def _rate(text: str) -> Rate:
-    """A limit of ``--max-rate``: ``N/s``, or ``PROBE=N/s``."""
-    pattern, _, number = text.rpartition("=")
-    try:
-        hits = float(number.removesuffix("/s"))
-    except ValueError:
-        hits = 0.0
-    if not LEAST_RATE <= hits <= MOST_RATE:
-        hints = ("for example --max-rate 1000/s, or --max-rate 'uprobe:/bin/bash:*=50/s'",)
-        raise TraceError(f"--max-rate needs a number of hits per second, not {text!r}", hints=hints)
-    return Rate(hits, pattern)
-
-
-LEAST_RATE, MOST_RATE = 0.001, 1e9
-"""Hits per second; a limit is a whole number of nanoseconds."""
-
-
-def _max_memory(line: CommandLine) -> str:
-    text = line.text("max_memory")
-    if text is None:
-        return ""
-    from pytrace.core.options import memory_sizes
-
-    try:
-        memory_sizes.parse(text, 1 << 40)
-    except ValueError as error:
-        hints = ("for example --max-memory 512M, 2G, or 10% of the machine's memory",)
-        raise TraceError(f"--max-memory: {error}", hints=hints) from None
-    return text
-
-
-def _watchdog(line: CommandLine) -> float | None:
-    text = line.text("watchdog")
-    if text is None:
-        return None
-    try:
-        return watchdog_seconds(float(text))
-    except ValueError:
-        raise TraceError(
-            f"--watchdog needs 0, or a number of seconds of {SHORTEST_WATCHDOG:g} at least, not {text!r}",
-            hints=("0 switches it off",),
-        ) from None
+    action, budget = line.argument("over_budget", str), line.argument("budget", Budget)
+    if budget is None and action is not None:
+        raise TraceError("--over-budget needs --budget", hints=("for example --budget 1% --over-budget detach",))
+    return budget if budget is None or action is None else replace(budget, action=action)
 
 
 def _check_saving(line: CommandLine) -> None:
@@ -311,14 +225,6 @@ def _check_saving(line: CommandLine) -> None:
     mode_ = mode(line)
     if mode_ != "run":
         raise TraceError(f"--save and --save-every are for a run of the script, not for {mode_} mode")
-
-
-def _folders(part: str) -> tuple[str, ...]:
-    """One directory of ``--debuginfo``: relative to that of a binary, or else to the working directory."""
-    mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
-    if not folder:
-        return ()
-    return (part,) if os.path.isabs(folder) else (part, mark + os.path.abspath(folder))
 
 
 def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
@@ -358,11 +264,9 @@ def _without_self(line: CommandLine) -> bool:
 
 
 def mode(line: CommandLine) -> str:
-    """The run mode: ``run``, or one of :data:`MODES`."""
-    modes = {text for text in (line.text("mode"),) if text}
-    unknown = modes - set(MODES)
-    if unknown:
-        raise TraceError(f"unknown mode {unknown.pop()!r}", hints=("modes are " + ", ".join(MODES),))
+    """The run mode: ``run``, or one of :data:`pytrace.cli.options.MODES`."""
+    named = line.argument("mode", str)
+    modes = {named} if named else set()
     modes |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
     if len(modes) > 1:
         raise TraceError("only one mode can be given: " + ", ".join(sorted(modes)))
@@ -405,15 +309,6 @@ def script(line: CommandLine) -> Script:
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 
-def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], default: str) -> str:
-    value = line.text(key)
-    if value is None:
-        return default
-    if value not in allowed:
-        raise TraceError(f"{option} does not accept {value!r}", hints=("it takes " + ", ".join(allowed),))
-    return value
-
-
 def _check_colour() -> None:
     for variable in ("PYTRACE_COLOR", "BPFTRACE_COLOR"):
         value = os.environ.get(variable, "")
@@ -421,49 +316,8 @@ def _check_colour() -> None:
             raise TraceError(f"{variable} does not accept {value!r}", hints=("it takes " + ", ".join(COLOURS),))
 
 
-STAGES = {
-    "all": ("ast", "types", "ir", "ir-opt", "asm", "libbpf", "verifier"),
-    "ast": ("ast",),
-    "parse": ("ast",),
-    "types": ("types",),
-    "ir": ("ir",),
-    "codegen": ("ir",),
-    "ir-opt": ("ir-opt",),
-    "codegen-opt": ("ir-opt",),
-    "asm": ("asm",),
-    "dis": ("asm",),
-    "libbpf": ("libbpf",),
-    "verifier": ("verifier",),
-}
-"""Stages that ``-d`` accepts, including bpftrace's names, and the output that each selects."""
-
-
-def _stages(line: CommandLine) -> frozenset[str]:
-    stages: set[str] = set()
-    for text in line.many("debug"):
-        for name in text.split(","):
-            if name not in STAGES:
-                raise TraceError(f"unknown debug stage {name!r}", hints=("stages are " + ", ".join(STAGES),))
-            stages.update(STAGES[name])
-    return frozenset(stages)
-
-
-def _features(line: CommandLine) -> frozenset[str]:
-    names = {name.strip() for text in line.many("no_feature") for name in text.split(",") if name.strip()}
-    if names:
-        from pytrace.core.kernel_info import FEATURES
-
-        unknown = sorted(names - set(FEATURES))
-        if unknown:
-            raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
-    return frozenset(names)
-
-
 # ---------------------------------------------------------------------------------------------- processes
 
-
-PID_MAX = 0x400000
-"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
 
 _BY_NAME = ("comm", "uid", "cgroup", "container", "netns", "exec_wait")
 
@@ -493,8 +347,7 @@ def process_filters(line: CommandLine) -> ProcessFilters:
 
 
 def _pids(line: CommandLine) -> tuple[int, ...]:
-    words = [word for text in line.many("pid") for word in text.split(",")]
-    pids = tuple(dict.fromkeys(pid(word.strip(), "-p") for word in words))
+    pids = tuple(dict.fromkeys(pid for several in line.arguments("pid", tuple) for pid in several))
     if len(pids) > MOST_PIDS:
         raise TraceError(f"-p takes {MOST_PIDS} processes at most, not {len(pids)}")
     return pids
@@ -521,38 +374,6 @@ def _program(name: str) -> str:
     if not last:
         raise TraceError(f"--exec-wait needs the name of a program, not {name!r}")
     return last.encode("utf-8", "surrogateescape")[: COMM - 1].decode("utf-8", "surrogateescape")
-
-
-def pid(text: str, option: str) -> int:
-    """The process id *text*, an argument of *option*.
-
-    Raises:
-        TraceError: it is not a process id.
-    """
-    if not text.isascii() or not text.isdigit():
-        raise TraceError(f"{option} needs a process id, not {text!r}")
-    value = int(text)
-    if not 0 < value <= PID_MAX:
-        raise TraceError(f"process id {value} is out of range (1 to {PID_MAX})")
-    return value
-
-
-def duration(line: CommandLine) -> float | None:
-    """The seconds of ``--duration``.
-
-    Raises:
-        TraceError: it is not a valid time.
-    """
-    text = line.text("duration")
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise TraceError(f"--duration needs a number of seconds, not {text!r}", hints=("for example --duration 2.5",))
-    return seconds
 
 
 # ---------------------------------------------------------------------------------------------- the script
@@ -649,7 +470,7 @@ def complete(line: CommandLine) -> None:
     if line.words is not None and line.words.given.pop("csv", []):
         line.values.setdefault("format", "csv")
     if line.words is not None and line.text("duration") is not None:
-        line.words.fit_outputs(duration(line) or 0)
+        line.words.fit_outputs(line.argument("duration", float) or 0)
     if line.script is None and line.words is not None:
         from pytrace.multitools.table import TOOLS
 

@@ -23,8 +23,6 @@ _INSTALLED = "example_scripts"
 """Their directory in the installed package (``force-include`` in pyproject.toml)."""
 COLUMN = 30
 """Column of the help texts of options."""
-_NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_warnings", "warnings"})
-"""Options about processes and output that only ``pytrace --help`` lists."""
 
 
 def show(line: CommandLine) -> int:
@@ -80,8 +78,7 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
 
 def common_options() -> list[Option]:
     """The options of pytrace that the usage of a script lists."""
-    rows = (item for item in OPTIONS if item.group in ("process", "output"))
-    return [item for item in rows if item.key not in _NOT_SHOWN and not item.hidden]
+    return [row for row in OPTIONS if row.group in ("process", "output") and not row.rare and not row.hidden]
 
 
 def _parameters(source: Source, words: ScriptWords) -> str:

@@ -143,7 +143,10 @@ def test_all_options_that_are_shown_are_offered() -> None:
 
 def test_values_of_options() -> None:
     assert "--buffering=line" in answer("fish", "pytrace --buffering=l")
-    assert set(completion._FEW_VALUES) <= {row.key for row in OPTIONS}
+    assert {"sample", "detach"} <= set(texts("pytrace --over-budget ", "bash"))
+    for row in OPTIONS:
+        # An unknown word for what an argument names raises.
+        next(completion._arguments(row, ""), None)
 
 
 def test_commands_are_programs_and_their_arguments_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from pytrace.core.options.option_values import TYPES
 from pytrace.core.options.process_filters import FilterShape, ProcessFilters
 from pytrace.core.options.run_options import Address, Budget, Rate, RunOptions
 from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.interface.compiled import Arguments
+from pytrace.remote.messages import Limits, Options
 from pytrace.results import formats
 from pytrace.results.formats import table
 from tests.support.rows import each_row
@@ -421,6 +423,15 @@ def test_the_format_of_the_script_counts_where_the_command_line_names_none() -> 
 # Options that select processes, and --duration.
 
 
+def test_an_option_has_one_name_on_the_command_line_in_python_and_in_messages() -> None:
+    keys = {row.key for row in OPTIONS}
+    own = {"parameters", "pids", "own_threads", "cached"}
+    assert Arguments.__annotations__.keys() - own <= keys
+    assert {*Options.__struct_fields__} - {"measure"} <= keys
+    of_machines = {"heartbeat", "every", "bytes", "events"}
+    assert {*Limits.__struct_fields__} - of_machines <= {row.key for row in OPTIONS if row.many_hosts}
+
+
 def test_nothing_is_selected() -> None:
     assert request.process_filters(read([])) == ProcessFilters()
 
@@ -467,13 +478,13 @@ def test_wrong_values(argv: list[str], part: str) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("2", 2.0), ("0.25", 0.25), ("1e1", 10.0)])
 def test_durations(text: str, seconds: float) -> None:
-    assert request.duration(read(["--duration", text])) == seconds
+    assert read(["--duration", text]).argument("duration", float) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "x", "0", "-1", "inf", "nan", "5s"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(TraceError, match="--duration needs a number of seconds"):
-        request.duration(read(["--duration", text]))
+        read(["--duration", text]).argument("duration", float)
 
 
 # ---------------------------------------------------------------------------------------------- messages
