@@ -9,8 +9,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Question
 from pytrace.remote.messages import Inquiry, Stated
 from pytrace.remote.variants import packed
-from pytrace.runtime import kernel_answers
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 
 
 class HostFacts:
@@ -29,9 +29,9 @@ class HostFacts:
             return ""
 
     def matches(self) -> str:
-        """Which probes the patterns of the script match (:func:`pytrace.runtime.kernel_answers.matches`)."""
+        """Which probes the patterns of the script match (:func:`pytrace.runtime.load.remote_kernel.probe_digest`)."""
         with closing(LiveKernel()) as kernel:
-            return kernel_answers.matches(kernel, self._questions)
+            return remote_kernel.probe_digest(kernel, self._questions)
 
     def answer(self, inquiry: Inquiry) -> Stated:
         """What the controller wants of them.
@@ -49,5 +49,5 @@ class HostFacts:
     def _facts(self) -> bytes:
         if not self._encoded:
             with closing(LiveKernel()) as kernel:
-                self._encoded = kernel_answers.facts(kernel, self._questions).encoded()
+                self._encoded = remote_kernel.answer_questions(kernel, self._questions).encoded()
         return self._encoded

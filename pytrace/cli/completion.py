@@ -350,10 +350,10 @@ def _maps(words: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _listed(pattern: str) -> Iterable[str]:
-    from pytrace.runtime.listing import probes
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load import listing
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
-    return probes.listing(LiveKernel(), pattern).split()
+    return listing.listing(LiveKernel(), pattern).split()
 
 
 # ---------------------------------------------------------------------------------------------- text of programs

@@ -278,7 +278,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
         ScriptError, TraceError: it has other errors.
     """
     from pytrace import pipeline  # with it the compiler
-    from pytrace.runtime import kernel_answers
+    from pytrace.runtime.load import remote_kernel
 
     diagnostics, compiled, lacks = Diagnostics(), b"", ""
     kernel = request.live_kernel(options, ahead=True)
@@ -298,7 +298,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
     if lacks and not options.quiet:
         _tell(lacking(lacks))
     questions = tuple(kernel.questions)
-    matches = kernel_answers.matches(kernel, questions) if compiled else ""
+    matches = remote_kernel.probe_digest(kernel, questions) if compiled else ""
     return Program(
         options.script, script.source, compile_options, compiled, variants=True, questions=questions, matches=matches
     )

@@ -30,7 +30,7 @@ from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_ki
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
 LANGUAGE = "0.27.1"
 """The version of bpftrace whose language is implemented."""
@@ -322,12 +322,12 @@ def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
-    from pytrace.runtime.aot import prepare
+    from pytrace.runtime.load import ahead_of_time
 
     assert script.compiled is not None
     compiled = CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
-        sys.stdout.write(prepare.usage(compiled, script.source.name))
+        sys.stdout.write(ahead_of_time.usage(compiled, script.source.name))
         return 0
     _check_machine(options)
     return _execute(_prepared(script, compiled, options), options)
@@ -335,10 +335,10 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
 
 def _prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
     """A file that ``--aot`` wrote, prepared for loading here."""
-    from pytrace.runtime.aot import prepare
+    from pytrace.runtime.load import ahead_of_time
 
-    parameters = prepare.Given(script.positional, script.named)
-    prepared = prepare.prepare(compiled, parameters, options, request.live_kernel(options))
+    parameters = ahead_of_time.RunParameters(script.positional, script.named)
+    prepared = ahead_of_time.prepare(compiled, parameters, options, request.live_kernel(options))
     messages.warn(prepared.warnings, options)
     return prepared.script
 
@@ -423,7 +423,7 @@ def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int
 
 
 def _list(line: CommandLine, options: RunOptions) -> int:
-    from pytrace.runtime.listing import probes
+    from pytrace.runtime.load import listing
 
     kernel = request.live_kernel(options)
     operand = line.operands[0] if line.operands else None
@@ -432,7 +432,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand):
         messages.warn([f"there is no file {operand!r}, so it is used as a pattern of probe names"], options)
     pattern = None if operand is None else ",".join(line.operands)
-    pieces = probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose)
+    pieces = listing.listing_pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose)
     listed = _write_listing(pieces, raw=options.raw)
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
@@ -500,13 +500,13 @@ def _write_piece(text: str, *, raw: bool) -> None:
 
 def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
     from pytrace import pipeline
-    from pytrace.runtime.listing import probes
+    from pytrace.runtime.load import listing
 
     script = request.script(line)
     if script.compiled is not None:
         programs = CompiledScript.from_bytes(script.compiled).manifest.programs
         places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
-        _write_listing([probes.targets(kernel, places, verbose=options.verbose)], raw=options.raw)
+        _write_listing([listing.targets_text(kernel, places, verbose=options.verbose)], raw=options.raw)
         return 0
     diagnostics = Diagnostics()
     listing_options = replace(request.compile_options(line, options, script), mode="list")
@@ -515,6 +515,6 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     finally:
         messages.show(diagnostics, warnings=options.warnings)
     targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
-    _write_listing([probes.targets(kernel, targets, verbose=options.verbose)], raw=options.raw)
+    _write_listing([listing.targets_text(kernel, targets, verbose=options.verbose)], raw=options.raw)
     messages.warn(kernel.debug_problems(), options)
     return 0

@@ -28,7 +28,7 @@ from pytrace.core.options.run_options import (
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
@@ -475,7 +475,7 @@ def complete(line: CommandLine) -> None:
         from pytrace.multitools.table import TOOLS
 
         named_values(line, ())
-        from pytrace.runtime.live_kernel import LiveKernel
+        from pytrace.runtime.load.live_kernel import LiveKernel
 
         translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
         line.words = None  # its values are in the script now
@@ -570,7 +570,7 @@ def _meant(name: str) -> tuple[str, ...]:
 
 def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
     """Facts about this machine, some of which options override; *ahead* and *cpus* as for :class:`LiveKernel`."""
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
     return LiveKernel(
         disabled=options.disabled,

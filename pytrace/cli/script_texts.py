@@ -70,9 +70,9 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
         return usage_text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
     if compiled is not None:
-        from pytrace.runtime.aot import prepare
+        from pytrace.runtime.load import ahead_of_time
 
-        return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
+        return ahead_of_time.usage(CompiledScript.from_bytes(compiled), source.name)
     return usage_text(words, header(source.text), common_options(), _parameters(source, words))
 
 

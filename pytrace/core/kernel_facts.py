@@ -1,8 +1,8 @@
 """Facts about one machine as data: what a compilation of one script asks its :class:`KernelInfo`, with the answers.
 
 A machine that cannot compile states them, and another one compiles with them
-(:class:`pytrace.runtime.stated_kernel.StatedKernel`). Equal facts have equal digests. The form is bounded, as facts may
-come from a machine that is not trusted.
+(``runtime.load.remote_kernel.RemoteKernel``). Equal facts have equal digests. The form is bounded, as facts may come
+from a machine that is not trusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_QUESTIONS = 16384
 
 Word: TypeAlias = Annotated[str, Meta(max_length=4096)]
 Question: TypeAlias = Annotated[tuple[Word, ...], Meta(min_length=1, max_length=4)]
-"""A kind of :mod:`pytrace.runtime.stated_kernel`, and what it is about."""
+"""A kind of :mod:`pytrace.runtime.load.remote_kernel`, and what it is about."""
 Questions: TypeAlias = Annotated[tuple[Question, ...], Meta(max_length=MOST_QUESTIONS)]
 Answer: TypeAlias = Annotated[tuple[Annotated[str, Meta(max_length=1 << 20)], ...], Meta(max_length=1 << 18)]
 Digest: TypeAlias = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?\Z")]

@@ -1,7 +1,7 @@
 """Facts about the machine that the compiler uses: the interface between it and the kernel.
 
 The compiler gets BTF, tracepoint formats, symbols, features and headers through :class:`KernelInfo` only.  The live
-implementation is ``pytrace.runtime.live_kernel``; tests use recorded facts (``tests/support/facts.py``).  The same
+implementation is ``pytrace.runtime.load.live_kernel``; tests use recorded facts (``tests/support/facts.py``).  The same
 script with the same facts compiles to the same bytes.
 """
 

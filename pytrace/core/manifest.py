@@ -342,8 +342,8 @@ class PythonMaps(msgspec.Struct, frozen=True):
 class OpenValue(msgspec.Struct, frozen=True):
     """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
-    *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* are its arguments (``runtime.aot.prepare`` has a row for
-    each).
+    *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* are its arguments (``runtime.load.ahead_of_time`` has
+    a row for each).
     """
 
     what: str
@@ -369,8 +369,8 @@ class AheadOfTime(msgspec.Struct, frozen=True):
     """Data to resolve and conditions to check when an ahead-of-time file is loaded.
 
     *copies* is the number of CPUs that per-CPU data has room for. *relies* lists the kernel's struct layouts that the
-    code relies on (``runtime.aot.layouts``), *binaries* the probe locations in user binaries
-    (``runtime.aot.moved_probes``), *features* the required kernel features. *follow*: compiled with ``--follow``.
+    code relies on, *binaries* the probe locations in user binaries, *features* the required kernel features
+    (``runtime.load.ahead_of_time``). *follow*: compiled with ``--follow``.
     """
 
     copies: int

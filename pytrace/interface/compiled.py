@@ -27,7 +27,7 @@ from pytrace.interface.errors import TraceWarning, placed, warn
 from pytrace.interface.selection import Names, Users
 
 if TYPE_CHECKING:
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
 Script: TypeAlias = str | os.PathLike[str]
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
@@ -147,13 +147,13 @@ class CompiledScript:
         """The script for a session to load: a saved script is prepared for this machine and its parameters."""
         if self._script.manifest.ahead is None:
             return self._script
-        from pytrace.runtime.aot import prepare
-        from pytrace.runtime.live_kernel import LiveKernel
+        from pytrace.runtime.load import ahead_of_time
+        from pytrace.runtime.load.live_kernel import LiveKernel
 
-        parameters = prepare.Given(self._options.positional, self._options.named)
+        parameters = ahead_of_time.RunParameters(self._options.positional, self._options.named)
         kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo)
         with _COMPILING:
-            prepared = prepare.prepare(self._script, parameters, options, kernel)
+            prepared = ahead_of_time.prepare(self._script, parameters, options, kernel)
         for text in prepared.warnings:
             warn(text, TraceWarning)
         return prepared.script
@@ -271,8 +271,8 @@ def ahead_of_time(source: Source, options: CompileOptions, kernel: LiveKernel | 
 
 
 def live_kernel(options: CompileOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
-    """Facts about this machine; *ahead* and *cpus* as for :class:`pytrace.runtime.live_kernel.LiveKernel`."""
-    from pytrace.runtime.live_kernel import LiveKernel
+    """Facts about this machine; *ahead* and *cpus* as for :class:`pytrace.runtime.load.live_kernel.LiveKernel`."""
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
     return LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=ahead, cpus=cpus)
 

@@ -43,7 +43,7 @@ from pytrace.remote.naming import Naming
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
-from pytrace.runtime import kernel_answers
+from pytrace.runtime.load import remote_kernel
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -383,7 +383,7 @@ def _program(
         compiled = b""
         tell(lacking(error.message))
     questions = tuple(kernel.questions)
-    matches = kernel_answers.matches(kernel, questions) if compiled else ""
+    matches = remote_kernel.probe_digest(kernel, questions) if compiled else ""
     return Program(source.name, source, options, compiled, variants=True, questions=questions, matches=matches)
 
 

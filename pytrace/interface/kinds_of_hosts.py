@@ -128,12 +128,12 @@ def compile_job(data: bytes) -> bytes:
 
 def compiled(job: Job) -> Outcome:
     """The outcome of a job."""
-    from pytrace.runtime.stated_kernel import StatedKernel
+    from pytrace.runtime.load.remote_kernel import RemoteKernel
 
     options, kernel, error, data = job.options, None, "", b""
     try:
         facts = kernel_facts.decoded(unpacked(job.facts))
-        kernel = StatedKernel(facts, debuginfo=options.debuginfo, disabled=options.disabled)
+        kernel = RemoteKernel(facts, debuginfo=options.debuginfo, disabled=options.disabled)
         data = ahead_of_time(Source(job.name, job.text, job.path), options, kernel).to_bytes()
     except TraceError as raised:
         error = render_error(raised)

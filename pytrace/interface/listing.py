@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytrace.core.probes.targets import ProbeTarget
 
 if TYPE_CHECKING:
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
 
 class Argument(NamedTuple):
@@ -34,9 +34,9 @@ class Probe:
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """Members of ``args``; empty for kinds of probes without named arguments, and if their types are unknown."""
-        from pytrace.runtime.listing import arguments
+        from pytrace.runtime.load import listing
 
-        return tuple(map(_argument, arguments.of(self._kernel, self.kind, self._place)))
+        return tuple(map(_argument, listing.arguments_of(self._kernel, self.kind, self._place)))
 
     def __str__(self) -> str:
         return self.name
@@ -64,12 +64,12 @@ def probes(pattern: str, *, pid: int | None = None) -> Iterator[Probe]:
     Raises:
         TraceError: the kind of probe, the binary or the process does not exist.
     """
-    from pytrace.runtime.listing import probes as listing
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load import listing
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
     kernel = LiveKernel()
     seen: set[str] = set()
-    for kind, (name, place) in listing.places(kernel, pattern, pid=pid):
+    for kind, (name, place) in listing.matching_places(kernel, pattern, pid=pid):
         if name not in seen:
             seen.add(name)
             yield Probe(name, kind, place, kernel)

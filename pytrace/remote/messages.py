@@ -146,7 +146,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     questions: Questions = ()
     """What its facts answer."""
     matches: Digest = ""
-    """Which probes its patterns match where it was compiled (:func:`pytrace.runtime.kernel_answers.matches`)."""
+    """Which probes its patterns match where it was compiled (``runtime.load.remote_kernel.probe_digest``)."""
     places: bool = False
     """Whether user stacks have places in place of functions, which are named when asked for (:class:`NamePlaces`)."""
 

@@ -9,7 +9,7 @@ from pytrace.core import kernel_facts
 from pytrace.core.kernel_facts import Facts
 from pytrace.remote.messages import Inquiry
 from pytrace.remote.variants import unpacked
-from pytrace.runtime import kernel_answers
+from pytrace.runtime.load import remote_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, ...]]]:
         answers = tuple((question, ("\udcff",) if question == ("odd",) else ()) for question in sorted(questions))
         return Facts(machine="x86_64", release="6.1", build=("kernel",), cpus=4, features=(), answers=answers)
 
-    monkeypatch.setattr(kernel_answers, "facts", facts)
+    monkeypatch.setattr(remote_kernel, "answer_questions", facts)
     return times
 
 

@@ -14,7 +14,7 @@ from pytrace.core.source import Source
 from pytrace.interface import kinds_of_hosts
 from pytrace.interface.kinds_of_hosts import Compiler, Job, Program, compiled
 from pytrace.remote.variants import Kind, Outcome, packed
-from tests.runtime.test_stated_kernel import row, stated, task
+from tests.runtime.load.test_remote_kernel import row, stated, task
 
 TEXT = "t:sched:woken { @[args.pid] = count(); }"
 FACTS = stated(task(8), row("pid_t pid", 8, 4))

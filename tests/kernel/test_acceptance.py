@@ -21,8 +21,8 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
-from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import loader
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support import costs
 from tests.support.cases import load_all
 from tests.support.compile_guest import VARIABLE, compiled_outside

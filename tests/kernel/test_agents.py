@@ -30,8 +30,8 @@ from pytrace.remote.messages import (
     Warned,
 )
 from pytrace.remote.variants import unpacked
-from pytrace.runtime import kernel_answers
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support import small_program
 from tests.support.agents import COUNTING, Agent, agent, call, request
 
@@ -230,7 +230,7 @@ def test_patterns_that_match_other_probes_here() -> None:
             warnings = [message.text for message in running.heard if isinstance(message, Warned)]
             assert any(text.startswith("patterns of the script match other probes here") for text in warnings) == warned
     with agent() as running:
-        running.say(replace(asked, matches=kernel_answers.matches(LiveKernel(), questions)))
+        running.say(replace(asked, matches=remote_kernel.probe_digest(LiveKernel(), questions)))
         running.next(Attached)
         assert not any(isinstance(message, Misfit) for message in running.heard)
 

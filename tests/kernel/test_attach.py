@@ -195,7 +195,7 @@ def test_usdt_semaphore_by_hand(programs: Path) -> None:
 
 
 def _usdt_probes(path: Path) -> list[tuple[str, int, int]]:
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
     info = LiveKernel()
     return [(row.name, row.offset, row.semaphore_offset) for row in info.usdt_probes(str(path), "sample", "*")]

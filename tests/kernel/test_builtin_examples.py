@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.pipeline import compile_script
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 
 
 class WholeKernel(LiveKernel):

@@ -14,7 +14,7 @@ from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]

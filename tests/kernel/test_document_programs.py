@@ -14,7 +14,7 @@ import pytest
 from pytrace.cli import request, tools
 from pytrace.core.diagnostics import render_all
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests import test_documents
 from tests.support import front
 from tests.test_documents import RUN, SHORTENED, SHOWN, accepted, of_sort, runs

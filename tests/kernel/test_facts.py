@@ -12,8 +12,8 @@ import pytest
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, AddressSpace, Pointer, String, Struct
-from pytrace.runtime.listing import probes
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import listing
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, perf
 from tests.support.machine import own_cgroup
 from tests.support.pace import unit
@@ -243,7 +243,7 @@ def test_traceable_functions_as_ftrace_has_them(kernel: LiveKernel) -> None:
 
 
 def _lines(kernel: LiveKernel, pattern: str | None, **options: int | bool) -> list[str]:
-    return probes.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
+    return listing.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
 
 
 def test_list_tracepoints(kernel: LiveKernel) -> None:
@@ -322,7 +322,7 @@ def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
     assert "tracepoint:sched:sched_switch" in found
     assert "rawtracepoint:vmlinux:sched_switch" in found
     kinds = list(dict.fromkeys(line.partition(":")[0] for line in found))
-    assert kinds == [kind for kind in probes.KERNEL_KINDS if kind in kinds], "grouped by kind"
+    assert kinds == [kind for kind in listing.KERNEL_KINDS if kind in kinds], "grouped by kind"
 
 
 @pytest.mark.each_kernel
@@ -380,7 +380,7 @@ def test_unknown_provider(kernel: LiveKernel) -> None:
 def test_every_probe_kind_can_be_listed() -> None:
     from pytrace.core.probes.kinds import PROBE_KINDS
 
-    assert set(probes.ROWS) == {row.name for row in PROBE_KINDS}
+    assert set(listing.LISTED_KINDS) == {row.name for row in PROBE_KINDS}
 
 
 BAD = "a\udcd4r"

@@ -11,8 +11,8 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import loader
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.machine import kernel_version
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

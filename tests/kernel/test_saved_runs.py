@@ -32,7 +32,7 @@ from pytrace.results.merge import merge
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.session.session import Session
 from pytrace.runtime.session.signals import TOGETHER
 from tests.support import portable_json

@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
 from pytrace.multitools.table import TOOLS
-from pytrace.runtime import live_kernel
+from pytrace.runtime.load import live_kernel
 from tests.support.facts import RecordedKernel
 from tests.support.rows import each_row
 

@@ -24,8 +24,8 @@ import pytrace
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.pipeline import compile_script
-from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions
 from tests.support.compile_guest import MODULES, PLACES, Facts, Request
 

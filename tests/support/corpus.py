@@ -35,7 +35,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
 from pytrace.multitools.table import TOOLS
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests import test_language_doc, test_tutorial
 from tests.support import cases, compile_host, usage
 from tests.support.corpus_guest import Result, load, write

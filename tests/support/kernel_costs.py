@@ -14,8 +14,8 @@ from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import loader
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.costs import GETSID, SCRIPTS, Costs
 from tests.support.patience import patience
 

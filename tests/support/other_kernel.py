@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.types import Struct
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 
 
 class OtherKernel(LiveKernel):

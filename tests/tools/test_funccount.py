@@ -95,7 +95,7 @@ def test_a_kernel_without_functions_says_what_works(tool: Tool) -> None:
 
 
 def _kernel_functions() -> bool:
-    from pytrace.runtime.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel
 
     kernel = LiveKernel()
     return kernel.feature("kprobe") or kernel.feature("fentry")

@@ -12,7 +12,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
 from pytrace.multitools.table import TOOLS
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.kernel_features import needs
 
 pytestmark = pytest.mark.kernel

@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import CountedEventTarget
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.codegen.running import compiled
 from tests.support import tools
 from tests.support.kernel_features import needs, needs_tracepoint

@@ -1,7 +1,7 @@
 """Load-time values of ahead-of-time files, and the struct layouts that a file relies on.
 
 The values are in a read-only data section of their own, which the runtime fills in before loading
-(``pytrace.runtime.aot.prepare``); the verifier then treats them as constants, so a branch that a parameter disables has
+(``runtime.load.ahead_of_time``); the verifier then treats them as constants, so a branch that a parameter disables has
 no cost, and offsets of struct members, which are load-time values as well, are those of the running kernel.
 
 Layouts that cannot be adjusted in this way are recorded (*relies*) and checked when the file is loaded.

@@ -44,7 +44,7 @@ class Ahead(msgspec.Struct):
     values: list[OpenValue] = msgspec.field(default_factory=list)
     relies: dict[Row, None] = msgspec.field(default_factory=dict)
     binaries: dict[Row, None] = msgspec.field(default_factory=dict)
-    """Locations of the probes in user binaries, for ``pytrace.runtime.aot.moved_probes``."""
+    """Locations of the probes in user binaries, for ``pytrace.runtime.load.ahead_of_time``."""
     _places: dict[tuple[str, Row, int], int] = msgspec.field(default_factory=dict)
 
     def place(self, what: str, parts: Row, initial: bytes) -> Ptr:
@@ -61,7 +61,7 @@ class Ahead(msgspec.Struct):
         return AheadOfTime(copies, tuple(self.values), tuple(self.relies), tuple(self.binaries))
 
     def rely(self, *row: object) -> None:
-        """Record that the code is valid only if *row* holds (see ``pytrace.runtime.aot.layouts``)."""
+        """Record that the code is valid only if *row* holds (see ``pytrace.runtime.load.ahead_of_time``)."""
         self.relies[tuple(str(part) for part in row)] = None
 
     def exact(self, path: str, why: str) -> None:

@@ -498,7 +498,7 @@ class Program(Node, frozen=True, eq=False):
     """A whole script; *items* in source order.
 
     *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the facts about the
-    kernel (rows of ``runtime.aot.layouts``) that selected items at the root.
+    kernel (rows of ``runtime.load.ahead_of_time``) that selected items at the root.
     """
 
     shebang: str | None

@@ -152,7 +152,7 @@ class LayoutReliance(Fact, frozen=True):
 
 
 class Existence(Fact, frozen=True):
-    """A query about the kernel (``kfunc_exist`` …) and its answer: a row of ``runtime.aot.layouts``."""
+    """A query about the kernel (``kfunc_exist`` …) and its answer: a row of ``runtime.load.ahead_of_time``."""
 
     row: tuple[str, ...]
 

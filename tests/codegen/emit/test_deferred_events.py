@@ -9,7 +9,7 @@ from pytrace.codegen import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.machine import need
 
 OPENS = "tracepoint:syscalls:sys_enter_openat"

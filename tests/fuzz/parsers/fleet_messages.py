@@ -29,7 +29,7 @@ from pytrace.remote.messages import (
     Variant,
     Warned,
 )
-from pytrace.runtime.stated_kernel import StatedKernel
+from pytrace.runtime.load.remote_kernel import RemoteKernel
 from tests.fuzz.target import Target
 from tests.runtime.machine.test_tracefs import FORMAT
 from tests.support import agents, lies
@@ -62,7 +62,7 @@ def facts_of_hosts(data: bytes) -> None:
     """What a host states of its kernel, but for its type information: all that it says can be asked for."""
     facts = kernel_facts.decoded(data)
     assert kernel_facts.decoded(facts.encoded()) == facts
-    kernel = StatedKernel(replace(facts, btf=b"", modules={}))
+    kernel = RemoteKernel(replace(facts, btf=b"", modules={}))
     for question, _ in facts.answers:
         kind, *arguments = question
         if (method := QUERIES.get(kind)) and len(arguments) == method[1]:

@@ -30,7 +30,7 @@ from pytrace.results.formats import difference_forms, table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.aot import prepare
+from pytrace.runtime.load import ahead_of_time
 from pytrace.runtime.machine import fingerprints
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
@@ -157,8 +157,8 @@ def compiled_manifest(data: bytes) -> None:
 
 
 def _prepared(script: CompiledScript) -> None:
-    prepare.usage(script, "fuzz")
-    prepare.prepare(script, prepare.Given(("1", "two"), ()), RunOptions(), _Machine())
+    ahead_of_time.usage(script, "fuzz")
+    ahead_of_time.prepare(script, ahead_of_time.RunParameters(("1", "two"), ()), RunOptions(), _Machine())
 
 
 def manifest_seeds() -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import pytest
 
 from pytrace.core.kernel_info import IndirectFunction
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.compile import compiled, tool
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")

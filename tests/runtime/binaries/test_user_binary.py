@@ -20,7 +20,7 @@ from pytrace.runtime.binaries import user_binary
 from pytrace.runtime.binaries.user_binary import Binary, UserBinaries, stubs
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, Section
 from pytrace.runtime.elf.symbol_table import Symbol
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.compile import compiled, tool
 from tests.support.pace import unit
 from tests.support.small_program import TEXT, addresses, another_build, built, split

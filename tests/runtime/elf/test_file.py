@@ -21,7 +21,7 @@ from pytrace.runtime.elf import symbol_table
 from pytrace.runtime.elf.file import SHT_SYMTAB, ElfFile, Segment, archive_member, attach_path, is_elf, read_file
 from pytrace.runtime.elf.leb128 import signed, unsigned
 from pytrace.runtime.elf.symbol_table import CODE_TYPES, Symbol, SymbolTable, defined, function_names
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.compile import compiled
 from tests.support.rows import each_row
 from tests.support.small_program import built

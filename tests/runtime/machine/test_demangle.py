@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine.demangle import (
     MalformedNameError,
     available,

@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.base import private_files
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_headers
 from tests.support.headers import build_tree, debian_build, source_tree
 

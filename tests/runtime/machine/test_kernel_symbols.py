@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms, KernelPlace, ModuleIndex, module_name
 from pytrace.runtime.machine.name_patterns import exact, matching, name_pattern, within

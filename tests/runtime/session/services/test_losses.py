@@ -430,8 +430,8 @@ def test_files_and_functions_of_a_script() -> None:
 ROOT = Path(__file__).resolve().parents[4]
 PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
-    "pytrace.runtime.aot", "pytrace.runtime.attach", "pytrace.runtime.btf", "pytrace.runtime.load",
-    "pytrace.runtime.machine", "pytrace.runtime.python", "pytrace.runtime.session", "pytrace.runtime.unwind",
+    "pytrace.runtime.attach", "pytrace.runtime.btf", "pytrace.runtime.load", "pytrace.runtime.machine",
+    "pytrace.runtime.python", "pytrace.runtime.session", "pytrace.runtime.unwind",
     "pytrace.core.options", "pytrace.live", "pyroute2",
 )  # fmt: skip
 """What compiling, opening, loading and attaching import, and therefore no later step for the first time."""

@@ -20,8 +20,8 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT64, Enum, Field, Int, Pointer, String, Struct
-from pytrace.runtime.aot import layouts, moved_probes, prepare
 from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.load import ahead_of_time
 from pytrace.runtime.machine import fingerprints
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field
 from tests.support.rows import each_row
@@ -55,9 +55,9 @@ def prepared(
     kernel: RecordedKernel | None = None,
     options: RunOptions | None = None,
     named: Mapping[str, str | None] | None = None,
-) -> prepare.Prepared:
-    given = prepare.Given(positional, tuple((named or {}).items()))
-    return prepare.prepare(script, given, options or RunOptions(), kernel or RecordedKernel())
+) -> ahead_of_time.Prepared:
+    given = ahead_of_time.RunParameters(positional, tuple((named or {}).items()))
+    return ahead_of_time.prepare(script, given, options or RunOptions(), kernel or RecordedKernel())
 
 
 def values(script: CompiledScript) -> tuple[OpenValue, ...]:
@@ -176,11 +176,11 @@ def test_open_parameters_where_a_constant_is_needed(text: str, message: str) -> 
 
 
 def test_usage_lists_parameters() -> None:
-    text = prepare.usage(compiled('begin { print(($2, getopt("min", 7, "least value"), getopt("x"))); }'), "tool")
+    text = ahead_of_time.usage(compiled('begin { print(($2, getopt("min", 7, "least value"), getopt("x"))); }'), "tool")
     assert text == (
         "parameters of tool:\n  --min=N  least value (default: 7)\n  --x\ntool takes 2 positional parameters\n"
     )
-    assert prepare.usage(compiled("begin { }"), "tool") == "tool has no parameters\n"
+    assert ahead_of_time.usage(compiled("begin { }"), "tool") == "tool has no parameters\n"
 
 
 # ---------------------------------------------------------------------------------------------- facts of the machine
@@ -354,15 +354,15 @@ KERNEL = RecordedKernel(structs={("struct", item.name): item for item in (OUTER,
 
 
 def test_a_path_gives_the_offset_in_the_last_struct() -> None:
-    found = layouts.member(KERNEL, "struct", "outer", "in.flag")
+    found = ahead_of_time.nested_member(KERNEL, "struct", "outer", "in.flag")
     assert found is not None
     assert (found.offset, found.bit_offset, found.bit_size) == (4, 3, 2)
-    assert layouts.member(KERNEL, "struct", "outer", "in.none") is None
-    assert layouts.member(KERNEL, "struct", "outer", "next.none") is None
+    assert ahead_of_time.nested_member(KERNEL, "struct", "outer", "in.none") is None
+    assert ahead_of_time.nested_member(KERNEL, "struct", "outer", "next.none") is None
 
 
 def test_a_path_follows_pointers() -> None:
-    found = layouts.member(KERNEL, "struct", "holder", "out.in.low")
+    found = ahead_of_time.nested_member(KERNEL, "struct", "holder", "out.in.low")
     assert found is not None
     assert found.type == INT32
 
@@ -407,7 +407,7 @@ def test_a_path_follows_pointers() -> None:
     ],
 )
 def test_rows(row: tuple[str, ...], message: str) -> None:
-    found = layouts.differences(KERNEL, [row])
+    found = ahead_of_time.layout_differences(KERNEL, [row])
     assert found == [] if not message else message in found[0]
 
 
@@ -447,13 +447,14 @@ def work(path: str) -> UserTarget:
 
 def test_nothing_moves_in_the_same_file(binary: str) -> None:
     found = manifest(binary, work(binary))
-    assert moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x9000)) is found.programs
+    rows = [["symbol", binary, "work", "4096"]]
+    assert ahead_of_time.moved_programs(found, rows, kernel(binary, 0x9000)) is found.programs
 
 
 def test_functions_are_found_again(binary: str) -> None:
     found = manifest(binary, work(binary), UserTarget(binary, 0x50))
     change(binary)
-    (program,) = moved_probes.moved(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x2000))
+    (program,) = ahead_of_time.moved_programs(found, [["symbol", binary, "work", "4096"]], kernel(binary, 0x2000))
     assert [target.of(UserTarget).offset for target in program.targets] == [0x2004, 0x50]
 
 
@@ -462,12 +463,12 @@ def test_code_that_the_kernel_would_misread_is_refused(binary: str) -> None:
     found = manifest(binary, work(binary))
     changed = kernel(binary, 0x2000)
     changed.code_at = {0x2004: bytes.fromhex("c5f9ebc1")}
-    assert moved_probes.moved(found, rows, changed) is found.programs
+    assert ahead_of_time.moved_programs(found, rows, changed) is found.programs
     change(binary)
     with pytest.raises(TraceError, match="cannot probe p: the kernel would misread the instruction"):
-        moved_probes.moved(found, rows, changed)
+        ahead_of_time.moved_programs(found, rows, changed)
     changed.arch = "aarch64"
-    assert moved_probes.moved(found, rows, changed)
+    assert ahead_of_time.moved_programs(found, rows, changed)
 
 
 def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) -> None:
@@ -475,47 +476,47 @@ def test_files_that_are_gone_matter_only_where_they_were_asked_for(binary: str) 
     by_name = manifest(binary, work(binary))
     by_pattern = manifest(binary, replace(work(binary), by_pattern=True))
     Path(binary).unlink()
-    assert moved_probes.moved(by_pattern, rows, RecordedKernel(symbols={})) is by_pattern.programs
+    assert ahead_of_time.moved_programs(by_pattern, rows, RecordedKernel(symbols={})) is by_pattern.programs
     with pytest.raises(TraceError, match="no longer has a function 'work'"):
-        moved_probes.moved(by_name, rows, RecordedKernel(symbols={}))
+        ahead_of_time.moved_programs(by_name, rows, RecordedKernel(symbols={}))
 
 
 def test_functions_that_are_gone_are_refused(binary: str) -> None:
     found = manifest(binary, work(binary))
     change(binary)
     with pytest.raises(TraceError, match="no longer has a function 'work'"):
-        moved_probes.moved(found, [["symbol", binary, "work", "4096"]], RecordedKernel(symbols={}))
+        ahead_of_time.moved_programs(found, [["symbol", binary, "work", "4096"]], RecordedKernel(symbols={}))
 
 
 def test_static_tracepoints_are_found_again(binary: str) -> None:
     found = manifest(binary, StaticProbeTarget(binary, 0x1010, provider="one", name="start"))
     row = ["usdt", binary, "one", "start", str(0x1010), "4@%eax"]
     change(binary)
-    (program,) = moved_probes.moved(found, [row], kernel(binary, 0x2000))
+    (program,) = ahead_of_time.moved_programs(found, [row], kernel(binary, 0x2000))
     place = program.targets[0].of(StaticProbeTarget)
     assert (place.offset, place.semaphore_offset) == (0x2010, 0x3000)
     with pytest.raises(TraceError, match="arguments of usdt"):
-        moved_probes.moved(found, [row], kernel(binary, arguments="8@%rdi"))
+        ahead_of_time.moved_programs(found, [row], kernel(binary, arguments="8@%rdi"))
 
 
 def test_code_for_one_file_only(binary: str) -> None:
     found = manifest(binary, work(binary))
     row = ["exact", binary, "the probe is on an address"]
-    assert moved_probes.moved(found, [row], kernel(binary)) == found.programs
+    assert ahead_of_time.moved_programs(found, [row], kernel(binary)) == found.programs
     inode = replace(found, facts=((*found.facts[0][:4], "1"),))
-    assert moved_probes.moved(inode, [row], kernel(binary)) == found.programs
+    assert ahead_of_time.moved_programs(inode, [row], kernel(binary)) == found.programs
     # A library in an archive is as old as the archive.
     inside = ["exact", f"{binary}!/lib/libx.so", "the probe is on an address"]
     for facts_of in (found, inode):
-        assert moved_probes.moved(facts_of, [inside], kernel(binary)) == found.programs
+        assert ahead_of_time.moved_programs(facts_of, [inside], kernel(binary)) == found.programs
     change(binary)
     for given in (row, inside):
         with pytest.raises(TraceError, match=r"is not the file that .* and the probe is on an address"):
-            moved_probes.moved(found, [given], kernel(binary))
+            ahead_of_time.moved_programs(found, [given], kernel(binary))
 
 
 def test_programs_that_are_gone(binary: str) -> None:
     found = manifest(binary, TypedFunctionTarget("other", program_id=7))
-    moved_probes.check_programs(found, RecordedKernel(programs=[(7, "other")]))
+    ahead_of_time.check_programs(found, RecordedKernel(programs=[(7, "other")]))
     with pytest.raises(TraceError, match="BPF program with id 7 is gone"):
-        moved_probes.check_programs(found, RecordedKernel(programs=[(8, "other")]))
+        ahead_of_time.check_programs(found, RecordedKernel(programs=[(8, "other")]))

@@ -6,14 +6,17 @@ A row of :data:`ROWS` for each probe kind turns the parts of a pattern into grou
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
+from types import CodeType
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.kernel_info import COMMON_FIELDS_END
 from pytrace.core.manifest import Target
 from pytrace.core.probes import kinds
 from pytrace.core.probes.kinds import (
@@ -57,9 +60,11 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.runtime.listing import arguments, python_functions
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
+from pytrace.runtime.btf.value_types import Member, TypeReader
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import procfs
+from pytrace.runtime.machine.foreign_files import open_regular
 from pytrace.runtime.machine.name_patterns import matching
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
@@ -103,10 +108,10 @@ def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, 
     Raises:
         TraceError: as for :func:`pieces`.
     """
-    return "".join(pieces(kernel, operand, pid=pid, verbose=verbose))
+    return "".join(listing_pieces(kernel, operand, pid=pid, verbose=verbose))
 
 
-def pieces(
+def listing_pieces(
     kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False
 ) -> Iterator[str]:
     """The text of ``-l`` in pieces of whole lines.
@@ -131,7 +136,7 @@ def pieces(
             lines.update(dict.fromkeys(_types(kernel, word, pattern.removeprefix(word).strip(), verbose)))
         else:
             lines.update(dict.fromkeys(_probes(kernel, pattern, pid, verbose)))
-    yield _text(lines)
+    yield _joined_lines(lines)
 
 
 def _type_word(pattern: str) -> str:
@@ -141,7 +146,7 @@ def _type_word(pattern: str) -> str:
 
 
 def _bulk_text(question: Question) -> Iterator[str]:
-    for start, groups in groupby(ROWS[question.kind](question), key=attrgetter("start")):
+    for start, groups in groupby(LISTED_KINDS[question.kind](question), key=attrgetter("start")):
         lists = [group.names for group in groups]
         # Modules may have functions of the same name.
         names = iter(lists[0] if len(lists) == 1 else dict.fromkeys(chain.from_iterable(lists)))
@@ -151,19 +156,20 @@ def _bulk_text(question: Question) -> Iterator[str]:
 
 
 def _places(question: Question) -> Iterator[Place]:
-    for group in ROWS[question.kind](question):
+    for group in LISTED_KINDS[question.kind](question):
         for name in group.names:
             yield group.start + name, group.target(name)
 
 
-def targets(kernel: LiveKernel, wanted: Iterable[tuple[str, Target]], *, verbose: bool) -> str:
+def targets_text(kernel: LiveKernel, wanted: Iterable[tuple[str, Target]], *, verbose: bool) -> str:
     """The text of ``-l`` for the places of a script: kind and target of each."""
     if not verbose:
-        return _text(dict.fromkeys(target.probe for _, target in wanted))
-    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.place)) for kind, target in wanted))
+        return _joined_lines(dict.fromkeys(target.probe for _, target in wanted))
+    texts = (_probe_with_arguments(kernel, kind, (target.probe, target.place)) for kind, target in wanted)
+    return _joined_lines(dict.fromkeys(texts))
 
 
-def places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Iterator[tuple[str, Place]]:
+def matching_places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Iterator[tuple[str, Place]]:
     """Kind and place of each probe that matches one pattern.
 
     Raises:
@@ -176,13 +182,13 @@ def places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Itera
             yield question.kind, place
 
 
-def _text(lines: Mapping[str, None]) -> str:
+def _joined_lines(lines: Mapping[str, None]) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
+def _probe_with_arguments(kernel: LiveKernel, kind: str, place: Place) -> str:
     probe, where = place
-    return "\n".join([probe, *(f"    {line}" for line in arguments.of(kernel, kind, where))])
+    return "\n".join([probe, *(f"    {line}" for line in arguments_of(kernel, kind, where))])
 
 
 # ---------------------------------------------------------------------------------------------- patterns
@@ -191,7 +197,7 @@ def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
 def _probes(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool) -> Iterator[str]:
     for question in _questions(kernel, pattern, pid, verbose):
         for place in _places(question):
-            yield _entry(kernel, question.kind, place) if verbose else place[0]
+            yield _probe_with_arguments(kernel, question.kind, place) if verbose else place[0]
 
 
 def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool = False) -> Iterator[Question]:
@@ -396,7 +402,7 @@ def _python(question: Question) -> Iterator[Group]:
             f"{question.kind} probes are listed by the file of their source, which ends in .py",
             hints=(f"{question.kind}:/path/to/module.py:*",),
         )
-    names = [name for name in python_functions.functions(path, pattern or "*") if _in_a_line(name)]
+    names = [name for name in python_functions(path, pattern or "*") if _in_a_line(name)]
     yield Group(f"{question.kind}:{path}:", names, partial(PythonTarget, (path,)))
 
 
@@ -407,14 +413,14 @@ def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterat
     """``struct X``: the names that match, with *verbose* their definitions."""
     found = matching(pattern, kernel.type_names(word)) if "*" in pattern else [pattern]
     for name in sorted(found):
-        lines = arguments.definition(kernel, word, name)
+        lines = type_definition(kernel, word, name)
         if not lines:
             hints = did_you_mean(name, kernel.type_names(word), f"{word} {{}}")
             raise TraceError(f"the kernel has no {word} {name!r}", hints=hints)
         yield "\n".join([*lines, ""]) if verbose else f"{word} {name}"
 
 
-ROWS: dict[str, Callable[[Question], Iterable[Group]]] = {
+LISTED_KINDS: dict[str, Callable[[Question], Iterable[Group]]] = {
     KPROBE: _kernel_functions,
     KRETPROBE: _kernel_functions,
     TRACEPOINT: _tracepoints,
@@ -439,3 +445,260 @@ ROWS: dict[str, Callable[[Question], Iterable[Group]]] = {
     WATCHPOINT: _nothing,
 }
 """The lister of each probe kind."""
+
+
+# ------------------------------------------------------------------------------------------ arguments and types as text
+
+
+def arguments_of(kernel: LiveKernel, kind: str, place: ProbeTarget) -> list[str]:
+    """``type name`` of each argument that a probe kind has at a place."""
+    row = _ARGUMENTS.get(kind)
+    return row(kernel, place) if row is not None else []
+
+
+def type_definition(kernel: LiveKernel, word: str, name: str) -> list[str]:
+    """The definition of a kernel type, line by line; empty when there is none."""
+    found = kernel.types.find(name, *TYPE_KINDS[word]) if kernel.types else None
+    return definition_text(*found) if found else []
+
+
+def _tracepoint_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if not isinstance(place, TracepointTarget):
+        return []
+    fields = kernel.tracepoint_fields(place.category, place.event) or ()
+    return [item.declaration for item in fields if item.offset >= COMMON_FIELDS_END]
+
+
+def _prototype(kernel: LiveKernel, place: ProbeTarget) -> tuple[TypeReader, int] | None:
+    """The ``FUNC_PROTO`` of a function, with who defines it."""
+    if kernel.types is None or not isinstance(place, KernelFunctionTarget | TypedFunctionTarget):
+        return None
+    if isinstance(place, TypedFunctionTarget) and place.program_id is not None:
+        return None
+    found = kernel.types.find(place.function, Kind.FUNC, module=place.module or "vmlinux")
+    if found is None:
+        return None
+    reader, type_id = found
+    words, at = reader.place(type_id)
+    return reader, words[at + 2]
+
+
+def _parameters(reader: TypeReader, proto_id: int, skip: int = 0) -> list[str]:
+    pairs = reader.parameters(proto_id)[skip:]
+    return [
+        declared_argument(reader, type_id, name or f"arg{number}") if type_id else "..."
+        for number, (name, type_id) in enumerate(pairs)
+    ]
+
+
+def _entry_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    found = _prototype(kernel, place)
+    return _parameters(*found) if found else []
+
+
+def _exit_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    found = _prototype(kernel, place)
+    if found is None:
+        return []
+    reader, proto_id = found
+    words, at = reader.place(proto_id)
+    result = [declared_argument(reader, words[at + 2], "retval")] if words[at + 2] else []
+    return [*_parameters(reader, proto_id), *result]
+
+
+def _raw_tracepoint_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if kernel.types is None or not isinstance(place, RawTracepointTarget):
+        return []
+    found = kernel.types.raw_tracepoint(place.event)
+    if found is None:
+        return []
+    reader, proto_id, names = found
+    pairs = reader.parameters(proto_id)[1:]
+    return [declared_argument(reader, type_id, name) for name, (_, type_id) in zip(names, pairs, strict=True)]
+
+
+def _iterator_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if kernel.types is None or not isinstance(place, IteratorTarget):
+        return []
+    found = kernel.types.find(f"bpf_iter__{place.iterator}", Kind.STRUCT)
+    if found is None:
+        return []
+    reader, type_id = found
+    lines = []
+    for member in reader.members(type_id):
+        # Pointers to objects are wrapped in unions that keep them 8 bytes wide on all machines.
+        inner = reader.members(member.type_id) if not member.name else [member]
+        lines += [declared_argument(reader, item.type_id, item.name) for item in inner if item.name]
+    return lines
+
+
+def _user_function_arguments(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    if not isinstance(place, UserTarget) or not place.symbol:
+        return []
+    parameters = kernel.user_parameters(place.path, place.symbol) or ()
+    return [f"{item.declaration} {item.name}" for item in parameters if item.readable]
+
+
+def _python_function_arguments(_kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    return python_parameters(place.files[0], place.function) if isinstance(place, PythonTarget) else []
+
+
+_ARGUMENTS: dict[str, Callable[[LiveKernel, ProbeTarget], list[str]]] = {
+    TRACEPOINT: _tracepoint_arguments,
+    RAWTRACEPOINT: _raw_tracepoint_arguments,
+    FENTRY: _entry_arguments,
+    FEXIT: _exit_arguments,
+    KPROBE: _entry_arguments,
+    ITER: _iterator_arguments,
+    UPROBE: _user_function_arguments,
+    PYTHON: _python_function_arguments,
+    PYTHONRET: _python_function_arguments,
+}
+
+
+# ---------------------------------------------------------------------------------------------- C text
+
+
+_QUALIFIERS = {Kind.CONST: "const", Kind.VOLATILE: "volatile", Kind.RESTRICT: "restrict"}
+_KEYWORDS = {Kind.STRUCT: "struct", Kind.UNION: "union", Kind.ENUM: "enum", Kind.ENUM64: "enum"}
+
+
+def declare(reader: TypeReader, type_id: int, name: str = "", indent: str = "") -> str:
+    """A C declaration of *name* (or of nothing) as a type; unnamed structs are written out, indented by *indent*."""
+    declarator, qualifiers = name, []
+    btf = reader.btf
+    while True:
+        kind = btf.kind(type_id)
+        words, at = reader.place(type_id) if type_id else ((), 0)
+        if kind in _QUALIFIERS:
+            qualifiers.append(_QUALIFIERS[Kind(kind)])
+            type_id = words[at + 2]
+        elif kind == Kind.PTR:
+            # Qualifiers that were passed on the way here are those of the pointer itself.
+            declarator, type_id = f"*{' '.join([*qualifiers, declarator])}", words[at + 2]
+            qualifiers = []
+        elif kind == Kind.ARRAY:
+            declarator, type_id = f"{_grouped(declarator)}[{words[at + 5] or ''}]", words[at + 3]
+        elif kind == Kind.FUNC_PROTO:
+            declarator, type_id = f"{_grouped(declarator)}({_declared_parameters(reader, type_id)})", words[at + 2]
+        elif kind in (Kind.TYPE_TAG, Kind.DECL_TAG):
+            type_id = words[at + 2]
+        else:
+            break
+    base = " ".join([*qualifiers, _base_type(reader, type_id, indent)])
+    return f"{base} {declarator}".rstrip()
+
+
+def declared_argument(reader: TypeReader, type_id: int, name: str) -> str:
+    """``type name`` as listings have it: ``struct file * file``."""
+    text = reader.texts.get(type_id)
+    if text is None:
+        text = reader.texts[type_id] = declare(reader, type_id)
+    return f"{text} {name}".rstrip()
+
+
+def _grouped(declarator: str) -> str:
+    return f"({declarator})" if declarator.startswith("*") else declarator
+
+
+def _declared_parameters(reader: TypeReader, proto_id: int) -> str:
+    texts = [
+        declare(reader, type_id, name) if type_id or name else "..." for name, type_id in reader.parameters(proto_id)
+    ]
+    return ", ".join(texts) or "void"
+
+
+def _base_type(reader: TypeReader, type_id: int, indent: str) -> str:
+    btf = reader.btf
+    kind, name = btf.kind(type_id), btf.type_name(type_id)
+    if kind == Kind.FWD:
+        words, at = reader.place(type_id)
+        return f"{'union' if words[at + 1] >> 31 else 'struct'} {name}"
+    keyword = _KEYWORDS.get(Kind(kind))
+    if keyword is None:
+        return name or "void"
+    if name:
+        return f"{keyword} {name}"
+    return "\n".join([f"{keyword} {{", *_type_body(reader, type_id, indent + "\t"), f"{indent}}}"])
+
+
+def _type_body(reader: TypeReader, type_id: int, indent: str = "\t") -> Iterator[str]:
+    """The lines between the braces of a definition."""
+    if reader.btf.kind(type_id) in (Kind.ENUM, Kind.ENUM64):
+        for name, value in reader.enumerators(type_id):
+            yield f"{indent}{name} = {value},"
+        return
+    for member in reader.members(type_id):
+        yield f"{indent}{_declared_member(reader, member, indent)};"
+
+
+def _declared_member(reader: TypeReader, member: Member, indent: str) -> str:
+    text = declare(reader, member.type_id, member.name, indent)
+    return f"{text}: {member.bit_size}" if member.bit_size else text
+
+
+def definition_text(reader: TypeReader, type_id: int) -> list[str]:
+    """A whole definition: ``vmlinux: struct X {``, members, ``};``."""
+    owner = reader.btf.owner(type_id).name
+    head = f"{owner}: {_KEYWORDS[Kind(reader.btf.kind(type_id))]} {reader.btf.type_name(type_id)}"
+    return [f"{head} {{", *_type_body(reader, type_id), "};"]
+
+
+# ------------------------------------------------------------------------------------------ functions of Python sources
+
+
+_LARGEST_SOURCE = 16 << 20
+"""Bytes of a source that are read."""
+_UNNAMED_CODE = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+"""Code that is not written as a function."""
+_VARIADIC, _VARIADIC_KEYWORDS = 4, 8
+"""``CO_VARARGS``, ``CO_VARKEYWORDS``."""
+
+
+def python_functions(path: str, pattern: str) -> list[str]:
+    """Qualified names of the functions in a file that match a pattern.
+
+    Raises:
+        TraceError: it cannot be read, or is no Python source.
+    """
+    return matching(pattern, list(_signatures(path)))
+
+
+def python_parameters(path: str, function: str) -> list[str]:
+    """Names of a function's parameters; empty when the file has no such function."""
+    try:
+        return list(_signatures(path).get(function, ()))
+    except TraceError:
+        return []
+
+
+def _signatures(path: str) -> dict[str, tuple[str, ...]]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    return _signatures_of_version(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _signatures_of_version(path: str, _changed: int, _size: int) -> dict[str, tuple[str, ...]]:
+    try:
+        with open_regular(path) as file:
+            code = compile(file.read(_LARGEST_SOURCE), path, "exec", dont_inherit=True)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise TraceError(f"{path} is no Python source: {error}") from None
+    return dict(_functions_of_code(code))
+
+
+def _functions_of_code(code: CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Functions, classes and the module itself: all of them are called."""
+    waiting = [code]
+    while waiting:
+        one = waiting.pop(0)
+        flags = one.co_flags
+        count = one.co_argcount + one.co_kwonlyargcount + bool(flags & _VARIADIC) + bool(flags & _VARIADIC_KEYWORDS)
+        if not one.co_qualname.endswith(_UNNAMED_CODE):
+            yield one.co_qualname, one.co_varnames[:count]
+        waiting[:0] = [constant for constant in one.co_consts if isinstance(constant, CodeType)]

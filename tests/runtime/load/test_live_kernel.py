@@ -1,4 +1,4 @@
-"""pytrace.runtime.live_kernel: what answers depend on, and answers that need no kernel of a certain kind."""
+"""pytrace.runtime.load.live_kernel: what answers depend on, and answers that need no kernel of a certain kind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FunctionPrototype, UserSymbol
 from pytrace.core.types import VOID, Struct
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, perf, procfs
 from tests.support.small_program import built, split
 

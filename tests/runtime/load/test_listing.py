@@ -36,9 +36,9 @@ from pytrace.core.types import INT32, UINT32
 from pytrace.runtime.btf.kernel import KernelTypes
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader
-from pytrace.runtime.listing import arguments, probes
-from pytrace.runtime.listing.python_functions import functions, parameters
-from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.load import listing
+from pytrace.runtime.load.listing import python_functions, python_parameters
+from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.btf_builder import BtfBuilder
 from tests.support.compile import compiled
 from tests.support.rows import each_row
@@ -74,25 +74,25 @@ def kernel(tmp_path: Path) -> LiveKernel:
     ],
 )
 def test_kernel_functions(kernel: LiveKernel, pattern: str, expected: list[str]) -> None:
-    text = probes.listing(kernel, pattern)
+    text = listing.listing(kernel, pattern)
     assert text == "".join(f"{line}\n" for line in expected)
-    assert probes.listing(kernel, f"{pattern},{pattern}") == text, "place by place"
+    assert listing.listing(kernel, f"{pattern},{pattern}") == text, "place by place"
 
 
 def test_user_functions(kernel: LiveKernel) -> None:
     path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line)
-    text = probes.listing(kernel, f"uprobe:{path}:str*")
+    text = listing.listing(kernel, f"uprobe:{path}:str*")
     lines = text.splitlines()
     assert f"uprobe:{path}:strerror" in lines
     assert lines == sorted(set(lines))
     assert not any("@" in line for line in lines)
-    assert probes.listing(kernel, f"uprobe:{path}:str*,uprobe:{path}:str*") == text
-    assert probes.listing(kernel, f"uprobe:{path}:no_such_function_*") == ""
+    assert listing.listing(kernel, f"uprobe:{path}:str*,uprobe:{path}:str*") == text
+    assert listing.listing(kernel, f"uprobe:{path}:no_such_function_*") == ""
     with pytest.raises(TraceError, match="there is no binary"):
-        probes.listing(kernel, f"uprobe:{path}.missing:*")
+        listing.listing(kernel, f"uprobe:{path}.missing:*")
     with pytest.raises(TraceError, match="is not an ELF program or library"):
-        probes.listing(kernel, f"uprobe:{__file__}:*")
-    assert probes.listing(kernel, f'uprobe:{sys.executable}:cpp:"no::such*"') == ""
+        listing.listing(kernel, f"uprobe:{__file__}:*")
+    assert listing.listing(kernel, f'uprobe:{sys.executable}:cpp:"no::such*"') == ""
 
 
 def test_files_that_patterns_find_may_be_broken_or_go(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_files_that_patterns_find_may_be_broken_or_go(tmp_path: Path) -> None:
     assert kernel.binaries(f"{tmp_path}/*", None) == found[1:]
     with pytest.raises(TraceError, match=r"cannot read .*/one: No such file"):
         LiveKernel().user_symbols(found[0], "main")
-    assert probes.listing(kernel, f"uprobe:{tmp_path}/*:main") == f"uprobe:{found[1]}:main\n"
+    assert listing.listing(kernel, f"uprobe:{tmp_path}/*:main") == f"uprobe:{found[1]}:main\n"
 
 
 def test_overlapping_patterns_list_once(kernel: LiveKernel) -> None:
-    assert probes.listing(kernel, "kprobe:vfs_*,kprobe:*read").splitlines() == ["kprobe:vfs_read", "kprobe:vfs_write"]
+    assert listing.listing(kernel, "kprobe:vfs_*,kprobe:*read").splitlines() == ["kprobe:vfs_read", "kprobe:vfs_write"]
 
 
 def test_names_with_line_ends_are_not_listed(kernel: LiveKernel, tmp_path: Path) -> None:
@@ -119,13 +119,13 @@ def test_names_with_line_ends_are_not_listed(kernel: LiveKernel, tmp_path: Path)
     name = r'\"evil\\nkprobe:x\"'
     text = f'asm(".globl {name}\\n.type {name}, @function\\n{name}:\\n ret\\n"); int main(void) {{ return 0; }}'
     path = compiled(tmp_path, "named", text)
-    listed = probes.listing(kernel, f"uprobe:{path}:*")
+    listed = listing.listing(kernel, f"uprobe:{path}:*")
     assert f"uprobe:{path}:main\n" in listed
     assert all(line.startswith("uprobe:") for line in listed.splitlines()), listed
 
 
 # ---------------------------------------------------------------------------------------------- arguments
-# pytrace.runtime.listing.arguments: arguments of each kind of probe as text, from facts made by hand.
+# pytrace.runtime.load.listing: arguments of each kind of probe as text, from facts made by hand.
 
 
 def _types() -> KernelTypes:
@@ -196,13 +196,13 @@ OPEN = ["struct file * path", "int arg1"]
 )
 def test_arguments_of_a_place(kind: str, place: ProbeTarget, expected: list[str]) -> None:
     kernel: Any = Facts()
-    assert arguments.of(kernel, kind, place) == expected
+    assert listing.arguments_of(kernel, kind, place) == expected
 
 
 @pytest.mark.parametrize("kind", [TRACEPOINT, KPROBE, FENTRY, FEXIT, RAWTRACEPOINT, ITER, UPROBE])
 def test_a_place_of_another_shape_has_none(kind: str) -> None:
     kernel: Any = Facts()
-    assert arguments.of(kernel, kind, NoTarget()) == []
+    assert listing.arguments_of(kernel, kind, NoTarget()) == []
 
 
 @pytest.mark.parametrize(
@@ -216,15 +216,15 @@ def test_a_place_of_another_shape_has_none(kind: str) -> None:
 )
 def test_a_kernel_without_type_information(kind: str, place: ProbeTarget) -> None:
     kernel: Any = Facts(types=None)
-    assert arguments.of(kernel, kind, place) == []
-    assert arguments.definition(kernel, "struct", "file") == []
+    assert listing.arguments_of(kernel, kind, place) == []
+    assert listing.type_definition(kernel, "struct", "file") == []
 
 
 def test_definitions_by_word_and_name() -> None:
     kernel: Any = Facts()
-    assert arguments.definition(kernel, "struct", "file") == ["vmlinux: struct file {", "\tint f_flags;", "};"]
-    assert arguments.definition(kernel, "enum", "file") == ["vmlinux: enum file {", "\tFILE_ON = 1,", "};"]
-    assert arguments.definition(kernel, "union", "file") == []
+    assert listing.type_definition(kernel, "struct", "file") == ["vmlinux: struct file {", "\tint f_flags;", "};"]
+    assert listing.type_definition(kernel, "enum", "file") == ["vmlinux: enum file {", "\tFILE_ON = 1,", "};"]
+    assert listing.type_definition(kernel, "union", "file") == []
 
 
 # ---------------------------------------------------------------------------------------------- C text
@@ -246,12 +246,12 @@ def test_declarations_as_c_text() -> None:
     table = builder.array(text, 4)
     node = builder.add(Kind.FWD, "node")
     reader = _reader(builder)
-    assert arguments.declare(reader, text, "name") == "const char *name"
-    assert arguments.declare(reader, fixed, "name") == "const char *const name"
-    assert arguments.declare(reader, callback, "done") == "void (*done)(int n, ...)"
-    assert arguments.declare(reader, table, "names") == "const char *names[4]"
-    assert arguments.declare(reader, node, "x") == "struct node x"
-    assert arguments.argument(reader, text, "name") == "const char * name"
+    assert listing.declare(reader, text, "name") == "const char *name"
+    assert listing.declare(reader, fixed, "name") == "const char *const name"
+    assert listing.declare(reader, callback, "done") == "void (*done)(int n, ...)"
+    assert listing.declare(reader, table, "names") == "const char *names[4]"
+    assert listing.declare(reader, node, "x") == "struct node x"
+    assert listing.declared_argument(reader, text, "name") == "const char * name"
 
 
 def test_definition_text() -> None:
@@ -261,13 +261,13 @@ def test_definition_text() -> None:
     outer = builder.struct("outer", 8, ("x", number, 0), ("", inner, 32))
     colour = builder.enum("colour", 4, ("RED", 0), ("BLUE", 7))
     reader = _reader(builder)
-    assert arguments.definition_text(reader, outer) == [
+    assert listing.definition_text(reader, outer) == [
         "vmlinux: struct outer {",
         "\tint x;",
         "\tstruct {\n\t\tint a: 3;\n\t\tint b: 2;\n\t};",
         "};",
     ]
-    assert arguments.definition_text(reader, colour) == ["vmlinux: enum colour {", "\tRED = 0,", "\tBLUE = 7,", "};"]
+    assert listing.definition_text(reader, colour) == ["vmlinux: enum colour {", "\tRED = 0,", "\tBLUE = 7,", "};"]
 
 
 def test_pointers_to_arrays_and_functions_are_grouped() -> None:
@@ -280,12 +280,12 @@ def test_pointers_to_arrays_and_functions_are_grouped() -> None:
     flexible = builder.array(number, 0)
     grid = builder.array(builder.array(number, 3), 2)
     reader = _reader(builder)
-    assert arguments.declare(reader, to_array, "row") == "int (*row)[3]"
-    assert arguments.declare(reader, table, "calls") == "int (*calls[2])(int)"
-    assert arguments.declare(reader, returns, "make") == "int (*(*make)(void))[3]"
-    assert arguments.declare(reader, flexible, "rest") == "int rest[]"
-    assert arguments.declare(reader, grid, "grid") == "int grid[2][3]"
-    assert arguments.declare(reader, function) == "int (int)"
+    assert listing.declare(reader, to_array, "row") == "int (*row)[3]"
+    assert listing.declare(reader, table, "calls") == "int (*calls[2])(int)"
+    assert listing.declare(reader, returns, "make") == "int (*(*make)(void))[3]"
+    assert listing.declare(reader, flexible, "rest") == "int rest[]"
+    assert listing.declare(reader, grid, "grid") == "int grid[2][3]"
+    assert listing.declare(reader, function) == "int (int)"
 
 
 def test_names_qualifiers_and_tags() -> None:
@@ -299,14 +299,14 @@ def test_names_qualifiers_and_tags() -> None:
     colour = builder.enum("colour", 4, ("RED", 0))
     wide = builder.enum64("wide", ("BIG", 1 << 40))
     reader = _reader(builder)
-    assert arguments.declare(reader, qualified, "x") == "const volatile pid_t x"
-    assert arguments.declare(reader, tagged, "x") == "const volatile pid_t *x"
-    assert arguments.declare(reader, restricted, "x") == "void *restrict x"
-    assert arguments.declare(reader, union, "x") == "union later x"
-    assert arguments.declare(reader, colour, "x") == "enum colour x"
-    assert arguments.declare(reader, wide) == "enum wide"
-    assert arguments.declare(reader, 0) == "void"
-    assert arguments.argument(reader, number, "") == "int"
+    assert listing.declare(reader, qualified, "x") == "const volatile pid_t x"
+    assert listing.declare(reader, tagged, "x") == "const volatile pid_t *x"
+    assert listing.declare(reader, restricted, "x") == "void *restrict x"
+    assert listing.declare(reader, union, "x") == "union later x"
+    assert listing.declare(reader, colour, "x") == "enum colour x"
+    assert listing.declare(reader, wide) == "enum wide"
+    assert listing.declare(reader, 0) == "void"
+    assert listing.declared_argument(reader, number, "") == "int"
 
 
 @pytest.mark.parametrize(("wide", "signed", "value"), [(False, True, -1), (True, False, 1 << 40)])
@@ -314,7 +314,7 @@ def test_values_of_enumerators(wide: bool, signed: bool, value: int) -> None:
     builder = BtfBuilder()
     add = builder.enum64 if wide else lambda name, *members: builder.enum(name, 4, *members, signed=signed)
     found = add("level", ("LEVEL", value))
-    assert arguments.definition_text(_reader(builder), found) == ["vmlinux: enum level {", f"\tLEVEL = {value},", "};"]
+    assert listing.definition_text(_reader(builder), found) == ["vmlinux: enum level {", f"\tLEVEL = {value},", "};"]
 
 
 def test_unnamed_types_are_written_out_at_their_depth() -> None:
@@ -324,7 +324,7 @@ def test_unnamed_types_are_written_out_at_their_depth() -> None:
     innermost = builder.struct("", 4, ("how", choice, 0))
     inner = builder.struct("", 4, ("deep", innermost, 0), ("flat", number, 0), union=True)
     outer = builder.struct("outer", 4, ("", inner, 0))
-    assert "\n".join(arguments.definition_text(_reader(builder), outer)) == (
+    assert "\n".join(listing.definition_text(_reader(builder), outer)) == (
         "vmlinux: struct outer {\n"
         "\tunion {\n"
         "\t\tstruct {\n"
@@ -345,7 +345,7 @@ def test_a_definition_says_which_module_has_it() -> None:
     builder = BtfBuilder(kernel.end_id, kernel.end_string)
     own = builder.struct("own", 4, ("n", number, 0), union=True)
     reader = TypeReader(Btf(builder.build(), "module", kernel))
-    assert arguments.definition_text(reader, own)[0] == "module: union own {"
+    assert listing.definition_text(reader, own)[0] == "module: union own {"
 
 
 # ---------------------------------------------------------------------------------------------- python functions
@@ -370,29 +370,29 @@ def source(tmp_path: Path) -> str:
 
 
 def test_names_and_parameters(source: str) -> None:
-    assert functions(source, "*") == [
+    assert python_functions(source, "*") == [
         "<module>", "first", "Shop", "Shop.buy", "Shop.buy.<locals>.inner", "Shop.buy.<locals>.inner.<locals>.<lambda>",
         "größe",
     ]  # fmt: skip
-    assert functions(source, "Shop.b*y") == ["Shop.buy"]
-    assert parameters(source, "first") == ["a", "b", "key", "rest", "others"]
-    assert parameters(source, "other") == parameters("/no/file.py", "f") == []
+    assert python_functions(source, "Shop.b*y") == ["Shop.buy"]
+    assert python_parameters(source, "first") == ["a", "b", "key", "rest", "others"]
+    assert python_parameters(source, "other") == python_parameters("/no/file.py", "f") == []
 
 
 def test_listing(source: str) -> None:
     kernel = LiveKernel()
-    assert probes.listing(kernel, f"pythonret:{source}:f*", verbose=True).splitlines() == [
+    assert listing.listing(kernel, f"pythonret:{source}:f*", verbose=True).splitlines() == [
         f"pythonret:{source}:first", "    a", "    b", "    key", "    rest", "    others",
     ]  # fmt: skip
-    assert probes.listing(kernel, f"py:{source}").splitlines()[0] == f"python:{source}:<module>"
+    assert listing.listing(kernel, f"py:{source}").splitlines()[0] == f"python:{source}:<module>"
     with pytest.raises(TraceError, match="listed by the file of their source"):
-        probes.listing(kernel, "python:json:*")
+        listing.listing(kernel, "python:json:*")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="No such file"):
-        functions("/no/file.py", "*")
+        python_functions("/no/file.py", "*")
     for name, data in (("broken.py", b"def"), ("nul.py", b"\0"), ("latin.py", b"\xff")):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(TraceError, match="is no Python source"):
-            functions(str(tmp_path / name), "*")
+            python_functions(str(tmp_path / name), "*")

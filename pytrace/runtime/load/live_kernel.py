@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
     from pytrace.runtime.unwind.exits import ExitFinder
 
+
 AHEAD_CPUS = 64
 """Number of CPUs that ahead-of-time files have room for at least; of a larger machine, as many as that has."""
 
@@ -75,7 +76,7 @@ class LiveKernel:
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
         self.questions: dict[Question, None] = {}
-        """What was asked about the kernel, in the form of :mod:`pytrace.runtime.kernel_answers`."""
+        """What was asked about the kernel, in the form of :mod:`pytrace.runtime.load.remote_kernel`."""
 
     def dependencies(self) -> tuple[Fact, ...]:
         """The facts that the answers so far depend on."""

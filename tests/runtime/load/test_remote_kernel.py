@@ -1,9 +1,10 @@
-"""Compilations for kernels that are known by what they state: a small one, and one that differs from it."""
+"""What a machine answers about its kernel, and another machine as the compiler sees it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +17,121 @@ from pytrace.core.kernel_info import FEATURES, KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime import kernel_answers
 from pytrace.runtime.btf.reader import Kind
-from pytrace.runtime.live_kernel import LiveKernel
-from pytrace.runtime.stated_kernel import StatedKernel
-from tests.runtime.btf.test_kernel import add_event, module, vmlinux
+from pytrace.runtime.load import features, remote_kernel
+from pytrace.runtime.load.live_kernel import LiveKernel
+from pytrace.runtime.load.remote_kernel import RemoteKernel
+from pytrace.runtime.machine import perf
+from tests.runtime.btf.test_kernel import add_event, folder, module, vmlinux
 from tests.support.btf_builder import BtfBuilder
+
+# ---------------------------------------------------------------------------------------------- kernel answers
+# What this machine says of itself, over the small kernel of :mod:`tests.runtime.btf.test_kernel`.
+
+
+__all__ = ["folder"]
+
+FORMAT = """\
+name: woken
+ID: 316
+format:
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;
+
+print fmt: "%d", REC->pid
+"""
+
+
+@pytest.fixture
+def kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> LiveKernel:
+    made = LiveKernel(environment={})
+    monkeypatch.setattr(perf, "possible_cpus", lambda: list(range(12)))
+    monkeypatch.setattr(features, "has", lambda name: name == "btf")
+    text = lambda _category, event: FORMAT if event == "woken" else None  # noqa: E731
+    match = lambda category, event: [(category, name) for name in ("woken", event) if "*" in event]  # noqa: E731
+    parts: dict[str, Any] = {
+        "_btf_path": str(folder / "vmlinux"),
+        "tracepoint_files": SimpleNamespace(path="/nowhere", format=text, match=match),
+        "_functions": SimpleNamespace(match=lambda pattern, _: {"": [pattern], "nf": ["nf_hook"]}),
+        "kallsyms": SimpleNamespace(
+            function_size=lambda name, _: 64 if name == "vfs_read" else None, withheld="",
+            address=lambda name: 5 if name == "jiffies" else None, in_kernel=lambda _: True, has=lambda _: False,
+        ),
+    }  # fmt: skip
+    made.__dict__.update(parts)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (("tracepoints", "sched", "w*"), ("sched:woken", "sched:w*")),
+        (("tracepoint_format", "sched", "none"), ()),
+        (("kernel_functions", "vfs_read", ""), ("vfs_read ", "nf_hook nf")),
+        (("kernel_function_size", "vfs_read", ""), ("64",)),
+        (("kernel_function_size", "none", ""), ()),
+        (("kernel_symbol", "jiffies"), ("1",)),
+        (("kernel_symbol", "none"), ()),
+        (("cgroup_id", "/nowhere"), ()),
+        (("owners", "struct", "nf_hook_state", ""), ("nf",)),
+        (("owners", "struct", "task", ""), ()),
+        (("owners", "enumerator", "NF_HOOK_ON", ""), ("nf",)),
+        (("owners", "enumerator", "BLUE", ""), ()),
+        (("owners", "typedef", "none", ""), ()),
+        (("owners", "function", "both", ""), ("alpha", "nf")),
+        (("owners", "function", "both", "nf"), ("nf",)),
+        (("owners", "function", "*_hook", ""), ("nf",)),
+        (("owners", "rawtracepoint", "nf_event", ""), ("nf",)),
+        (("owners", "rawtracepoint", "*", ""), ("alpha", "nf")),
+        (("owners", "iterator", "*", ""), ("alpha", "nf")),
+        (("raw_tracepoints", "n*"), ("named", "nameless", "nf_event")),
+    ],
+)
+def test_answers(kernel: LiveKernel, question: tuple[str, ...], answer: tuple[str, ...]) -> None:
+    facts = remote_kernel.answer_questions(kernel, [question])
+    assert facts.answers == ((question, answer),)
+    assert set(facts.modules) == (set(answer) if question[0] == "owners" else set())
+
+
+def test_facts_do_not_change_with_the_boot(kernel: LiveKernel, folder: Path) -> None:
+    """Numbers of tracepoints do, and the order in which a script asks is that of another compilation."""
+    questions = [("tracepoint_format", "sched", "woken"), ("kernel_symbol", "jiffies")]
+    facts = remote_kernel.answer_questions(kernel, questions)
+    assert facts == remote_kernel.answer_questions(kernel, questions[::-1] * 2)
+    _, (_, (text,)) = facts.answers
+    assert text.count("field:") == 2
+    assert "ID:" not in text
+    assert (facts.cpus, facts.features, facts.btf) == (16, ("btf",), (folder / "vmlinux").read_bytes())
+    assert (facts.machine, facts.release) == (os.uname().machine, os.uname().release)
+    assert facts.build[0] == "kernel"
+
+
+def test_probes_that_patterns_match(kernel: LiveKernel) -> None:
+    exact = [("tracepoints", "sched", "woken"), ("kernel_functions", "vfs_read", ""), ("owners", "iterator", "*", "")]
+    assert remote_kernel.probe_digest(kernel, exact) == ""
+    wild = [*exact, ("tracepoints", "sched", "w*"), ("kernel_functions", "*", "nf")]
+    matches = remote_kernel.probe_digest(kernel, wild)
+    assert matches == remote_kernel.probe_digest(kernel, wild[::-1] * 2)
+    kernel.__dict__["tracepoint_files"].match = lambda category, _: [(category, "woken")]
+    assert remote_kernel.probe_digest(kernel, wild) not in ("", matches)
+
+
+@pytest.mark.parametrize("question", [("tomorrow",), ("kernel_symbol",), ("modules", "a", "b")])
+def test_other_questions(kernel: LiveKernel, question: tuple[str, ...]) -> None:
+    """A later controller may have them."""
+    with pytest.raises(TraceError, match="does not know the question"):
+        remote_kernel.answer_questions(kernel, [question])
+
+
+def test_all_features_are_stated(kernel: LiveKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "has", lambda _: True)
+    assert remote_kernel.answer_questions(kernel, []).features == FEATURES
+
+
+# ---------------------------------------------------------------------------------------------- stated kernel
+# Compilations for kernels that are known by what they state: a small one, and one that differs from it.
+
 
 OF_FILES = frozenset({
     "binaries", "user_symbols", "user_code", "user_codes", "user_exits", "user_implementations", "user_address",
@@ -42,7 +152,7 @@ def queries() -> list[str]:
 
 def test_each_query_about_a_kernel_has_an_answer_of_it() -> None:
     """A new query must not be answered by the machine that compiles."""
-    own = vars(StatedKernel)
+    own = vars(RemoteKernel)
     assert not [name for name in queries() if name not in OF_FILES and BY_OTHERS.get(name, name) not in own]
 
 
@@ -75,8 +185,8 @@ def task(offset: int) -> bytes:
     return builder.build()
 
 
-def compiled(text: str, facts: Facts) -> tuple[CompiledScript, StatedKernel]:
-    kernel = StatedKernel(kernel_facts.decoded(facts.encoded()))
+def compiled(text: str, facts: Facts) -> tuple[CompiledScript, RemoteKernel]:
+    kernel = RemoteKernel(kernel_facts.decoded(facts.encoded()))
     return pipeline.compile_script(Source("x", text), CompileOptions(ahead=True), kernel, Diagnostics()), kernel
 
 
@@ -105,7 +215,7 @@ def reliance(script: CompiledScript) -> list[tuple[str, ...]]:
 
 def test_what_the_facts_do_not_say_is_noted() -> None:
     facts = stated(task(0), row("pid_t pid", 8, 4))
-    kernel = StatedKernel(facts)
+    kernel = RemoteKernel(facts)
     diagnostics = Diagnostics()
     text = "t:sched:woken { @ = count(); } t:sched:s* { @ = count(); } k:vfs_read { @ = count(); }"
     with pytest.raises(ScriptError):
@@ -121,7 +231,7 @@ def test_types_of_modules() -> None:
         (("owners", "enumerator", "NF_HOOK_ON", ""), ("nf",)), (("owners", "rawtracepoint", "nf_event", ""), ("nf",)),
         (("owners", "iterator", "*", ""), ("nf",)),
     ))  # fmt: skip
-    kernel = StatedKernel(facts)
+    kernel = RemoteKernel(facts)
     struct = kernel.struct("struct", "nf_hook_state")
     assert struct is not None
     assert struct.origin == "nf"
@@ -143,7 +253,7 @@ def test_types_of_modules() -> None:
 
 
 def test_other_answers() -> None:
-    kernel = StatedKernel(stated(b"", cpus=128, features=("ringbuf",), answers=(
+    kernel = RemoteKernel(stated(b"", cpus=128, features=("ringbuf",), answers=(
         (("cgroup_id", "/a"), ("1",)), (("kernel_function_size", "a", ""), ("64",)),
         (("kernel_function_size", "b", ""), ("big",)), (("kernel_functions", "v*", ""), ("vfs_read ", "v nf")),
         (("kernel_symbol", "jiffies"), ("1",)), (("kernel_symbol", "no"), ()), (("module_state", "nf"), ("loaded",)),
@@ -174,7 +284,7 @@ def test_other_machines() -> None:
     script, _ = compiled(text, stated(task(0), row("pid_t pid", 8, 4), machine="aarch64"))
     assert script.elf
     with pytest.raises(TraceError, match="does not compile for s390x"):
-        StatedKernel(stated(b"", machine="s390x"))
+        RemoteKernel(stated(b"", machine="s390x"))
 
 
 def _void() -> bytes:
@@ -188,7 +298,7 @@ def test_bad_type_information(btf: bytes) -> None:
     answers = ((("owners", "typedef", "u32", ""), ("nf",)),)
     for facts in (stated(btf), stated(task(0), modules={"nf": btf}, answers=answers)):
         with pytest.raises(TraceError, match=r"type information of (vmlinux|nf) "):
-            StatedKernel(facts).typedef("u32")
+            RemoteKernel(facts).typedef("u32")
 
 
 # ---------------------------------------------------------------------------------------------- this kernel
@@ -210,7 +320,7 @@ def test_what_this_kernel_states_compiles_to_what_it_compiles_itself(monkeypatch
     kernel = LiveKernel(ahead=True)
     here = pipeline.compile_script(Source("x", text), options, kernel, Diagnostics())
     assert {question[0] for question in kernel.questions} >= {"tracepoints", "tracepoint_format"}
-    there, other = compiled(text, kernel_answers.facts(LiveKernel(), kernel.questions))
+    there, other = compiled(text, remote_kernel.answer_questions(LiveKernel(), kernel.questions))
     assert not other.unanswered
     assert there.elf == here.elf
     assert there.manifest.programs == here.manifest.programs
