@@ -2,7 +2,8 @@
 
 ``python -m tests.support.attach_mutants [NAME…] [-- TEST…]`` prints a line for each: killed, or survived. One process
 imports everything; for each fault it forks, replaces the code of the functions that differ, and runs the tests to the
-first failure. In the test machine: ``scripts/vm -- .venv/bin/python -m tests.support.attach_mutants``.
+first failure. Before the first it runs them without a fault. In the test machine:
+``scripts/vm -- .venv/bin/python -m tests.support.attach_mutants``.
 """
 
 from __future__ import annotations
@@ -133,13 +134,17 @@ def _functions() -> Iterator[types.FunctionType]:
             pending += list(vars(item).values())
 
 
-def killed(mutant: Mutant, tests: list[str]) -> bool:
-    """Whether a test fails in a process with that fault."""
+def killed(mutant: Mutant | None, tests: list[str]) -> bool:
+    """Whether a test fails in a process with that fault (None: without one).
+
+    Raises:
+        LookupError: no function has the fault, or pytest could not run the tests.
+    """
     child = os.fork()
     if child == 0:
         status = 99
         try:
-            if apply(mutant):
+            if mutant is None or apply(mutant):
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, 1)
                 options = ["-x", "-q", "-p", "no:cacheprovider", "--way", "vm", "--core", "-m", "core"]
@@ -148,8 +153,10 @@ def killed(mutant: Mutant, tests: list[str]) -> bool:
             os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == 99:
-        raise LookupError(f"no function has the fault {mutant.fault!r}")
-    return status != 0
+        raise LookupError(f"no function has the fault {mutant}")
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise LookupError(f"pytest ended with status {status}")
+    return status != pytest.ExitCode.OK
 
 
 def main(words: list[str]) -> None:
@@ -159,6 +166,8 @@ def main(words: list[str]) -> None:
     names, _, tests = " ".join(words).partition("--")
     chosen = names.split() or list(MUTANTS)
     files = tests.split() or list(CORE)
+    if killed(None, files):
+        raise SystemExit("the tests fail without a fault")
     dead = 0
     for name in chosen:
         died = killed(MUTANTS[name], files)
