@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import forked
+from tests.support import forked, server
 from tests.support.patience import patience
 from tests.support.server import Server
 
@@ -81,3 +82,25 @@ def test_a_forked_child_belongs_to_the_test(tmp_path: Path) -> None:
         assert run.poll() is None
         run.terminate()
         assert run.wait(patience(10)) in (0, -15)
+
+
+def test_a_process_that_cannot_be_ended_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for a file system (state D): it is named once, and what comes later is ended as before."""
+    monkeypatch.setattr(server, "ENDING", 0.1)
+
+    def orphans() -> list[int]:
+        return [pid for pid in children if pid not in server._stuck and os.path.exists(f"/proc/{pid}")]
+
+    monkeypatch.setattr(server, "_orphans", orphans)
+    immortal, other = children = [subprocess.Popen(["sleep", "60"]).pid for _ in range(2)]
+    real = os.kill
+    monkeypatch.setattr(os, "kill", lambda pid, number: None if pid == immortal else real(pid, number))
+    try:
+        left = server._clear()
+        assert left[0] == f"{immortal} sleep 60 (it cannot be ended)"
+        assert left[1:] == [f"{other} sleep 60"]
+        assert server._clear() == []
+    finally:
+        real(immortal, signal.SIGKILL)
+        os.waitpid(immortal, 0)
+        server._stuck.discard(immortal)

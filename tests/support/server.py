@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -323,8 +324,7 @@ def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
     os.close(ended)
     timed_out = status is None
     if timed_out:
-        os.kill(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = _end(child)
     return {"status": status, "timed_out": timed_out, "left_behind": [] if timed_out and not _orphans() else _clear()}
 
 
@@ -340,8 +340,7 @@ def _perform_together(request: dict[str, Any]) -> dict[str, Any]:
         if known != (known := ends.stat().st_size):
             deadline = time.monotonic() + request["timeout"]
         if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _end(child)
             break
         select.select([ended], [], [], 0.5)
     os.close(ended)
@@ -368,6 +367,10 @@ def _act(action: str, child: int, request: dict[str, Any]) -> None:
 
 
 def _orphans() -> list[int]:
+    """Children, but for those that cannot be ended."""
+    for pid in list(_stuck):
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            _stuck.discard(pid)
     found = []
     me = os.getpid()
     for name in os.listdir("/proc"):
@@ -376,7 +379,7 @@ def _orphans() -> list[int]:
                 fields = Path(f"/proc/{name}/stat").read_bytes().rsplit(b")", 1)[1].split()
             except OSError:
                 continue
-            if int(fields[1]) == me:
+            if int(fields[1]) == me and int(name) not in _stuck:
                 found.append(int(name))
     return found
 
@@ -396,9 +399,29 @@ def _clear() -> list[str]:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 continue
             left.append(f"{pid} {command}")
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            if _end(pid) is None:
+                left[-1] += " (it cannot be ended)"
     return left
+
+
+ENDING = 5.0
+"""Seconds until a process that was killed has ended."""
+_stuck: set[int] = set()
+"""Processes that were killed and have not ended: what waits for a device or a file system (state D) may never."""
+
+
+def _end(pid: int) -> int | None:
+    """Kill a child. Returns its exit status; None if it does not end, which is reported once and waited for no more."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    ended = os.pidfd_open(pid)
+    try:
+        if select.select([ended], [], [], patience(ENDING))[0]:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(ended)
+    _stuck.add(pid)
+    return None
 
 
 def _child_of_many(request: dict[str, Any], ends: Path) -> NoReturn:
