@@ -375,7 +375,9 @@ def _become(own: socket.socket, serve: Serve, limits: Limits) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        # What ends it is seen by its parent, and by no handler that this process had.
+        for number in (signal.SIGPROF, signal.SIGBUS, signal.SIGSEGV):
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _close_others(own.fileno())
         gc.freeze()

@@ -32,7 +32,7 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
         OSError: the directory cannot be written, or *path* is a link that is not followed.
     """
     if not replaceable(path):
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=lambda name, _: create(name)) as file:
             yield file
         return
     target = target_of(path)
@@ -54,6 +54,40 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
         # It no longer exists after a successful replace.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+def create(path: str) -> int:
+    """Open a file to write in place, which is truncated; a pipe or device is opened as it is. Returns its descriptor.
+
+    Links are followed as by :func:`target_of`. In directories like ``/tmp`` no file or pipe of another user is opened
+    (as the kernel has it by ``fs.protected_regular`` and ``fs.protected_fifos``): that user would read what is written.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    flags, target = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, target_of(path)
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder) or not _is_shared(os.stat(folder)):
+        return os.open(path, flags, 0o666)
+    with contextlib.suppress(FileNotFoundError):
+        _check_owner(target, os.lstat(target))
+    descriptor = os.open(target, flags | os.O_NOFOLLOW, 0o666)
+    try:
+        _check_owner(target, os.fstat(descriptor))  # it may have been put there meanwhile
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_owner(target: str, status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), os.stat(os.path.dirname(target)).st_uid):
+        raise PermissionError(errno.EACCES, f"it belongs to user {status.st_uid}", target)
+
+
+def _is_shared(folder: os.stat_result) -> bool:
+    """Whether all users can write to a directory, each only own files (``/tmp``)."""
+    return bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH)
 
 
 def _unnamed(folder: str) -> int | None:
@@ -148,8 +182,7 @@ def target_of(path: str) -> str:
         except OSError:
             return current
         status, owner = os.stat(folder), os.lstat(current).st_uid
-        shared = status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH
-        if shared and owner not in (os.geteuid(), status.st_uid):
+        if _is_shared(status) and owner not in (os.geteuid(), status.st_uid):
             raise PermissionError(errno.EACCES, f"it is a link of user {owner}", current)
         current = os.path.join(folder, link)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base.whole_files import check, replaceable, replacing
+from pytrace.base.whole_files import check, create, replaceable, replacing
 from pytrace.base.whole_files import write as write_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -102,6 +102,35 @@ def test_links_of_other_users_in_shared_directories_are_not_followed(tmp_path: P
     os.chown(shared / "out", 0, 0, follow_symlinks=False)
     write_file(str(tmp_path / "mine"), b"new")
     assert (tmp_path / target).read_text() == "new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_of_other_users_in_shared_directories_are_not_written_to(tmp_path: Path) -> None:
+    """Whoever made ``/tmp/out``, a file or a pipe, would read what root writes; a pipe would hold root up."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "file").write_text("theirs")
+    os.mkfifo(shared / "pipe")
+    for name in ("file", "pipe"):
+        os.chown(shared / name, 12345, 12345)
+        with pytest.raises(PermissionError, match="it belongs to user 12345"):
+            create(str(shared / name))
+    with pytest.raises(PermissionError, match="it belongs to user 12345"):
+        write_file(str(shared / "pipe"), b"x")
+    assert (shared / "file").read_text() == "theirs"
+    write_file(str(shared / "file"), b"ours")
+    assert (shared / "file").stat().st_uid == 0, "it is replaced, not written to"
+    (tmp_path / "plain").write_text("theirs")
+    os.chown(tmp_path / "plain", 12345, 12345)
+    for path in (shared / "file", shared / "new", tmp_path / "plain", tmp_path / "other", Path("/dev/null")):
+        os.close(create(str(path)))
+    read, write = os.pipe()
+    try:
+        os.close(create(f"/proc/self/fd/{write}"))
+    finally:
+        os.close(read)
+        os.close(write)
 
 
 def test_links_in_circles_end(tmp_path: Path) -> None:

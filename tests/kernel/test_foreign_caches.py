@@ -146,3 +146,36 @@ def test_links_in_the_cache_of_debuginfod(attack: Attack, answer: str) -> None:
         server.shutdown()
     assert (done.returncode == 0) == (answer == "debug file"), done
     assert [os.listdir(target) for target in targets] == [[], []]
+
+
+def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path) -> None:
+    """Root runs the installed command in a folder of somebody else, who has put files there that pytrace imports."""
+    planted, elsewhere = tmp_path / "planted", tmp_path / "bin"
+    planted.mkdir()
+    elsewhere.mkdir()
+    for name in ("msgspec", "llvmlite", "resource", "signal", "sitecustomize", "usercustomize", "json", "pytrace"):
+        (planted / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (planted / "startup.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    command = elsewhere / "pytrace"
+    command.write_text("from pytrace.cli.entry import command\ncommand()\n")
+    words = [sys.executable, str(command), "-q", "-e", 'begin { printf("ok\\n"); exit(); }']
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONSTARTUP": str(planted / "startup.py")}
+    done = _run(words, planted, own)
+    assert (done.returncode, done.stdout.strip()) == (0, "ok"), done.stderr
+    # Its helpers begin with the same modules, and not with those of the folder either.
+    helper = (
+        "import sys, os; sys.path.remove(''); os.chdir(sys.argv[1])\n"
+        "from pytrace.base.limited_process import Program\n"
+        "from pytrace.remote.host_results import readable\n"
+        "print(Program(readable, memory=1 << 30, seconds=20, longest=60).result(b'web\\0x'))"
+    )
+    words = [sys.executable, "-c", helper, str(planted)]
+    done = _run(words, elsewhere, own)
+    assert done.stdout.startswith("b'web is "), (done.stdout, done.stderr)
+    assert not (tmp_path / "ran").exists()
+
+
+def _run(words: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=patience(60), check=False
+    )

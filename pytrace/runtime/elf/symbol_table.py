@@ -37,6 +37,8 @@ _LONGEST_NAME = 1 << 16
 _MOST_NAMES = 64 << 20
 """Bytes of names that may be taken out of any table, beside a multiple of what its strings have."""
 _BATCH = 1024
+_MOST_ALIASES = 4096
+"""Symbols of one address that are looked at."""
 
 _NOT_ZERO = b"\0" + b"\1" * 255
 
@@ -199,9 +201,11 @@ class SymbolTable:
         first = index
         while first and addresses[first - 1] == start:
             first -= 1
-        aliases = [self.symbol(i) for i in range(first, index + 1)]
-        fitting = [symbol for symbol in aliases if address < start + symbol.size] or aliases
-        return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
+        # Of a hostile file there may be a million, each with a long name.
+        aliases = map(self.symbol, range(max(first, index - _MOST_ALIASES), index + 1))
+        return min(aliases, key=lambda symbol: (
+            address >= start + symbol.size, len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name,
+        ))  # fmt: skip
 
 
 def check_strings(file: ElfFile, strings: str | bytes) -> None:

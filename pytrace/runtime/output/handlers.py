@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import (
     CurrentTime,
@@ -404,7 +405,7 @@ class PcapWriter:
 
     def __init__(self, path: str) -> None:
         try:
-            self._file = open(path, "wb")  # noqa: SIM115 - closed by close()
+            self._file = os.fdopen(whole_files.create(path), "wb")
         except OSError as error:
             raise TraceError(f"cannot write packets to {path!r}: {error.strerror}") from error
         self._file.write(struct.pack("=IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, _SNAPLEN, _LINKTYPE_RAW))

@@ -533,8 +533,7 @@ def create(path: str) -> int:
         TraceError: the file cannot be written.
     """
     try:
-        whole_files.target_of(path)  # refuses links of other users in /tmp
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        return whole_files.create(path)
     except OSError as error:
         raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
 
