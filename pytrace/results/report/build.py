@@ -10,11 +10,12 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.results.difference import difference
+from pytrace.results.findings import unnamed_code
+from pytrace.results.question import question
 from pytrace.results.report import page, tables_data
 from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import AnyPart, TablePart
-from pytrace.results.report.question import question
 from pytrace.results.report.states import State, at_end, is_number, of_prints, of_snapshots, shown_names
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import is_profile, numbers
@@ -65,7 +66,8 @@ def _title(snapshot: SnapshotData) -> str:
 
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> page.Head:
-    return page.Head(title, snapshot.runs, tuple(forms.about(snapshot)), tuple(forms.losses(snapshot)))
+    about, losses = tuple(forms.about(snapshot)), tuple(forms.losses(snapshot))
+    return page.Head(title, snapshot.runs, about, losses, unnamed_code(snapshot))
 
 
 def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[TablePart]:

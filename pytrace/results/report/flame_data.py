@@ -8,9 +8,9 @@ from typing import NamedTuple
 from pytrace.core import types
 from pytrace.core.types.tables import Column
 from pytrace.render.values import value_kind_of
+from pytrace.results.question import counted, what_of
 from pytrace.results.report.document import Document, columns, exacts
 from pytrace.results.report.parts import FlamePart
-from pytrace.results.report.question import counted, what_of
 from pytrace.results.snapshot import MapData
 from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
 from pytrace.results.values import Frame, Portable, Value

@@ -65,6 +65,8 @@ class Head(msgspec.Struct, frozen=True):
     """Lines about them, as ``--about`` prints them."""
     losses: tuple[str, ...]
     """Those that say what was lost."""
+    unnamed: str = ""
+    """A sentence on code without names, if there is much of it."""
 
 
 def page(document: Document, title: str, heads: Sequence[Head], nothing: str = "No maps, no rows.") -> bytes:
@@ -131,6 +133,8 @@ def _header(head: Head) -> str:
     """When and how long, in a line; and what was lost."""
     line = _moment(head.runs)
     header = f'<p class="when">{escaped(f"{head.title}: {line}" if head.title else line)}</p>' if line else ""
+    if head.unnamed:
+        header += f'<p class="warning" role="note">{escaped(head.unnamed)}.</p>'
     if head.losses:
         items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
         header += f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>'

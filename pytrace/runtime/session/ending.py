@@ -117,8 +117,8 @@ class Ending:
             if run.output.gave_up and run.loaded.manifest.maps:
                 run.notices.warn(_NO_MAPS)
         if not run.options.quiet:
-            for file in end.written:
-                run.output.message(f"wrote {file}\n")
+            for line in (*end.found, *(f"wrote {file}" for file in end.written)):
+                run.output.message(f"{line}\n")
         return end.errors
 
     def break_off(self) -> None:

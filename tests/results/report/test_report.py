@@ -22,12 +22,12 @@ from pytrace.results.formats import about, text_and_json
 from pytrace.results.formats import table as page_table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.question import counted, question
 from pytrace.results.report import build, document, page, tables_data
 from pytrace.results.report import parts as report_parts
 from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import FlamePart
-from pytrace.results.report.question import counted, question
 from pytrace.results.report.states import (
     State,
     at_end,

@@ -20,6 +20,8 @@ from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services.service import EndOfRun, Service
 
+_PICTURES = frozenset({"html", "svg"})
+"""Formats after which the terminal says what was found."""
 _UNSAVED = "no snapshot was saved at the end because of the interrupt"
 
 
@@ -48,6 +50,8 @@ class Export:
         self._path = options.output
         self.written: list[str] = []
         """The file that was written, with its size, if there is one."""
+        self.found: list[str] = []
+        """What its picture shows, in lines."""
         if self._row.binary and self._path is None and os.isatty(1):
             hints = (f"-o FILE writes it to a file, for example -o profile{self._row.suffixes[0]}",)
             raise TraceError(f"format {self._row.name} is nothing for a terminal", hints=hints)
@@ -82,6 +86,11 @@ class Export:
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
+            if self._path is not None and self._row.name in _PICTURES:
+                from pytrace.results.findings import findings, unnamed_code  # few formats are pictures
+
+                self.found += findings(chosen.snapshot)
+                self.found += [f"note: {sentence}" for sentence in (unnamed_code(chosen.snapshot),) if sentence]
         except TraceError as error:
             return "; ".join((error.message, *error.hints))
         return ""
@@ -175,6 +184,7 @@ class Saving(Service):
             else:
                 end.print_maps = False
                 end.written += export.written
+                end.found += export.found
         self._finished = True
 
     def break_off(self) -> None:

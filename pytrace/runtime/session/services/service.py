@@ -10,6 +10,8 @@ class EndOfRun(msgspec.Struct):
 
     print_maps: bool
     """Whether the maps are printed."""
+    found: list[str] = msgspec.field(default_factory=list)
+    """Lines on what pictures that were written show, reported before their files."""
     written: list[str] = msgspec.field(default_factory=list)
     """Files that were written in place of output, each with its size, reported unless ``-q`` says not to."""
     errors: list[str] = msgspec.field(default_factory=list)

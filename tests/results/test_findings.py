@@ -1,0 +1,77 @@
+"""What the terminal says after a picture was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core import types
+from pytrace.results.findings import findings, readable, unnamed_code
+from pytrace.results.values import Frame, StackTrace
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
+
+K, U = types.Stack(False), types.Stack(True)
+SAMPLES = "profile:hz:100 { @[ustack] = count(); }"
+
+
+def test_functions_with_share_and_unit() -> None:
+    entries = {stack("hot", "serve", "main"): 700, stack("cold", "serve", "main"): 250, stack("main"): 50}
+    of = run(script="-e", text=SAMPLES)
+    assert findings(snapshot(map_data("@", U, COUNT, entries), of=of)) == [
+        "10 s on CPU (1,000 samples), most in:",
+        "   70.0 %        7 s  hot", "   25.0 %      2.5 s  cold", "    5.0 %     500 ms  main",
+    ]  # fmt: skip
+
+
+def test_functions_of_a_script_and_who_only_passes_a_call_on() -> None:
+    def python(*names: str) -> StackTrace:
+        return StackTrace((*stack("eval").frames, *(Frame(name, 1, "", "", "/srv/app.py", 7) for name in names)))
+
+    entries = {python("iterencode", "encode", "dumps", "save", "main", "<module>"): 40, python("parse", "main"): 60}
+    lines = findings(snapshot(map_data("@", U, COUNT, entries), of=run(script="-e", text=SAMPLES)))
+    at = lines.index("interpreted functions with what they call:")
+    assert [line.split()[-1] for line in lines[at + 1 :]] == ["main", "parse", "save"]
+
+
+def test_waits_are_of_the_programs_function() -> None:
+    switch = stack("schedule", "do_wait", user=False)
+    entries = {(switch, stack("read", "main")): 3_000_000, (switch, StackTrace(())): 1_000_000}
+    data = map_data("@usecs", types.Tuple((K, U)), types.Sum(), entries)
+    lines = findings(snapshot(data, of=run(script="offcputime")))
+    assert lines[0] == "4 s waited, most in the function:"
+    assert [line.split()[-1] for line in lines[1:]] == ["read", "do_wait"]
+
+
+def test_histograms() -> None:
+    entries = {"a": {8: 90, 12: 9}, "b": {20: 1}}
+    (line,) = findings(snapshot(map_data("@lat_us", STRING, types.Hist(0), entries)))
+    assert line.startswith("@lat_us: 100 values, p50 ")
+    assert "p99 " in line
+    assert line.endswith(" us")
+
+
+@pytest.mark.parametrize(("amounts", "said"), [((0, 100), False), ((5, 95), False), ((60, 40), True)])
+def test_code_without_names(amounts: tuple[int, int], said: bool) -> None:
+    jit = StackTrace((Frame("", 0, "[JIT]"), *stack("main").frames))
+    key = types.Tuple((U, STRING))
+    entries = {(jit, "node"): amounts[0], (stack("main"), "node"): amounts[1]}
+    entries = {entry: count for entry, count in entries.items() if count}
+    text = unnamed_code(snapshot(map_data("@", key, COUNT, entries)))
+    hint = "60 % of the stacks hold compiled code without names ([JIT]): node --perf-basic-prof gives names"
+    assert text == (hint if said else "")
+
+
+def test_nothing_of_nothing() -> None:
+    made = snapshot(map_data("@", U, COUNT, {}), map_data("@h", None, types.Hist(0), {None: {}}))
+    assert findings(made) == []
+    assert unnamed_code(made) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (5_516_480, "us", "5.52 s"), (999, "us", "999 us"), (0, "ns", "0 ns"), (4_100, "bytes", "4.1 kB"),
+        (3, "MB", "3.15 MB"), (1_234_567, "", "1,234,567"), (5_000, "s", "5,000 s"), (12, "calls", "12 calls"),
+    ],
+)  # fmt: skip
+def test_numbers_for_people(number: float, unit: str, text: str) -> None:
+    assert readable(number, unit) == text
