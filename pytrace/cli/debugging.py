@@ -43,7 +43,7 @@ from pytrace.frontend.syntax.typed_program import CheckedProgram
 from pytrace.pipeline import Compilation, Watch
 from pytrace.runtime.load.loaded_script import LoadError
 from pytrace.runtime.load.loader import LoadOptions, load
-from pytrace.runtime.session import session
+from pytrace.runtime.session import opening
 
 
 def develop(line: CommandLine, run: RunOptions, compilation: Compilation) -> CompiledScript | None:
@@ -303,7 +303,7 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, request: Request) -> Non
     with bundle.stage("check"):
         request.check()
     with bundle.stage("load and attach"), contextlib.redirect_stderr(shown):
-        session.run(script, quiet)
+        opening.run(script, quiet)
     bundle.text("attach.txt", shown.getvalue(), "messages about loading and attaching")
     libbpf_lines: list[str] = []
     logs: dict[str, str] = {}

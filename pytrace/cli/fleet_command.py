@@ -37,7 +37,7 @@ from pytrace.results.snapshot import SnapshotData
 
 if TYPE_CHECKING:
     from pytrace.live.answer_view import AnswerView
-    from pytrace.runtime.session.services.metrics import Metrics
+    from pytrace.runtime.session.metrics import Metrics
 
 SHOWN = 1000
 """Entries of each map that a live view shows, the largest."""
@@ -316,7 +316,7 @@ def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: 
     """
     if options.metrics is None:
         return None
-    from pytrace.runtime.session.services.metrics import Metrics  # few ask for it
+    from pytrace.runtime.session.metrics import Metrics  # few ask for it
 
     manifest = CompiledScript.from_bytes(program.compiled).manifest if program.compiled else None
     config = Config() if manifest is None else manifest.config

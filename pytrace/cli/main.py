@@ -298,10 +298,10 @@ def _check_machine(options: RunOptions) -> None:
 
 
 def _execute(script: CompiledScript, options: RunOptions) -> int:
-    from pytrace.runtime.session import session
+    from pytrace.runtime.session import opening
 
     _show_notes(options)
-    return session.run(script, request.in_format(options, script.manifest.output_format))
+    return opening.run(script, request.in_format(options, script.manifest.output_format))
 
 
 _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}

@@ -203,7 +203,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """Location of the failure counters of all programs: an array in a data section, see ``session.services.losses``."""
+    """Location of the failure counters of all programs: an array in a data section, see ``session.services``."""
 
     section: str
     offset: int

@@ -19,11 +19,10 @@ from pytrace.render.map_printer import Shown
 from pytrace.render.text import Values
 from pytrace.render.values import value_kind_of
 from pytrace.results.values import Portable
-from pytrace.runtime.capture.maps import portable
-from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.snapshots import StackTraces, Symbols, portable
 
 PRINTED = {"print_value": "print", "print_map": "map"}
 """Kinds of events that Python programs see under the name of the script's function."""

@@ -26,8 +26,8 @@ from pytrace.interface.maps import MapAccess, Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.output.messages import FAILURES
-from pytrace.runtime.session.resources import Embedding
-from pytrace.runtime.session.session import Session
+from pytrace.runtime.session.opening import open_run
+from pytrace.runtime.session.session import Embedding, Session
 from pytrace.runtime.session.signals import WakeUp
 from pytrace.runtime.symbols.met_binaries import MetBinaries
 
@@ -87,7 +87,7 @@ class Trace:
             )
             # What the kernel has just opened has no owner yet: Ctrl-C is handled between two probes, or at the end.
             with postponed():
-                self._session = Session.open(prepared, options, self._stack, embedding)
+                self._session = Session(open_run(prepared, options, self._stack, embedding))
                 self._specs = {spec.name: spec for spec in prepared.manifest.maps}
                 with self._unseen():
                     self._session.start()

@@ -29,7 +29,7 @@ import errno, json, os, socket, sys
 from pytrace.cli import main
 from pytrace.runtime.machine import bpf, perf
 from pytrace.runtime.machine.bpf import ProgramType
-from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services import Losses
 
 folder = sys.argv.pop(1)
 RETURN = bytes.fromhex("b700000000000000" "9500000000000000")

@@ -19,7 +19,7 @@ from pytrace.runtime.output.batches import Handlers
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session import child
 from pytrace.runtime.session.consumer import EventLoop
-from pytrace.runtime.session.services.losses import CounterReader
+from pytrace.runtime.session.services import CounterReader
 from tests.support.loading import Loaded, program, target
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

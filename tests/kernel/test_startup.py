@@ -75,7 +75,7 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
     assert cached == compiled
     assert "42 x" in cached
     assert not SLOW_TO_IMPORT & imported
-    prefixes = ("pytrace.frontend", "pytrace.codegen", "pytrace.results", "pytrace.runtime.capture")
+    prefixes = ("pytrace.frontend", "pytrace.codegen", "pytrace.results", "pytrace.runtime.session.snapshots")
     assert not {name for name in imported if name.startswith(prefixes)}
 
 

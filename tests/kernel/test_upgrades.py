@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.session.services import processes
+from pytrace.runtime.session import services
 from tests.support.machine import need
 from tests.support.running import ROOT, Tracer
 from tests.support.waiting import until
@@ -49,7 +49,7 @@ def test_the_package_is_removed_while_it_runs(end: str, package: Path, programs:
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with Tracer("-e", script, *ENDS[end], package=package, cwd=tmp_path, environment=cache) as tracer:
         # Modules are imported one after another, at most some hundred.
-        time.sleep(processes.MODULES_AFTER)
+        time.sleep(services.MODULES_AFTER)
         until(lambda: _settled(tracer.process.pid))
         shutil.rmtree(package)
         status, out, said = tracer.end()

@@ -18,9 +18,9 @@ from pytrace.render.text import for_any
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.results.values import Frame as PortableFrame
 from pytrace.results.values import StackTrace
-from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import CgroupPaths, HostNames
+from pytrace.runtime.session.snapshots import StackTraces
 from tests.support.captured import Places
 from tests.support.encode import Frame, Symbols
 

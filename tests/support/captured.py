@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData
-from pytrace.runtime.capture.maps import map_data, read
-from pytrace.runtime.capture.stack_traces import StackTraces
+from pytrace.runtime.session.snapshots import ReadMap, StackTraces, map_data
 from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
 from tests.support.encode import Run, Symbols
 
@@ -37,4 +36,4 @@ def forms(run: Run, symbols: Places | None = None) -> PortableForms:
 def captured(run: Run, name: str, symbols: Places | None = None) -> MapData:
     """A map of a run."""
     (view,) = (view for view in run.renderer.views() if view.spec.name == name)
-    return map_data(read(view), forms(run, symbols), lambda: None)
+    return map_data(ReadMap.of(view), forms(run, symbols), lambda: None)

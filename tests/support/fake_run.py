@@ -23,9 +23,8 @@ from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
-from pytrace.runtime.session.services.losses import Key, Losses, NoHeartbeat
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.services import Key, Losses, NoHeartbeat, Service
+from pytrace.runtime.session.session import Command, NoCommand, Notices, Resources
 from tests.runtime.output.test_ring import Ring, event
 from tests.support.encode import Run, encode
 
@@ -185,8 +184,7 @@ class FakeRun:
             options=self.options, embedded=embedded, requests=self.requests, signals=self.signals,
             output=self.output, notices=Notices(self.output, self.options), command=command or NoCommand(),
             loaded=loaded, symbols=cast(Any, FakeSymbols()), renderer=renderer, ring=reader, loop=loop,
-            consumer=consumer, processes=cast(Any, None), probes=probes, losses=losses,
-            snapshots=cast(Any, None), services=[losses, *services],
+            consumer=consumer, processes=cast(Any, None), probes=probes, losses=losses, services=[losses, *services],
         )  # fmt: skip
 
     def line(self, number: int) -> None:

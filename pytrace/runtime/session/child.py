@@ -49,6 +49,8 @@ _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 EXEC_PATIENCE = 10.0
 """Seconds in which a wrapper executes the next program."""
+_MOST_PROGRAMS = 32
+"""Programs that a command executes one after another, in one process, before its interpreter."""
 _MOST_PATIENCE = 60.0
 """Seconds that it gets to start its libraries when it is at work, or waits for a disk or a CPU."""
 
@@ -404,6 +406,37 @@ def _enter(namespace: int, report: int) -> None:
     except OSError as error:
         os.write(report, f"{_NOT_ENTERED}{error.errno}".encode())
         os._exit(127)
+
+
+def run_to_interpreter(traced: Child, *, strict: bool) -> None:
+    """Let the command, which may be a chain of wrappers (env, a version manager), run until it has executed a CPython.
+
+    Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
+
+    Raises:
+        TraceError: it has executed none, as it has ended or does something else, and *strict* is set.
+    """
+    from pytrace.runtime.python.processes import runs_python  # few scripts probe functions of Python
+
+    traced.stop_after_exec()
+    if runs_python(traced.pid):
+        return
+    for _ in range(_MOST_PROGRAMS):
+        if traced.run_to_entry() and runs_python(traced.pid):
+            return
+        if not traced.run_to_next_program():
+            break
+    if not strict:
+        return
+    if traced.poll() is None:
+        text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
+    else:
+        text = f"process {traced.pid} has ended, and executed none"
+    hints = (
+        "give the interpreter itself, or its process with -p",
+        "processes that the command forks are not waited for",
+    )
+    raise TraceError(f"the command runs no CPython that is known: {text}", hints=hints)
 
 
 def _entry_point(pid: int) -> int:

@@ -24,8 +24,8 @@ from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, confine, perf, privileges
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.probes import Probes
-from pytrace.runtime.session.resources import Notices
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.services import Service
+from pytrace.runtime.session.session import Notices
 
 USER_SYMBOLS = "names of user functions are read from /proc/PID and binaries of all users"
 KERNEL_SYMBOLS = "names of kernel functions are read from /proc/kallsyms"
@@ -375,9 +375,9 @@ def _as_held(name: str, held: int) -> str:
 def _probed(manifest: Manifest) -> Iterable[str]:
     if all(known_kind(program.kind).special for program in manifest.programs):
         return ()
-    from pytrace.runtime.session.services import machine_changes  # runs that attach have it
+    from pytrace.runtime.session import watches  # runs that attach have it
 
-    return machine_changes.probed_files(manifest)
+    return watches.probed_files(manifest)
 
 
 def _visible(path: str) -> bool:

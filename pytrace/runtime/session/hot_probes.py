@@ -24,8 +24,7 @@ from pytrace.core.probes.kinds import ITER
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load.loader import LoadOptions, load
-from pytrace.runtime.session import loading
-from pytrace.runtime.session.services.losses import SKIPPED, CounterReader
+from pytrace.runtime.session.services import SKIPPED, CounterReader
 
 HOT = {
     "the scheduler": (
@@ -100,7 +99,6 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
 def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunOptions) -> Estimate:
     """Attach *programs* for :data:`TRIAL` seconds; they count their hits."""
     manifest = script.manifest
-    loading.raise_limits(manifest)
     maps = {symbol: 1 for spec in manifest.maps for symbol in (spec.symbol, spec.keys) if symbol and not spec.inner}
     with ExitStack() as stack:
         loaded = load(script, options=LoadOptions(disabled=options.disabled, entries=maps), stack=stack)

@@ -1,39 +1,71 @@
-"""Opening of a run and its resources, in order (:func:`open_run`); the run's :class:`ExitStack` closes them."""
+"""Opening of a run: its programs are loaded, and its resources and services made, in order.
+
+The run's :class:`ExitStack` closes everything that was opened, also on Ctrl-C, on SIGTERM and when attaching fails.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
+from pytrace.base import progress
 from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour, unicode
-from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
 from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.kinds import BENCH, INTERVAL, TEST, known_kind
+from pytrace.core.probes.targets import sampling_period
+from pytrace.core.types import Stack, StackMode, parts
 from pytrace.render.text import Bars
-from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.load.loader import available_memory
+from pytrace.runtime.load.loaded_script import LOG_HINT, LoadedScript, LoadError
+from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.machine import privileges
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader, backlog_limit
 from pytrace.runtime.output.streams import Flush, Output, create
-from pytrace.runtime.session import loading, run_services
-from pytrace.runtime.session.confinement import confine_view
+from pytrace.runtime.session import processes
+from pytrace.runtime.session.confinement import Confinement, confine_view
 from pytrace.runtime.session.consumer import Consumer, EventLoop
 from pytrace.runtime.session.probes import Probes
-from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
-from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services import SKIPPED, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
+from pytrace.runtime.session.session import Command, Embedding, NoCommand, Notices, Resources, Session
 from pytrace.runtime.session.signals import Signals
-from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from pytrace.live.view_process import Streams, ViewProcess
-    from pytrace.runtime.capture.recording import RowKeeper
-    from pytrace.runtime.session.resources import Embedding
-    from pytrace.runtime.session.services.saving import Export
+    from pytrace.live.view_process import Streams
+    from pytrace.runtime.session.costs import Costs
+    from pytrace.runtime.session.saving import Export
+    from pytrace.runtime.session.snapshots import RowKeeper
+    from pytrace.runtime.session.watches import MemoryWatch
+    from pytrace.runtime.unwind.unwinder import Unwound
+
+
+def run(script: CompiledScript, options: RunOptions) -> int:
+    """Run a script to its end.
+
+    Returns:
+        The exit status: that of the script's ``exit()``, else 0.
+
+    Raises:
+        TraceError: the kernel rejected a program or a probe, or the machine lacks a feature.
+    """
+    if options.mode == "run" and not (options.yes or options.tool or options.dry_run) and os.isatty(0) and os.isatty(2):
+        from pytrace.runtime.session import hot_probes  # nobody can answer elsewhere
+
+        _raise_limits(script.manifest)
+        hot_probes.confirm(script, options)
+    with ExitStack() as stack:
+        opened = open_run(script, options, stack)
+        if options.mode in (TEST, BENCH):
+            from pytrace.runtime.session import test_runs
+
+            return test_runs.run(opened)
+        return Session(opened).run()
 
 
 def open_run(
@@ -46,72 +78,98 @@ def open_run(
     Raises:
         TraceError: the kernel rejected a program, or the machine lacks a feature; nothing has been traced by then.
     """
-    manifest = script.manifest
-    loading.raise_limits(manifest)
+    manifest, embedded = script.manifest, embedding is not None
+    _raise_limits(manifest)
     # Last of all: closing the others may ask for files of others, too.
     stack.callback(_end_opener_of_foreign_files)
     requests = EndRequests()
-    functions = loading.python_functions(manifest)
-    lazy = loading.symbols(manifest.config, options, requests, functions)
-    streams = terminal_streams(options, stack) if embedding is None else None
-    signals = embedding.signals if embedding else stack.enter_context(Signals(requests, lazy.give_up_lines))
-    within = namespace(options, stack)
+    functions = processes.python_functions(manifest)
+    symbols = processes.symbols(manifest.config, options, requests, functions)
+    streams = None
+    if options.live and not embedded:
+        from pytrace.live.view_process import Streams
+
+        streams = Streams(stack)
+    signals = embedding.signals if embedding else stack.enter_context(Signals(requests, symbols.give_up_lines))
+    namespace = None
+    if options.netns is not None:
+        from pytrace.runtime.machine.host_names import open_network_namespace
+
+        namespace = open_network_namespace(options.netns)
+        stack.callback(os.close, namespace)
     written = embedding.output if embedding else output(options, requests, stack, streams)
-    view = view_process(options, written, streams, stack)
+    view = None
+    if streams is not None:
+        from pytrace.live.view_process import ViewProcess
+        from pytrace.runtime.output.covered_output import CoveredOutput
+
+        assert isinstance(written, CoveredOutput)
+        stack.callback(written.uncover)
+        confine = (lambda: None) if options.keep_privileges else confine_view
+        # It imports what it needs while the programs are loaded.
+        view = ViewProcess(streams, confine, written.collect, stack)
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
-    memory = loading.memory_watch(manifest, options, embedded=embedding is not None)
+    memory = _memory_watch(manifest, options, embedded=embedded)
     with streams.redirected() if streams is not None else nullcontext():
-        traced = command(options, within, notices, embedded=embedding is not None, stack=stack)
-    loaded, processes = loading.load_run(script, options, traced, lazy, functions, notices, memory, stack)
-    heart = run_services.heartbeat(loaded, options, embedding is not None, stack)
+        traced = _command(options, namespace, notices, embedded=embedded, stack=stack)
+
+    # The programs, and what they need of processes.
+    if manifest.python is not None and manifest.python.calls and traced.pid is not None:
+        from pytrace.runtime.session.child import run_to_interpreter
+
+        run_to_interpreter(traced, strict=manifest.config.missing_probes == "error")
+    unwinding = processes.unwound(manifest, options, traced)
+    loaded = load_programs(script, options, unwinding, memory, stack)
+    loaded.fill_session_data(options, traced.pid)
+    loaded.limit_rates(options.rates)
+    followed = processes.follow(manifest, options, traced, symbols, functions, unwinding, loaded, notices, stack)
+    heartbeat = _heartbeat(loaded, options, embedded, stack)
+
+    # From the ring to the output. Probes are detached before the ring and the output are closed.
     rows = None
-    if options.saves or embedding:
-        from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
+    if options.saves or embedded:
+        from pytrace.runtime.session.snapshots import RowKeeper  # few runs take snapshots
 
         rows = RowKeeper()
-    probes = Probes(loaded, options, traced.pid, processes, notices, heart)
-    printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows, probes.unwatch)
+    probes = Probes(loaded, options, traced.pid, followed, notices, heartbeat)
+    renderer = _renderer(loaded, options, written, symbols, namespace, requests, embedding, rows, probes.unwatch)
+    stack.callback(renderer.close)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
     if memory is not None:
         memory.loaded(loaded, ring, notices.tell, notices.warn)
     loop = EventLoop(ring, stack)
     stack.enter_context(probes.links)
-    consumer = Consumer(ring, printer, written, requests, probes, lazy)
-    losses = Losses(loaded, probes, consumer, printer, written, heart, notices.detail)
-    measured = run_services.costs(options, loaded, written, notices.tell, stack)
-    snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
+    consumer = Consumer(ring, renderer, written, requests, probes, symbols)
+    losses = Losses(loaded, probes, consumer, renderer, written, heartbeat, notices.detail)
+    costs = _costs(options, loaded, written, notices.tell, stack)
     run = Resources(
-        options=options, embedded=embedding is not None, requests=requests, signals=signals, output=written,
-        notices=notices, command=traced, loaded=loaded, symbols=lazy, renderer=printer, ring=ring, loop=loop,
-        consumer=consumer, processes=processes, probes=probes, losses=losses, snapshots=snapshots,
+        options=options, embedded=embedded, requests=requests, signals=signals, output=written, notices=notices,
+        command=traced, loaded=loaded, symbols=symbols, renderer=renderer, ring=ring, loop=loop, consumer=consumer,
+        processes=followed, probes=probes, losses=losses, heartbeat=heartbeat, rows=rows, costs=costs,
     )  # fmt: skip
     if not options.keep_privileges and (embedding is None or embedding.confined):
-        run.services.append(run_services.confinement(run))
-    run.services += run_services.run_services(run, heart, measured, memory, exports, stack)
+        # The first service, as others may start threads, which keep what they have.
+        run.services.append(Confinement(options, loaded, probes, written, notices))
+    run.services += _services(run, memory, exports, stack)
     if view is not None:
         loaded.add_own_process(view.pid)
-    if view is not None and measured is not None:
-        run.services.append(run_services.live_view(run, view, measured))
+    if view is not None and costs is not None:
+        from pytrace.runtime.output.covered_output import CoveredOutput
+        from pytrace.runtime.session.live_view import LiveView
+
+        assert isinstance(written, CoveredOutput)
+        run.services.append(LiveView(view, written, run.snapshots, costs, manifest, options))
     if traced.pid is None:
-        printer.no_child()
+        renderer.no_child()
     signals.begin()
     return run
 
 
-def namespace(options: RunOptions, stack: ExitStack) -> int | None:
-    """The network namespace of ``--netns``, None without that.
-
-    Raises:
-        TraceError: there is no such namespace.
-    """
-    if options.netns is None:
-        return None
-    from pytrace.runtime.machine.host_names import open_network_namespace
-
-    descriptor = open_network_namespace(options.netns)
-    stack.callback(os.close, descriptor)
-    return descriptor
+def _raise_limits(manifest: Manifest) -> None:
+    """Let this process open as many files as the probes and maps of a script need."""
+    targets = sum(len(program.targets) for program in manifest.programs)
+    privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
 
 
 def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams: Streams | None = None) -> Output:
@@ -135,7 +193,7 @@ def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams
     return opened
 
 
-def command(
+def _command(
     options: RunOptions, namespace: int | None, notices: Notices, *, embedded: bool, stack: ExitStack
 ) -> Command:
     """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`)."""
@@ -164,43 +222,74 @@ def check_saving(manifest: Manifest, options: RunOptions) -> list[Export]:
     """
     if not options.saves:
         return []
-    from pytrace.runtime.session.services import saving  # see services()
+    from pytrace.runtime.session import saving  # few runs save snapshots
 
     saving.check(options)
     return [saving.Export(manifest, options)] if options.exports else []
 
 
-def terminal_streams(options: RunOptions, stack: ExitStack) -> Streams | None:
-    """The standard streams of a run that is shown live."""
-    if not options.live:
+def _memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) -> MemoryWatch | None:
+    """The limit of memory; a script that has no probes and no keyed maps does not need one."""
+    wanted = options.max_memory or manifest.config.max_memory
+    small = all(known_kind(program.kind).special for program in manifest.programs)
+    if small and not wanted and all(spec.key is None for spec in manifest.maps):
         return None
-    from pytrace.live.view_process import Streams
+    from pytrace.runtime.session.watches import MemoryWatch
 
-    return Streams(stack)
-
-
-def view_process(
-    options: RunOptions, written: Output, streams: Streams | None, stack: ExitStack
-) -> ViewProcess | None:
-    """The process of a live view, which imports what it needs while the programs are loaded."""
-    if streams is None:
-        return None
-    from pytrace.live.view_process import ViewProcess
-    from pytrace.runtime.output.covered_output import CoveredOutput
-
-    assert isinstance(written, CoveredOutput)
-    stack.callback(written.uncover)
-    confine = (lambda: None) if options.keep_privileges else confine_view
-    return ViewProcess(streams, confine, written.collect, stack)
+    return MemoryWatch(wanted, manifest, embedded=embedded)
 
 
-def renderer(
+def load_programs(
+    script: CompiledScript,
+    options: RunOptions,
+    unwind: Unwound | None,
+    memory: MemoryWatch | None,
+    stack: ExitStack,
+) -> LoadedScript:
+    """The programs and maps of *script*, loaded.
+
+    Raises:
+        TraceError: the kernel refused them.
+    """
+    load_options = LoadOptions(
+        libbpf_log=_to_stderr if "libbpf" in options.debug else None,
+        verifier_log=_show_verifier if "verifier" in options.debug else None,
+        btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
+        disabled=options.disabled,
+        entries={} if unwind is None else unwind.entries(),
+        admit=None if memory is None else memory.admit,
+    )
+    try:
+        with progress.step("loading programs into the kernel"):
+            return load(script, options=load_options, stack=stack)
+    except LoadError as error:
+        if options.verbose and error.log and "verifier" not in options.debug:
+            _show_refusal(error)
+        raise
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _show_refusal(error: LoadError) -> None:
+    """Print the log of an error, which needs no hint any more that says how to see it."""
+    name = error.program.symbol if error.program is not None else "libbpf"
+    note = "the log is longer than log_size: a part of it is shown\n" if error.cut else ""
+    _show_verifier(name, f"{error.log.rstrip()}\n{note}")
+    error.hints = tuple(hint for hint in error.hints if hint != LOG_HINT)
+
+
+def _show_verifier(symbol: str, text: str) -> None:
+    sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
+
+
+def _renderer(
     loaded: LoadedScript,
     options: RunOptions,
     written: Output,
     lazy: LazySymbols,
     within: int | None,
-    stack: ExitStack,
     requests: EndRequests,
     embedding: Embedding | None,
     rows: RowKeeper | None,
@@ -225,10 +314,10 @@ def renderer(
         prints = PrintKeeper()
     join = None
     if loaded.manifest.images is not None:
-        from pytrace.runtime.session.alike_rows import AlikeRows  # only for user stacks and symbols
+        from pytrace.runtime.session.stack_rows import AlikeRows  # only for user stacks and symbols
 
         join = AlikeRows(lazy)
-    opened = Renderer(
+    return Renderer(
         loaded.manifest,
         written,
         lazy,
@@ -239,8 +328,6 @@ def renderer(
         keep_row=rows.keep if rows else None,
         unwatch=unwatch,
     )
-    stack.callback(opened.close)
-    return opened
 
 
 def _end_opener_of_foreign_files() -> None:
@@ -248,3 +335,99 @@ def _end_opener_of_foreign_files() -> None:
     module = sys.modules.get("pytrace.runtime.machine.foreign_files")
     if module is not None:
         module.close()
+
+
+# ---------------------------------------------------------------------------------------------- services
+
+
+def _services(
+    run: Resources, memory: MemoryWatch | None, exports: Iterable[Export], stack: ExitStack
+) -> list[Service]:
+    """All services of a run but its confinement and its live view, in the order of their calls.
+
+    Raises:
+        TraceError: metrics cannot be served where they are to be, there is no process to trace, or no histogram for
+            ``--heat``.
+    """
+    options, manifest = run.options, run.loaded.manifest
+    services: list[Service] = [run.heartbeat, *(() if run.embedded else (OwnProcess(),)), run.processes, run.losses]
+    services += [service for service in (run.costs, memory) if service is not None]
+    if options.budget is not None and run.costs is not None:
+        from pytrace.runtime.session.costs import BudgetKeeper
+
+        detach, warn = run.probes.detach_program, run.notices.warn
+        services.append(BudgetKeeper(options.budget, run.loaded, run.costs, run.renderer, detach, run.output, warn))
+    services.append(OwnModules(manifest, options, embedded=run.embedded))
+    if not all(known_kind(program.kind).special for program in manifest.programs):
+        from pytrace.runtime.session.watches import MachineChanges, SamplingClocks
+
+        pids, warn = options.filters.pids, run.notices.warn
+        services.append(MachineChanges(run.probes, run.symbols, run.loop, manifest, pids, warn, stack))
+        sampling = (program.targets for program in manifest.programs if program.kind != INTERVAL)
+        if any(sampling_period(target.place) for targets in sampling for target in targets):
+            services.append(SamplingClocks(run.probes))
+    return services + optional_services(run, exports, stack)
+
+
+def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStack) -> list[Service]:
+    """Services that options or maps ask for, each imported for runs that have it. Errors: :func:`run_services`."""
+    options, loaded = run.options, run.loaded
+    wanted: list[Service] = []
+    if specs := maps_with_stacks(loaded.manifest, options):
+        from pytrace.runtime.session.stack_rows import ReadingAhead
+
+        wanted.append(ReadingAhead(specs, MapReader(loaded), run.symbols, saved=options.saves))
+    if options.saves and not options.dry_run:
+        from pytrace.runtime.session.saving import Saving
+
+        wanted.append(Saving(options, exports, run.snapshots.take, run.notices.warn, last=run.snapshots.last))
+    if options.metrics is not None:
+        from pytrace.runtime.session.metrics import Metrics
+
+        served = Metrics(options.metrics, loaded.manifest.config, run.snapshots.take, run.notices.tell)
+        stack.callback(served.close)
+        wanted.append(served)
+    if options.heat:
+        from pytrace.runtime.session.heat import Heat
+
+        wanted.append(Heat(loaded.manifest, run.renderer))
+    filters, descriptors = options.filters, run.command.descriptors
+    if descriptors or filters.pids or filters.exec_wait or options.duration is not None:
+        from pytrace.runtime.session.watches import RunEnd
+
+        wanted.append(RunEnd(options, descriptors, loaded, run.loop, stack))
+    return wanted
+
+
+def _heartbeat(loaded: LoadedScript, options: RunOptions, embedded: bool, stack: ExitStack) -> NoHeartbeat:
+    """The heartbeat that programs watch, unless the watchdog is off or none of the programs has one."""
+    manifest = loaded.manifest
+    seconds = manifest.config.watchdog if options.watchdog is None else options.watchdog
+    counters, data = manifest.counters, manifest.session
+    if not seconds or counters is None or data is None or all(kind != SKIPPED for kind, _ in counters.names):
+        return NoHeartbeat()
+    from pytrace.runtime.session.heartbeat import Heartbeat  # only for programs that are attached
+
+    return Heartbeat(loaded, data, seconds, stack, embedded=embedded)
+
+
+def _costs(
+    options: RunOptions, loaded: LoadedScript, written: Output, tell: Callable[[str], None], stack: ExitStack
+) -> Costs | None:
+    """The measurement of the run's costs, if it is wanted."""
+    if options.dry_run or not (options.measure or options.budget or options.live):
+        return None
+    from pytrace.runtime.session.costs import Costs
+
+    return Costs(loaded, written, tell if options.measure and not options.quiet else None, stack)
+
+
+def maps_with_stacks(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
+    """Maps with functions of user stacks, which have source lines, and may have been compiled at run time."""
+    return [] if options.dry_run else [spec for spec in manifest.maps if has_user_stacks(spec)]
+
+
+def has_user_stacks(spec: MapSpec) -> bool:
+    """Whether printing a map shows functions of user stacks."""
+    stacks = (inner for inner in parts(spec.types) if isinstance(inner, Stack))
+    return any(stack.user and stack.mode not in (StackMode.RAW, StackMode.BUILD_ID) for stack in stacks)

@@ -15,14 +15,17 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import perf
-from pytrace.runtime.session.services.losses import Key, NoHeartbeat
-from pytrace.runtime.session.services.processes import Processes
+from pytrace.runtime.session.processes import Processes
+from pytrace.runtime.session.services import Key, NoHeartbeat
 
 if TYPE_CHECKING:
     from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
     from pytrace.runtime.attach.opened import MissReader, Opened
-    from pytrace.runtime.capture.recording import Moment
-    from pytrace.runtime.session.resources import Notices
+    from pytrace.runtime.session.session import Notices
+
+
+Moment = tuple[int, int]
+"""Wall time and monotonic time, in nanoseconds."""
 
 
 class Probes:

@@ -1,55 +1,169 @@
-"""The life cycle of a run: open, load, begin, attach, wait, end.
+"""The life cycle of a run: its resources, and :class:`Session`, which begins, attaches, waits and ends.
 
-Everything that a run opens (``opening``, ``resources``) is closed by one :class:`ExitStack`, in order, also on Ctrl-C,
-on SIGTERM and when attaching fails. A run always ends in the same way (``ending``): after ``exit()``, a signal, the end
-of the traced process, or when nothing is left to wait for, probes are detached, end probes run, waiting events are
-printed, then the maps.
+A run always ends in the same way: after ``exit()``, a signal, the end of the traced process, or when nothing is left to
+wait for, probes are detached, end probes run, waiting events are printed, then maps and losses.
+:mod:`pytrace.runtime.session.opening` opens the resources.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import threading
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
-from pytrace.core.manifest import CompiledScript
+import msgspec
+
+from pytrace.base import progress
+from pytrace.base.interruption import EndRequests
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import BENCH, TEST
-from pytrace.runtime.session import opening
-from pytrace.runtime.session.ending import Ending
-from pytrace.runtime.session.loop import RunLoop
-from pytrace.runtime.session.resources import Resources
-from pytrace.runtime.session.services.losses import REPORT_EVERY, NoHeartbeat
+from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.ring import RingReader
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.consumer import Consumer, EventLoop
+from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.processes import Processes
+from pytrace.runtime.session.services import REPORT_EVERY, EndOfRun, Key, Losses, NoHeartbeat, Service
+from pytrace.runtime.session.signals import SignalSource
+from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
-    from pytrace.runtime.session.resources import Embedding
+    from pytrace.runtime.attach.attachments import Attached
+    from pytrace.runtime.output.handlers import Make
+    from pytrace.runtime.session.child import Child
+    from pytrace.runtime.session.costs import Costs
+    from pytrace.runtime.session.snapshots import RowKeeper, Snapshots
     from pytrace.runtime.symbols.met_binaries import MetBinaries
 
+_OVER_AT_ONCE = frozenset({BEGIN, END, ITER})
+"""Probe kinds that have done all they will ever do once everything is attached."""
+_SESSION = "kprobe_session"
+_NO_MAPS = "not all maps were printed because of the interrupt"
+PATIENCE = 0.2
+"""Seconds in which a page usually arrives from a disk."""
+SIGNALLED = 128
+"""The status of a command that a signal ended is this and the number of the signal, as in shells."""
 
-def run(script: CompiledScript, options: RunOptions) -> int:
-    """Run a script to its end.
 
-    Returns:
-        The exit status: that of the script's ``exit()``, else 0.
+class Notices:
+    """Notices and warnings on standard error, after the output before them."""
 
-    Raises:
-        TraceError: the kernel rejected a program or a probe, or the machine lacks a feature.
-    """
-    if options.mode == "run" and not (options.yes or options.tool or options.dry_run) and os.isatty(0) and os.isatty(2):
-        from pytrace.runtime.session import hot_probes  # nobody can answer elsewhere
+    def __init__(self, output: Output, options: RunOptions) -> None:
+        self._output = output
+        self._quiet = options.quiet
+        self._verbose = options.verbose
+        self._warnings = options.warnings
 
-        hot_probes.confirm(script, options)
-    with ExitStack() as stack:
-        opened = opening.open_run(script, options, stack)
-        if options.mode in (TEST, BENCH):
-            from pytrace.runtime.session import test_runs
+    def tell(self, text: str) -> None:
+        """Print a notice, which ends its line itself, unless ``-q`` was given."""
+        if not self._quiet:
+            self._output.message(text)
 
-            return test_runs.run(opened)
-        return Session(opened).run()
+    def detail(self, text: str) -> None:
+        """Print a notice if ``-v`` was given."""
+        if self._verbose:
+            self.tell(text)
+
+    def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
+        """Print a warning, unless ``--no-warnings`` was given."""
+        if self._warnings:
+            self._output.message(f"WARNING: {text}\n" + "".join(f"HINT: {hint}\n" for hint in hints))
+
+
+class NoCommand:
+    """A run without ``-c``."""
+
+    pid: None = None
+    descriptors: tuple[int, ...] = ()
+    had_children = False
+
+    def stop_after_exec(self) -> None:
+        """Do nothing."""
+
+    def run_to_entry(self) -> bool:
+        """Return False: there is no program."""
+        return False
+
+    def run_to_next_program(self) -> bool:
+        """Return False: there is no program."""
+        return False
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def poll(self) -> int | None:
+        """Return None: nothing has ended."""
+        return None
+
+
+Command: TypeAlias = "Child | NoCommand"
+"""The process of ``-c``."""
+
+
+class Embedding(msgspec.Struct, frozen=True):
+    """Replacements of standard output, of printing and of signals for a run inside another program."""
+
+    output: Output
+    handlers: Callable[[LazySymbols], Mapping[str, Make]]
+    """Creates the handlers of each kind of event; the argument resolves addresses."""
+    signals: SignalSource
+    confined: bool = False
+    """Whether the program gives up its privileges once everything is attached, as a run of the command does."""
+
+
+class Resources(msgspec.Struct, kw_only=True, eq=False, dict=True):
+    """The parts of one run. An :class:`ExitStack` closes what they have opened, the last one first."""
+
+    options: RunOptions
+    embedded: bool
+    """Whether another program shows the results: then maps are not printed."""
+    requests: EndRequests
+    signals: SignalSource
+    output: Output
+    notices: Notices
+    command: Command
+    loaded: LoadedScript
+    symbols: LazySymbols
+    renderer: Renderer
+    ring: RingReader
+    loop: EventLoop
+    consumer: Consumer
+    processes: Processes
+    probes: Probes
+    losses: Losses
+    heartbeat: NoHeartbeat = msgspec.field(default_factory=NoHeartbeat)
+    rows: RowKeeper | None = None
+    """Rows that were printed, where snapshots are taken."""
+    costs: Costs | None = None
+    """What the run costs, where that is measured."""
+    services: list[Service] = msgspec.field(default_factory=list)
+    """In the order in which each phase of the run calls them."""
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Takes snapshots of the run."""
+        from pytrace.runtime.session.snapshots import Snapshots  # few runs are asked for any
+
+        return Snapshots(self)
+
+    def programs(self, kind: str) -> list[ProgramSpec]:
+        """The script's programs of one probe kind, in source order."""
+        return [program for program in self.loaded.manifest.programs if program.kind == kind and not program.service]
+
+    def kinds(self) -> set[str]:
+        """Probe kinds of the script's programs."""
+        return {program.kind for program in self.loaded.manifest.programs if not program.service}
 
 
 class Session:
@@ -57,19 +171,8 @@ class Session:
 
     def __init__(self, run: Resources) -> None:
         self._run = run
-        self._loop = RunLoop(run)
-        self._ending = Ending(run, self._loop)
-
-    @classmethod
-    def open(
-        cls, script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
-    ) -> Session:
-        """Load the programs of a script; *stack* closes what the session opens.
-
-        Raises:
-            TraceError: the kernel rejected a program, or the machine lacks a feature.
-        """
-        return cls(opening.open_run(script, options, stack, embedding))
+        self._over_at_once = run.options.command is None and run.kinds() <= _OVER_AT_ONCE
+        self._summed_up = False
 
     def run(self) -> int:
         """Begin, attach, wait, end. Returns the exit status."""
@@ -79,10 +182,10 @@ class Session:
                 pass
             return self.finish()
         except KeyboardInterrupt:
-            self._ending.break_off()
+            self.break_off()
             raise
 
-    # ---- step by step
+    # ---- start
 
     def start(self) -> None:
         """Run begin probes, attach the others, and start tracing.
@@ -92,25 +195,162 @@ class Session:
         """
         if self._run.options.filters.without_own_threads:
             # Its thread would be seen as it starts, had it not been left out before probes are attached.
-            next((item for item in self._run.services if isinstance(item, NoHeartbeat)), NoHeartbeat()).begin()
+            self._run.heartbeat.begin()
             self.leave_out(threading.get_native_id())
-        self._loop.start()
+        run = self._run
+        dry = run.options.dry_run
+        # Output of begin probes is shown after everything is attached: a heading that says so is then true, and readers
+        # of the output get the number of attached probes first.
+        for program in run.programs(BEGIN) if not dry else ():
+            run.loaded.run(program.symbol)
+        attached = run.probes.attach()
+        iterators = [item.iterator for item in attached if item.iterator is not None]
+        # Who waits for the notice that everything is attached may rely on what iterators note in maps, too. A command
+        # of -c is to be one of the objects that they see: it runs before them.
+        early = iterators and run.options.command is None and not dry
+        texts = self._run_iterators(iterators) if early else None
+        self._announce(attached)
+        for service in run.services:
+            service.attached()
+        if not dry:
+            self._begin(iterators, texts)
+
+    def _begin(self, iterators: list[int], texts: list[bytes] | None) -> None:
+        """All probes are attached: start tracing. *texts* is what iterators wrote, if they have run."""
+        run = self._run
+        with run.renderer.iterating() if texts is not None else ExitStack():
+            self.drain()
+        for text in texts or ():
+            self._write_text(text)
+        self._look_for_exit()
+        if self._ended:
+            return
+        self._release_command()
+        if texts is None and iterators:
+            self._read_iterators(iterators)
+        run.loop.watch(run.signals.fileno())
+        for service in run.services:
+            service.begin()
+            for descriptor in service.descriptors:
+                run.loop.watch(descriptor)
+
+    def _release_command(self) -> None:
+        """Let the command run; the libraries that its program is linked with are recorded before their code runs."""
+        command = self._run.command
+        if command.run_to_entry() and command.pid is not None:
+            self._run.processes.add(command.pid)
+        command.release()
+
+    def _announce(self, attached: list[Attached]) -> None:
+        run = self._run
+        by_hand = sum(len(program.targets) for kind in (BEGIN, END, SELF) for program in run.programs(kind))
+        # A probe may have several targets: a static function that was inlined, overloads of a name. Entry and return
+        # of a function that share a kprobe session are one probe, as in bpftrace.
+        counted = [item for item in attached if not (item.spec.part_of and item.spec.multi == _SESSION)]
+        count = len({(item.spec.index, item.target.probe) for item in counted}) + by_hand
+        if not count:
+            modes = [kind for kind in (TEST, BENCH) if run.programs(kind)]
+            hints = tuple(f"{kind}: probes run with --{kind}" for kind in modes)
+            raise TraceError("no probe could be attached", hints=hints)
+        run.renderer.attached(count)
+        for item in attached:
+            if item.note:
+                run.output.message(f"{item.note}\n")
+
+    # ---- iterators
+
+    def _run_iterators(self, iterators: list[int]) -> list[bytes] | None:
+        """Run iterators before anything is printed. Returns what they wrote; their events wait.
+
+        An ``exit()`` of an iterator leaves out those that follow, one of a begin probe all: then the result is None.
+        """
+        from pytrace.runtime.attach import iterator
+
+        texts: list[bytes] | None = None
+        for link in iterators:
+            self._run.ring.collect()
+            if self._ended:
+                break
+            texts = [*(texts or ()), *iterator.read(link)]
+        return texts
+
+    def _read_iterators(self, iterators: list[int]) -> None:
+        from pytrace.runtime.attach import iterator
+
+        for link in iterators:
+            with self._run.renderer.iterating():
+                for text in iterator.read(link):
+                    self._write_text(text)
+                self.drain()
+            self._look_for_exit()
+            if self._ended:
+                return
+
+    def _write_text(self, text: bytes) -> None:
+        self._run.renderer.write_text(self._run.renderer.printable(text))
+        if self._run.output.congested:
+            self._run.output.flush()
+
+    # ---- steps
 
     def step(self, longest: float = REPORT_EVERY) -> bool:
         """Wait at most *longest* seconds for events, and handle them. Returns False when the run is over."""
-        return self._loop.step(longest)
+        run = self._run
+        services = run.services
+        if run.options.dry_run or self._ended or self._over_at_once or any(service.over for service in services):
+            return False
+        for service in services:
+            longest = service.pause(longest)
+        ready = run.consumer.wait(run.loop, longest)
+        # The tracer's own calls are over: what it does from now on is none of the time until exit().
+        if run.probes.have_exited:
+            for service in services:
+                service.exited()
+            run.probes.exited()
+        for service in services:
+            service.woken(ready)
+        handled = run.consumer.turn()
+        for service in services:
+            service.work(handled)
+        for _ in run.signals.take():
+            self._run_programs(SELF)
+        if any(service.over for service in services):
+            return False
+        self._look_for_exit()
+        return True
 
     def drain(self) -> None:
-        """Handle all events that have been sent so far."""
-        self._loop.drain()
+        """Handle all events that have been sent so far, and flush their output."""
+        self._run.consumer.drain()
 
     def run_dry(self) -> bool:
         """Detach the probes, and handle some of the events that were sent before. Returns whether there are more."""
-        return self._loop.run_dry()
+        run = self._run
+        run.probes.detach()
+        return not run.options.dry_run and run.consumer.turn() > 0 and run.ring.pending
 
-    def finish(self) -> int:
-        """Detach, run end probes, handle remaining events, and print the maps. Returns the exit status."""
-        return self._ending.finish()
+    def _run_programs(self, kind: str) -> None:
+        """Run the programs of *kind* in order, and print their events."""
+        for program in self._run.programs(kind):
+            # In a flood the ring may be full, and what the program prints would be lost.
+            self._run.ring.collect()
+            self._run.loaded.run(program.symbol)
+            self.drain()
+            self._look_for_exit()
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the script has called ``exit()``, the user asked for the end, or nobody reads the output."""
+        run = self._run
+        # Output before an exit() that was noticed may still be waiting.
+        exiting = run.renderer.state.exit_requested or run.ring.noticed
+        return exiting or run.requests.ending or run.output.broken
+
+    def _look_for_exit(self) -> None:
+        """Check for an ``exit()`` whose event did not fit the ring."""
+        status = self._run.loaded.exit_status()
+        if status is not None and not self._run.renderer.state.exit_requested:
+            self._run.renderer.exit(status)
 
     def fileno(self) -> int:
         """A descriptor that is readable when :meth:`step` has something to do, unless :attr:`busy`."""
@@ -120,6 +360,161 @@ class Session:
     def busy(self) -> bool:
         """Whether the event rate is so high that the ring is polled, without wake-ups."""
         return not self._run.loop.listening
+
+    # ---- end
+
+    def finish(self) -> int:
+        """Detach, run end probes, handle remaining events, and print the maps. Returns the exit status.
+
+        That is the one of the script's ``exit()``; with ``--exit-status`` that of the command, if that is 0.
+
+        Raises:
+            TraceError: a snapshot could not be saved.
+        """
+        run = self._run
+        if not run.options.dry_run:
+            run.consumer.finish_commands()
+        for service in run.services:
+            service.stop()
+        self._explain_waiting()
+        run.probes.detach()
+        self._leave_waiting()
+        run.symbols.hurry(run.output.message if not run.embedded and os.isatty(2) else None)
+        if run.options.dry_run:
+            run.ring.discard()
+            # Nobody wants the events of a dry run.
+            run.ring.discarded = 0
+        else:
+            self._handle_rest()
+        totals = run.losses.report_gaps()
+        run.renderer.losses(totals, ended=True)
+        run.output.flush()
+        totals = run.losses.totals()
+        run.output.events_over = True
+        with progress.step("resolving symbols and writing what was traced"):
+            errors = [] if run.options.dry_run else self._finish_maps()
+        self._sum_up(totals)
+        self._report_silence()
+        status = self._command_status()
+        for text in run.symbols.notices():
+            run.notices.warn(text)
+        for service in () if run.options.dry_run else run.services:
+            service.report()
+        if errors:
+            raise TraceError("; ".join(errors))
+        return run.renderer.state.exit_code or (status if run.options.exit_status else 0)
+
+    def _explain_waiting(self) -> None:
+        """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
+        run = self._run
+        if names := self._still_waiting(user=True):
+            text = f"a traced thread waits for memory in {', '.join(names)}: detaching waits for it"
+            hint = "a file system may not answer; the tracer ends when the memory arrives or that thread is killed"
+            run.notices.warn(text, hints=(hint, "--no-feature sleepable_uprobe lets no program wait"))
+            run.output.flush()
+
+    def _leave_waiting(self) -> None:
+        """The kernel detaches programs of its functions while they wait for memory: what they go on to send is lost."""
+        if names := self._still_waiting(user=False):
+            text = f"a traced thread still waits for memory in {', '.join(names)}: its event is lost"
+            self._run.notices.warn(text, hints=("--no-feature sleepable_fentry lets no such program wait",))
+
+    def _still_waiting(self, *, user: bool) -> list[str]:
+        """Names of the programs that wait for memory now and a moment later; of user probes, or of others."""
+        losses = self._run.losses
+        if not losses.waiting(user=user):
+            return []
+        time.sleep(PATIENCE)
+        return losses.waiting(user=user)
+
+    def _handle_rest(self) -> None:
+        """Handle the events that wait, then run end probes."""
+        run = self._run
+        run.consumer.finish()
+        run.renderer.resume()
+        self._run_programs(END)
+        run.consumer.finish()
+        run.renderer.print_rows()
+
+    def _finish_maps(self) -> list[str]:
+        """Have services finish, even if the output is not read, and print the maps. Returns errors of services."""
+        run = self._run
+        # A run that ended with a failed assertion prints no maps.
+        end = EndOfRun(print_maps=not run.embedded and not run.renderer.state.assertion_failed)
+        for service in run.services:
+            service.finish(end)
+        if end.print_maps:
+            run.renderer.print_maps()
+            if run.output.gave_up and run.loaded.manifest.maps:
+                run.notices.warn(_NO_MAPS)
+        if not run.options.quiet:
+            for line in (*end.found, *(f"wrote {file}" for file in end.written)):
+                run.output.message(f"{line}\n")
+        return end.errors
+
+    def break_off(self) -> None:
+        """The user asks again: report how many events are not printed, even if the output is not read."""
+        run = self._run
+        self._explain_waiting()
+        run.probes.detach()
+        self._leave_waiting()
+        totals = run.losses.report_gaps()
+        if not run.options.dry_run:
+            for service in run.services:
+                service.break_off()
+        if run.output.events_over:
+            run.output.drop()
+            if run.loaded.manifest.maps:
+                run.notices.warn(_NO_MAPS)
+        else:
+            run.consumer.break_off()
+        if not self._summed_up:
+            run.renderer.broken_off({**totals, **run.consumer.totals()})
+
+    def _sum_up(self, totals: dict[Key, int]) -> None:
+        """Report losses; on standard error if JSON output, which should contain them, is not read."""
+        run = self._run
+        run.renderer.summary(totals)
+        if run.output.json:
+            run.output.flush()
+            if run.output.gave_up:
+                run.renderer.broken_off(totals)
+        self._summed_up = True
+
+    def _report_silence(self) -> None:
+        """At a terminal, report that no event came."""
+        run = self._run
+        output = run.output
+        if output.json or output.csv or run.options.exports or run.options.live:
+            return
+        if run.renderer.printed_nothing and output.terminal:
+            (_, start), (_, end) = run.probes.period()
+            if not run.kinds() <= _OVER_AT_ONCE and not run.renderer.state.exit_code:
+                run.notices.tell(f"No event in {(end - start) / 1e9:.1f} s\n")
+
+    def _command_status(self) -> int:
+        """Report how the command of ``-c`` ended: a failure always, else with ``-v``. Returns its status for a shell.
+
+        A command that is still running has 0, and so has one that is not there.
+        """
+        run = self._run
+        status = run.command.poll()
+        if status is None:
+            return 0
+        bound = any(known_kind(program.kind).pid_filter is PidFilter.ATTACH for program in run.loaded.manifest.programs)
+        chosen = run.options.follow or run.options.filters.shape.any
+        if run.command.had_children and bound and not chosen:
+            text = "processes that the command started were not traced"
+            if run.embedded:
+                run.notices.warn(text, ("follow=True traces them, too",))
+            else:
+                run.notices.tell(f"{text}: --follow traces them, too\n")
+        # Ctrl-C ends the command, too.
+        failed = status != 0 and not run.embedded and not run.requests.ending
+        if run.options.verbose or failed:
+            text = f"exited with status {status}" if status >= 0 else f"was killed by {_signal_name(-status)}"
+            run.notices.tell(f"the command {text}\n")
+        return status if status >= 0 else SIGNALLED - status
 
     # ---- results
 
@@ -152,9 +547,8 @@ class Session:
         """Have programs leave out *thread*, which runs pytrace (0: none does), where the filters ask for that."""
         filters, data = self._run.options.filters, self._run.loaded.manifest.session
         if filters.without_own_threads and data is not None:
-            keeper = next((item.thread for item in self._run.services if isinstance(item, NoHeartbeat)), 0)
-            memory = self._run.loaded.section(data.section)
-            struct.pack_into("=QQ", memory, data.filters + filters.shape.threads_at, thread, keeper)
+            memory, offset = self._run.loaded.section(data.section), data.filters + filters.shape.threads_at
+            struct.pack_into("=QQ", memory, offset, thread, self._run.heartbeat.thread)
 
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""
@@ -162,7 +556,7 @@ class Session:
 
     def cost(self) -> RunCost | None:
         """The costs of the run so far; None where they are not measured."""
-        return self._run.snapshots.cost()
+        return None if self._run.costs is None else self._run.costs.read()
 
     @property
     def met_binaries(self) -> MetBinaries | None:
@@ -178,3 +572,10 @@ class Session:
     def child_status(self) -> int | None:
         """The command's exit status, as of :meth:`Child.poll`; None while it runs."""
         return self._run.command.poll()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -16,7 +16,7 @@ from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.render import json
 from pytrace.runtime.machine import bpf
-from pytrace.runtime.session.resources import Resources
+from pytrace.runtime.session.session import Resources
 
 _LEAST_NS = 1_000_000
 """Minimum total time of the runs of a benchmark."""

@@ -25,7 +25,7 @@ from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Frame, StackTrace, Value
-from pytrace.runtime.capture.recording import RowKeeper
+from pytrace.runtime.session.snapshots import RowKeeper
 from tests.support.captured import forms
 from tests.support.encode import Run
 from tests.support.pictures import boxes, picture, texts

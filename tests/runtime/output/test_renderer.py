@@ -26,7 +26,7 @@ from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
-from pytrace.runtime.session.services.heat import histograms, unprinted
+from pytrace.runtime.session.heat import histograms, unprinted
 from tests.support.encode import PLACE, FakeReader, Run, Symbols, encode
 
 # ---------------------------------------------------------------------------------------------- renderer

@@ -29,10 +29,10 @@ from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session import consumer
 from pytrace.runtime.session import hot_probes as module
-from pytrace.runtime.session.alike_rows import AlikeRows
 from pytrace.runtime.session.consumer import UNPRINTED, Consumer
 from pytrace.runtime.session.hot_probes import Estimate
 from pytrace.runtime.session.snapshots import Snapshots
+from pytrace.runtime.session.stack_rows import AlikeRows
 from tests.runtime.output.test_ring import FORMATS, Ring, event, sample
 from tests.support.encode import PLACE, Run
 from tests.support.fake_run import FakeRun, program
@@ -275,10 +275,8 @@ def test_maps_are_waited_for_unless_events_were_left(made: Made) -> None:
 
 
 def snapshots(run: FakeRun, polls: list[str]) -> Snapshots:
-    have, symbols = run.resources, SimpleNamespace(poll=lambda: polls.append("poll"))
-    return Snapshots(
-        run.loaded.manifest, run.options, have.renderer, have.ring, cast(Any, symbols), have.probes, have.losses, None
-    )
+    run.resources.symbols = cast(Any, SimpleNamespace(poll=lambda: polls.append("poll")))
+    return Snapshots(run.resources)
 
 
 def test_a_snapshot_has_maps_and_losses_and_frees_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +317,7 @@ def test_the_last_one_knows_what_was_never_shown(monkeypatch: pytest.MonkeyPatch
 
 
 # ---------------------------------------------------------------------------------------------- alike rows
-# pytrace.runtime.session.alike_rows: rows of maps that are the same stacks of one process.
+# pytrace.runtime.session.stack_rows: rows of maps that are the same stacks of one process.
 
 
 PID, OTHER = 100, 200

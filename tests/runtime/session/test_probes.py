@@ -19,7 +19,7 @@ from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOpti
 from pytrace.runtime.attach.opened import CpuEvents, Opened
 from pytrace.runtime.machine import perf
 from pytrace.runtime.session.probes import Probes
-from pytrace.runtime.session.services.losses import NoHeartbeat
+from pytrace.runtime.session.services import NoHeartbeat
 from tests.support.fake_run import program
 
 PROBE = program("kprobe")

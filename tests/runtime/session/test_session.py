@@ -23,13 +23,9 @@ from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
-from pytrace.runtime.session import loading, opening, run_services, test_runs
-from pytrace.runtime.session import session as module
-from pytrace.runtime.session.ending import Ending
-from pytrace.runtime.session.loop import RunLoop
-from pytrace.runtime.session.resources import NoCommand, Notices
-from pytrace.runtime.session.services.service import EndOfRun, Service
-from pytrace.runtime.session.session import Session
+from pytrace.runtime.session import opening, test_runs
+from pytrace.runtime.session.services import EndOfRun, Service
+from pytrace.runtime.session.session import NoCommand, Notices, Session
 from tests.support.encode import Run
 from tests.support.fake_run import FakeRun, FakeSymbols, program
 
@@ -179,7 +175,7 @@ def test_modes(mode: str, status: int, fake: Make, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(opening, "open_run", lambda *_: run.resources)
     monkeypatch.setattr(test_runs, "run", lambda _: 2)
     script = CompiledScript(b"", Manifest((), (), (), (), Config()))
-    assert module.run(script, RunOptions(mode=mode)) == status
+    assert opening.run(script, RunOptions(mode=mode)) == status
 
 
 # ---------------------------------------------------------------------------------------------- loading
@@ -195,9 +191,9 @@ def test_the_log_of_a_refused_program(
     def load(*_: object, **__: object) -> None:
         raise LoadError("no", log="0: (95) exit\n", cut=cut, hints=["split it", LOG_HINT])
 
-    monkeypatch.setattr(loading, "load", load)
+    monkeypatch.setattr(opening, "load", load)
     with pytest.raises(LoadError) as raised, ExitStack() as stack:
-        loading.programs(cast(Any, None), RunOptions(verbose=verbose), loading.NothingUnwound(), None, stack)
+        opening.load_programs(cast(Any, None), RunOptions(verbose=verbose), None, None, stack)
     shown = capsys.readouterr().err
     assert ("0: (95) exit" in shown) == verbose
     assert ("a part of it is shown" in shown) == cut
@@ -250,14 +246,14 @@ def test_a_file_of_a_snapshot_that_cannot_be_written_is_refused_before_anything_
 )
 def test_probes_are_counted(programs: tuple[ProgramSpec, ...], text: str, fake: Make) -> None:
     run = fake(*programs)
-    RunLoop(run.resources).start()
+    Session(run.resources).start()
     assert run.said == text
 
 
 def test_a_probe_with_several_places_counts_once(fake: Make) -> None:
     places = tuple(Target("usdt:x:y", at, NoTarget()) for at in range(3))
     run = fake(ProgramSpec("p", "kprobe", 0, places, Location("script.bt", 1, 1)))
-    RunLoop(run.resources).start()
+    Session(run.resources).start()
     assert run.said == "Attached 1 probe\n"
 
 
@@ -265,14 +261,14 @@ def test_entry_and_return_in_a_session_count_once(fake: Make) -> None:
     entry = replace(program("kprobe", targets=3), multi="kprobe_session")
     leaving = replace(program("kretprobe", targets=3), multi="kprobe_session", part_of=entry.symbol)
     run = fake(entry, leaving)
-    RunLoop(run.resources).start()
+    Session(run.resources).start()
     assert run.said == "Attached 3 probes\n"
 
 
 @pytest.mark.parametrize(("kinds", "hints"), [((), ()), (("test", "bench"), ("--test", "--bench"))])
 def test_nothing_to_attach(kinds: tuple[str, ...], hints: tuple[str, ...], fake: Make) -> None:
     with pytest.raises(TraceError, match="no probe could be attached") as raised:
-        RunLoop(fake(*map(program, kinds)).resources).start()
+        Session(fake(*map(program, kinds)).resources).start()
     assert len(raised.value.hints) == len(hints)
     assert all(option in hint for option, hint in zip(hints, raised.value.hints, strict=True))
 
@@ -285,20 +281,20 @@ def test_nothing_to_attach(kinds: tuple[str, ...], hints: tuple[str, ...], fake:
 def test_runs_that_are_over_once_all_is_attached(
     programs: tuple[ProgramSpec, ...], command: str | None, goes_on: bool, fake: Make
 ) -> None:
-    assert RunLoop(fake(*programs, command_line=command).resources).step() is goes_on
+    assert Session(fake(*programs, command_line=command).resources).step() is goes_on
 
 
 def test_a_step_waits_and_handles_what_came(fake: Make) -> None:
     run = fake(PROBE)
     run.loop.while_waiting = lambda: run.line(4)
-    assert RunLoop(run.resources).step(0.25)
+    assert Session(run.resources).step(0.25)
     assert (run.loop.waits, run.printed) == ([0.25], "line 4\n")
 
 
 def test_an_exit_ends_the_run(fake: Make) -> None:
     run = fake(PROBE)
     run.loop.while_waiting = lambda: run.exit(3)
-    loop = RunLoop(run.resources)
+    loop = Session(run.resources)
     assert [loop.step(), loop.step()] == [True, False]
     assert run.state.exit_code == 3
     assert run.probes.detached
@@ -307,20 +303,20 @@ def test_an_exit_ends_the_run(fake: Make) -> None:
 def test_the_user_ends_the_run(fake: Make) -> None:
     run = fake(PROBE)
     run.requests.ending = True
-    assert not RunLoop(run.resources).step()
+    assert not Session(run.resources).step()
 
 
 def test_a_reader_that_goes_away_ends_the_run(fake: Make) -> None:
     run = fake(PROBE)
     run.output.broken = True
-    assert not RunLoop(run.resources).step()
+    assert not Session(run.resources).step()
 
 
 def test_signals_run_self_probes(fake: Make) -> None:
     run = fake(program("self"))
     run.functions["self_0"] = lambda: run.line(9)
     run.signals.come = [10, 10]
-    loop = RunLoop(run.resources)
+    loop = Session(run.resources)
     loop.step()
     loop.step()
     assert run.printed == "line 9\nline 9\n"
@@ -357,7 +353,7 @@ class Noted(Service):
 def test_services_have_their_descriptors_and_pauses(fake: Make) -> None:
     service = Noted()
     run = fake(PROBE, services=[service])
-    loop = RunLoop(run.resources)
+    loop = Session(run.resources)
     loop.start()
     assert 9 in run.loop.watched
     run.loop.while_waiting = lambda: run.line(1)
@@ -368,7 +364,7 @@ def test_services_have_their_descriptors_and_pauses(fake: Make) -> None:
 def test_a_service_ends_the_run(fake: Make) -> None:
     run = fake(PROBE, services=[Noted()])
     run.loop.ready = [9]
-    loop = RunLoop(run.resources)
+    loop = Session(run.resources)
     assert [loop.step(), loop.step()] == [False, False]
     assert len(run.loop.waits) == 1
 
@@ -377,7 +373,7 @@ def test_services_do_not_begin_in_a_run_that_has_ended(fake: Make) -> None:
     service = Noted()
     run = fake(BEGIN, PROBE, services=[service])
     run.functions["begin_0"] = run.exit
-    RunLoop(run.resources).start()
+    Session(run.resources).start()
     assert not service.begun
 
 
@@ -407,7 +403,7 @@ def test_the_command_runs_unless_the_script_has_ended(exits: bool, fake: Make) -
     run = fake(BEGIN, PROBE, command=command)
     if exits:
         run.functions["begin_0"] = run.exit
-    RunLoop(run.resources).start()
+    Session(run.resources).start()
     assert command.released is not exits
 
 
@@ -415,7 +411,7 @@ def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
     run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64))
     memory = bytearray(48)
     run.loaded.sections["session"] = memoryview(memory)
-    loop = RunLoop(run.resources)
+    loop = Session(run.resources)
     assert loop.step()
     assert not run.state.exit_requested
     # 1 more than the status.
@@ -432,7 +428,7 @@ ENDING_BEGIN, ENDING_PROBE = program("begin"), program("kprobe")
 
 
 def finish(run: FakeRun) -> int:
-    return Ending(run.resources, RunLoop(run.resources)).finish()
+    return Session(run.resources).finish()
 
 
 def test_an_assertion_that_failed_prints_no_maps(fake: Make) -> None:
@@ -506,11 +502,11 @@ def test_how_a_command_ended(status: int, text: str, handed_on: int, fake: Make)
     finish(run)
     assert f"the command {text}\n" in run.said
     usual = fake(ENDING_PROBE, command=Done(status), exit_status=True)
-    assert Ending(usual.resources, RunLoop(usual.resources)).finish() == handed_on
+    assert Session(usual.resources).finish() == handed_on
     assert (f"the command {text}\n" in usual.said) is (status != 0)
     by_hand = fake(ENDING_PROBE, command=Done(status))
     by_hand.requests.ending = True
-    assert Ending(by_hand.resources, RunLoop(by_hand.resources)).finish() == 0
+    assert Session(by_hand.resources).finish() == 0
     assert "the command" not in by_hand.said
 
 
@@ -518,7 +514,7 @@ def test_breaking_off_counts_the_events_that_wait(fake: Make) -> None:
     run = fake(ENDING_PROBE)
     for number in range(5):
         run.line(number)
-    Ending(run.resources, RunLoop(run.resources)).break_off()
+    Session(run.resources).break_off()
     assert run.probes.detached
     assert (run.printed, run.said) == ("", "WARNING: 5 events not printed because of the interrupt\n")
 
@@ -552,7 +548,7 @@ def services(
         command=nothing, loop=None,
     )  # fmt: skip
     with ExitStack() as stack:
-        wanted = run_services.optional_services(cast(Any, run), (), stack)
+        wanted = opening.optional_services(cast(Any, run), (), stack)
         return [type(service).__name__ for service in wanted]
 
 
@@ -586,7 +582,7 @@ def test_maps_whose_stacks_show_no_functions() -> None:
     shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
     others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
     specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
-    assert [run_services.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
+    assert [opening.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
 
 
 @pytest.mark.parametrize(("mode", "reads"), [(StackMode.BPFTRACE, True), (StackMode.RAW, False)])

@@ -23,9 +23,8 @@ from pytrace.core.options.run_options import Budget
 from pytrace.core.probes import kinds
 from pytrace.core.types import INT64, Type
 from pytrace.runtime.output.renderer import RunState
-from pytrace.runtime.session.services import costs as costs_module
-from pytrace.runtime.session.services import memory_watch as memory_watch_module
-from pytrace.runtime.session.services.costs import (
+from pytrace.runtime.session import costs, watches
+from pytrace.runtime.session.costs import (
     ESTIMATE,
     MOST,
     ONLY_SAMPLED,
@@ -40,8 +39,8 @@ from pytrace.runtime.session.services.costs import (
     linked,
     probe_name,
 )
-from pytrace.runtime.session.services.memory_watch import MemoryWatch
-from pytrace.runtime.session.services.service import EndOfRun
+from pytrace.runtime.session.services import EndOfRun
+from pytrace.runtime.session.watches import MemoryWatch
 from tests.support.fake_run import program
 
 # ---------------------------------------------------------------------------------------------- budget
@@ -119,8 +118,8 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, budget: Budget, manifest: Manifest = MANIFEST) -> None:
         self.now = 100.0
-        monkeypatch.setattr(costs_module.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(costs_module.os, "cpu_count", lambda: 4)
+        monkeypatch.setattr(costs.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(costs.os, "cpu_count", lambda: 4)
         self.memory = memoryview(bytearray(64))
         self.spent = {0: 0, 1: 0, 2: 0, 3: 0}
         self.hits = dict.fromkeys(self.spent, 0)
@@ -153,7 +152,7 @@ class Run:
     def passes(self, *, quarters: int = 4, own: int = 0, hits: int = 1000, **milliseconds: int) -> None:
         """Let time pass, in which programs spend so much in each quarter of a second."""
         for _ in range(quarters):
-            self.now += costs_module.PERIOD
+            self.now += costs.PERIOD
             self.own += own * 1_000_000
             for name, spent in milliseconds.items():
                 index = [item.symbol for item in PROGRAMS].index(name)
@@ -272,7 +271,7 @@ def test_costs_that_are_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -
 
 def test_waits_end_with_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, Budget(0.1))
-    assert run.keeper.pause(10.0) == pytest.approx(costs_module.PERIOD)
+    assert run.keeper.pause(10.0) == pytest.approx(costs.PERIOD)
     assert run.keeper.pause(0.1) == 0.1
 
 
@@ -316,10 +315,10 @@ def _costs(stack: ExitStack, said: Said, *programs: ProgramSpec, maps: tuple[int
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, int]]:
     """What the kernel measured, by descriptor."""
     numbers = {101: (3000, 10), 102: (500, 20), 103: (99, 1)}
-    monkeypatch.setattr(costs_module.bpf, "enable_statistics", lambda: os.open("/dev/null", os.O_RDONLY))
-    monkeypatch.setattr(costs_module.bpf, "run_statistics", numbers.__getitem__)
+    monkeypatch.setattr(costs.bpf, "enable_statistics", lambda: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(costs.bpf, "run_statistics", numbers.__getitem__)
     times = iter([(1_000, 10), (501_000, 60)])
-    monkeypatch.setattr(costs_module, "_now", lambda: next(times))
+    monkeypatch.setattr(costs, "_now", lambda: next(times))
     return numbers
 
 
@@ -364,7 +363,7 @@ def test_a_refusal_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(costs_module.bpf, "enable_statistics", refuse)
+    monkeypatch.setattr(costs.bpf, "enable_statistics", refuse)
     said = Said()
     with ExitStack() as stack:
         _costs(stack, said, UPROBE).report()
@@ -397,10 +396,10 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: str = "100M", *, embedded: bool = False) -> None:
         self.own, self.backlog, self.charged, self.now = 10 * M, 0, dict[str, int](), 100.0
         self.said: list[str] = []
-        monkeypatch.setattr(memory_watch_module, "machine_memory", lambda: (1000 * M, "this machine"))
-        monkeypatch.setattr(memory_watch_module, "own_memory", lambda: self.own)
-        monkeypatch.setattr(memory_watch_module.loaded_script, "charged_by_symbol", lambda _fds: self.charged)
-        monkeypatch.setattr(memory_watch_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(watches, "machine_memory", lambda: (1000 * M, "this machine"))
+        monkeypatch.setattr(watches, "own_memory", lambda: self.own)
+        monkeypatch.setattr(watches.loaded_script, "charged_by_symbol", lambda _fds: self.charged)
+        monkeypatch.setattr(watches.time, "monotonic", lambda: self.now)
         self.watch = MemoryWatch(wanted, Manifest((), MAPS, (), (), Config()), embedded=embedded)
 
     def load(self, **planned: int) -> None:
@@ -409,7 +408,7 @@ class Machine:
         self.watch.loaded(cast(Any, script), cast(Any, self), self.said.append, self.said.append)
 
     def look(self) -> bool:
-        self.now += memory_watch_module.EVERY
+        self.now += watches.MEMORY_EVERY
         self.watch.woken([])
         return self.watch.over
 
@@ -426,15 +425,15 @@ class Machine:
     ],
 )
 def test_limits(wanted: str, total: int, limit: int, origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch_module, "machine_memory", lambda: (total, "this machine"))
-    assert memory_watch_module.limit(wanted) == (limit, origin)
+    monkeypatch.setattr(watches, "machine_memory", lambda: (total, "this machine"))
+    assert watches.limit(wanted) == (limit, origin)
 
 
 def test_the_least_of_machine_and_cgroup_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed, whole in ((None, "this machine"), (1 << 60, "this machine"), (7 * M, "this memory cgroup")):
         limit = None if allowed is None else MemoryLimit(allowed, "/a")
         monkeypatch.setattr(cgroups, "memory_limit", lambda limit=limit: limit)
-        total, name = memory_watch_module.machine_memory()
+        total, name = watches.machine_memory()
         assert name == whole
         assert (total == 7 * M) is (allowed == 7 * M)
 
@@ -517,10 +516,10 @@ def test_memory_of_a_program_that_embeds_the_run_is_its_own(monkeypatch: pytest.
 
 
 def test_own_memory_is_what_this_process_has_allocated() -> None:
-    before = memory_watch_module.own_memory()
+    before = watches.own_memory()
     data = bytearray(64 * M)
     data[::4096] = b"x" * (len(data) // 4096)
-    assert 60 * M < memory_watch_module.own_memory() - before < 80 * M
+    assert 60 * M < watches.own_memory() - before < 80 * M
 
 
 # ---------------------------------------------------------------------------------------------- marks

@@ -14,8 +14,8 @@ import pytest
 
 from pytrace.core.manifest import SessionData
 from pytrace.runtime.machine import clocks
-from pytrace.runtime.session.services import heartbeat as module
-from pytrace.runtime.session.services.heartbeat import Heartbeat
+from pytrace.runtime.session import heartbeat as module
+from pytrace.runtime.session.heartbeat import Heartbeat
 from tests.support.patience import patience
 
 PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)

@@ -28,8 +28,7 @@ from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.session.services.losses import CounterReader
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.services import CounterReader, Service
 
 PERIOD = 0.25
 """Seconds between two measurements of costs."""

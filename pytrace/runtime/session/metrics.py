@@ -14,7 +14,7 @@ from pytrace.metrics.exchange import Exchange, uncollected
 from pytrace.metrics.exposition import Exposition
 from pytrace.metrics.http_server import Answer, Server
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.services import Service
 
 FRESH = 1.0
 """Seconds for which a snapshot is reused for further requests."""

@@ -21,12 +21,12 @@ from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session.services import heat
-from pytrace.runtime.session.services import live_view as module
-from pytrace.runtime.session.services.costs import Measured
-from pytrace.runtime.session.services.heat import Heat
-from pytrace.runtime.session.services.live_view import LiveView
-from pytrace.runtime.session.services.service import EndOfRun
+from pytrace.runtime.session import heat
+from pytrace.runtime.session import live_view as module
+from pytrace.runtime.session.costs import Measured
+from pytrace.runtime.session.heat import Heat
+from pytrace.runtime.session.live_view import LiveView
+from pytrace.runtime.session.services import EndOfRun
 from tests.support import snapshots
 from tests.support.waiting import until
 

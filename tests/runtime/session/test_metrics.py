@@ -14,8 +14,8 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Address
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session.services import metrics as module
-from pytrace.runtime.session.services.metrics import Metrics
+from pytrace.runtime.session import metrics as module
+from pytrace.runtime.session.metrics import Metrics
 from tests.support import snapshots
 from tests.support.patience import patience
 from tests.support.waiting import until

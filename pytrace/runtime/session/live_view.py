@@ -18,8 +18,8 @@ from pytrace.live.view_process import ViewProcess
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.covered_output import CoveredOutput
-from pytrace.runtime.session.services.costs import Costs, Measured
-from pytrace.runtime.session.services.service import EndOfRun, Service
+from pytrace.runtime.session.costs import Costs, Measured
+from pytrace.runtime.session.services import EndOfRun, Service
 
 REFRESH = 1.0
 """Seconds between two snapshots."""

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread, get_ident
 from pytrace.core.manifest import SessionData
 from pytrace.runtime.load.loaded_script import NEVER, LoadedScript
 from pytrace.runtime.machine import clocks
-from pytrace.runtime.session.services.losses import Gap, NoHeartbeat
+from pytrace.runtime.session.services import Gap, NoHeartbeat
 
 ATTACHING = 60.0
 """Seconds that attaching one more target may take: the kernel may wait for all processors meanwhile."""

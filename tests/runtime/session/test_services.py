@@ -24,10 +24,9 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
 from pytrace.core.types import UINT64, KSym, Stack, Type, USym
 from pytrace.runtime.machine import perf, syscalls
-from pytrace.runtime.session.services import losses as module
-from pytrace.runtime.session.services import machine_changes, module_loading
-from pytrace.runtime.session.services.losses import CounterReader
-from pytrace.runtime.session.services.machine_changes import MachineChanges, probed_files, probed_functions
+from pytrace.runtime.session import services, watches
+from pytrace.runtime.session.services import CounterReader
+from pytrace.runtime.session.watches import MachineChanges, probed_files, probed_functions
 from tests.support.attach_requests import spec
 from tests.support.fake_run import FakeRun, program
 
@@ -37,7 +36,7 @@ from tests.support.fake_run import FakeRun, program
 
 def test_losses_are_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
         losses = run.resources.losses
@@ -45,18 +44,18 @@ def test_losses_are_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> N
         run.probes.lost = {("lost", 0): 3}
         losses.woken([])
         assert run.said == ""
-        now[0] += module.REPORT_EVERY
+        now[0] += services.REPORT_EVERY
         losses.woken([])
         assert run.said == "Lost 3 events\n"
-        now[0] += module.REPORT_EVERY
+        now[0] += services.REPORT_EVERY
         losses.woken([])
         assert run.said == "", "nothing new"
 
 
 def test_gaps_come_with_what_was_skipped_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
     now, gaps = [100.0], [(1_000_000_000, 3_000_000_000)]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module.NoHeartbeat, "gaps", lambda _self: [gaps.pop()] if gaps else [])
+    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(services.NoHeartbeat, "gaps", lambda _self: [gaps.pop()] if gaps else [])
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
         losses = run.resources.losses
@@ -64,12 +63,12 @@ def test_gaps_come_with_what_was_skipped_in_them(monkeypatch: pytest.MonkeyPatch
         losses.woken([])
         assert "probes did nothing for 3.000 s" in run.said
         assert losses.gaps == [(1_000_000_000, 3_000_000_000)]
-        now[0] += module.REPORT_EVERY
+        now[0] += services.REPORT_EVERY
         gaps.append((8_000_000_000, 1_000_000_000))
         losses.woken([])
         assert run.said == "", "nothing was skipped in it"
         gaps.append((9_000_000_000, 1_000_000_000))
-        now[0] += module.REPORT_EVERY
+        now[0] += services.REPORT_EVERY
         run.probes.lost = {("skipped", 0): 8}
         losses.woken([])
         assert "WARNING: 5 probe hits skipped" in run.said
@@ -87,7 +86,7 @@ def test_what_is_skipped_until_a_gap_is_over_belongs_to_it(monkeypatch: pytest.M
             run.probes.lost[("skipped", 0)] += 1
             return ended.pop()
 
-        monkeypatch.setattr(module.NoHeartbeat, "gaps", gaps)
+        monkeypatch.setattr(services.NoHeartbeat, "gaps", gaps)
         run.resources.losses.woken([])
         assert run.resources.losses.gaps == [(1_000_000_000, 3_000_000_000), (5_000_000_000, 1_000_000_000)]
         assert "WARNING: 8 probe hits skipped" in run.said
@@ -215,8 +214,8 @@ class Machine:
         self.wall, self.asleep, self.now = 0, 0, 100.0
         self.subscribed = True
         patch.setattr(perf, "online_cpus", lambda: list(self.online))
-        patch.setattr(machine_changes, "_subscribed", lambda _stack: EVENTS if self.subscribed else None)
-        patch.setattr(machine_changes, "_clocks", lambda: (self.wall, self.asleep))
+        patch.setattr(watches, "_subscribed", lambda _stack: EVENTS if self.subscribed else None)
+        patch.setattr(watches, "_clocks", lambda: (self.wall, self.asleep))
         patch.setattr(syscalls, "read_device_events", self.read)
         patch.setattr(time, "monotonic", lambda: self.now)
 
@@ -283,7 +282,7 @@ def test_what_does_not_observe_a_cpu_is_reported(machine: Machine) -> None:
 
 def test_modules_that_are_unloaded_and_loaded_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     there = {"vfs_read", "dummy_xmit", "dummy_open"}
-    monkeypatch.setattr(machine_changes, "_known", lambda names, _symbols: names & there)
+    monkeypatch.setattr(watches, "_known", lambda names, _symbols: names & there)
     service = machine.service(functions=["vfs_read", "dummy_xmit", "dummy_open"])
     machine.modules = [("ext9", False), ("ext9", True)]
     assert machine.later(service, 0.0, [EVENTS]) == []
@@ -300,10 +299,10 @@ def test_modules_that_are_unloaded_and_loaded_again(machine: Machine, monkeypatc
 
 def test_functions_of_this_kernel() -> None:
     with ExitStack() as stack:
-        symbols = machine_changes._opened_symbols(stack)
+        symbols = watches._opened_symbols(stack)
         assert symbols is not None
         for _ in range(2):
-            assert machine_changes._known({"vfs_read", "no_such_function"}, symbols) == {"vfs_read"}
+            assert watches._known({"vfs_read", "no_such_function"}, symbols) == {"vfs_read"}
 
 
 def test_lost_messages(machine: Machine) -> None:
@@ -427,7 +426,7 @@ def test_files_and_functions_of_a_script() -> None:
 # What a run imports ahead: all that its modules import inside of functions, but for what a start has imported.
 
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
     "pytrace.runtime.attach", "pytrace.runtime.btf", "pytrace.runtime.load", "pytrace.runtime.machine",
@@ -455,7 +454,7 @@ def imports_inside_functions(path: Path) -> Iterator[str]:
 
 def test_each_import_inside_a_function_is_among_them() -> None:
     options = RunOptions(save="x", debuginfo=("http://localhost",))
-    names = list(module_loading.names(manifest(USym(), KSym()), options, embedded=True))
+    names = list(services.late_modules(manifest(USym(), KSym()), options, embedded=True))
     packages = tuple(f"{name}." for name in names)
     late = {
         name for package in PACKAGES for path in (ROOT / "pytrace" / package).rglob("*.py")
@@ -472,12 +471,12 @@ def test_each_import_inside_a_function_is_among_them() -> None:
         ((UINT64,), RunOptions(), {"pytrace.render"}, {"pytrace.runtime.symbols", "pytrace.results"}),
         ((KSym(),), RunOptions(), {"pytrace.runtime.symbols"}, {"pytrace.runtime.dwarf"}),
         ((Stack(user=True, limit=9),), RunOptions(), {"pytrace.runtime.dwarf"}, {"urllib.request"}),
-        ((), RunOptions(live=True), {"pytrace.results.formats", "pytrace.runtime.capture"}, {"pyarrow"}),
+        ((), RunOptions(live=True), {"pytrace.results.formats", "pytrace.runtime.session.snapshots"}, {"pyarrow"}),
         ((), RunOptions(format="parquet"), {"pytrace.results.formats", "pyarrow.parquet"}, {"pytrace.runtime.elf"}),
     ],
 )
 def test_what_a_script_needs(types: tuple[Type, ...], options: RunOptions, present: set[str], absent: set[str]) -> None:
-    names = set(module_loading.names(manifest(*types), options, embedded=False))
+    names = set(services.late_modules(manifest(*types), options, embedded=False))
     assert names >= present
     assert not names & absent
 
@@ -485,7 +484,7 @@ def test_what_a_script_needs(types: tuple[Type, ...], options: RunOptions, prese
 def test_all_modules_of_a_package_and_no_error_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("pytrace.results.timeline")]:
         monkeypatch.delitem(sys.modules, name)
-    steps = list(module_loading.steps(["pytrace.results.timeline", "nosuch_library", "pytrace.nosuch", "zipfile"]))
+    steps = list(services.import_steps(["pytrace.results.timeline", "nosuch_library", "pytrace.nosuch", "zipfile"]))
     modules = [path for path in (ROOT / "pytrace/results/timeline").glob("*.py") if path.name != "__init__.py"]
     assert len(steps) == len(modules) + 4
     assert {f"pytrace.results.timeline.{path.stem}" for path in modules} <= set(sys.modules)

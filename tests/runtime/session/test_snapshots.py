@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,8 +14,9 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace.core.event_layout import PrintedMap
-from pytrace.core.manifest import AheadOfTime, Parameters
+from pytrace.core.manifest import AheadOfTime, Parameters, ProgramSpec, Target
 from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -36,16 +39,14 @@ from pytrace.core.types import (
 from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.render.names import Names
 from pytrace.results import values
-from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import StackTrace
-from pytrace.runtime.capture import maps
-from pytrace.runtime.capture.recording import Recording, RowKeeper, prints
-from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
 from pytrace.runtime.output.map_output import PrintKeeper
+from pytrace.runtime.session import snapshots
+from pytrace.runtime.session.snapshots import ReadMap, RowKeeper, Snapshots, StackTraces, prints
 from tests.support.captured import Places, captured, forms
-from tests.support.encode import Frame, Run
+from tests.support.encode import PLACE, Frame, Run
 
 # ---------------------------------------------------------------------------------------------- recording
 # A run as snapshots tell of it.
@@ -54,18 +55,26 @@ from tests.support.encode import Frame, Run
 OPTIONS = RunOptions(script="x.bt", text="begin { }\udcff", parameters=("1", "--n=2"))
 
 
-def recording(run: Run, options: RunOptions = OPTIONS, **manifest: object) -> Recording:
-    renderer = run.renderer
-    known = replace(renderer.manifest, **manifest)
-    return Recording(known, options, renderer.views(), renderer.forms.raw_texts, Places())
-
-
-def taken(made: Recording, rows: RowKeeper | None = None) -> SnapshotData:
-    return made.snapshot((10, 20), (30, 40), {"lost": {"kprobe:f": 3}}, ((15, 5),), rows, lambda: None)
+def recording(
+    run: Run, options: RunOptions = OPTIONS, rows: RowKeeper | None = None, **manifest: object
+) -> Snapshots:
+    """Snapshots of a run that lost events of a probe."""
+    known = replace(run.renderer.manifest, **manifest)
+    program = ProgramSpec("p", "kprobe", 0, (Target("kprobe:f", 0, NoTarget()),), PLACE)
+    known = replace(known, programs=(program,))
+    losses = SimpleNamespace(totals=lambda: {("lost", 0): 3}, gaps=[(15, 5)])
+    symbols = Places()
+    symbols.poll = lambda: None  # type: ignore[attr-defined]
+    resources = SimpleNamespace(
+        loaded=SimpleNamespace(manifest=known), options=options, renderer=run.renderer, symbols=symbols, rows=rows,
+        costs=None, losses=losses, probes=SimpleNamespace(period=lambda: ((10, 20), (30, 40))),
+        ring=SimpleNamespace(collect=lambda: False),
+    )  # fmt: skip
+    return Snapshots(cast(Any, resources))
 
 
 def test_a_run() -> None:
-    (run,) = taken(recording(Run())).runs
+    (run,) = recording(Run()).take().runs
     system = os.uname()
     assert (run.host, run.kernel, run.machine) == (system.nodename, system.release, system.machine)
     assert (run.start, run.start_monotonic, run.end, run.end_monotonic) == (10, 20, 30, 40)
@@ -77,7 +86,7 @@ def test_a_run() -> None:
 def test_snapshots_of_one_run_have_its_identity() -> None:
     first = recording(Run())
     other = recording(Run())
-    assert taken(first).runs[0].identity == taken(first).runs[0].identity != taken(other).runs[0].identity
+    assert first.take().runs[0].identity == first.take().runs[0].identity != other.take().runs[0].identity
 
 
 def test_maps_rows_and_losses() -> None:
@@ -86,7 +95,7 @@ def test_maps_rows_and_losses() -> None:
     run.scalar("@b", INT64, 5)
     rows = RowKeeper()
     rows.keep(RowTable(1, TableSchema.of(["n"], [INT64])), (7,))
-    snapshot = taken(recording(run), rows)
+    snapshot = recording(run, rows=rows).take()
     assert {name: data.entries for name, data in snapshot.maps.items()} == {"@a": {1: 2}, "@b": {None: 5}}
     assert [table.rows for table in snapshot.tables] == [{snapshot.runs[0].identity: [(7,)]}]
     assert snapshot.losses == {"lost": {"kprobe:f": 3}}
@@ -97,7 +106,7 @@ def test_an_ahead_of_time_file_has_its_script_and_parameters_with_it() -> None:
     parameters = Parameters(("1", "1", "1"), (("n", "2"), ("flag", None)), ("n", "flag", "more"))
     ahead = AheadOfTime(4, parameters=parameters, script_hash="abc")
     options = replace(OPTIONS, text="", parameters=("1", "1", "--more=3", "--n=2"))
-    (run,) = taken(recording(Run(), options, ahead=ahead)).runs
+    (run,) = recording(Run(), options, ahead=ahead).take().runs
     assert (run.script_hash, run.parameters) == ("abc", ("1", "1", "1", "--more=3", "--n=2", "--flag"))
 
 
@@ -234,10 +243,11 @@ def test_equal_functions_are_one_key() -> None:
 
 def test_others_have_their_turn_while_it_takes_long() -> None:
     run = Run()
-    run.keyed("@k", INT64, INT64, dict.fromkeys(range(3 * maps.SLICE), 1))
+    run.keyed("@k", INT64, INT64, dict.fromkeys(range(3 * snapshots.SLICE), 1))
     (view,) = run.renderer.views()
     turns: list[None] = []
-    assert len(maps.map_data(maps.read(view), forms(run), lambda: turns.append(None)).entries) == 3 * maps.SLICE
+    data = snapshots.map_data(ReadMap.of(view), forms(run), lambda: turns.append(None))
+    assert len(data.entries) == 3 * snapshots.SLICE
     assert len(turns) >= 3
 
 

@@ -11,7 +11,7 @@ from pytrace.core.probes.kinds import INTERVAL as INTERVALS
 from pytrace.core.probes.kinds import PROFILE
 from pytrace.core.types import Hist, LHist
 from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.services import Service
 
 INTERVAL = 1.0
 """Seconds."""

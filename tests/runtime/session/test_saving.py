@@ -25,12 +25,12 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import UINT64, Array, Count, Stack, StackMode, String, Tuple, Type, USym
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session.run_services import has_user_stacks
-from pytrace.runtime.session.services import reading_ahead, run_end, saving
-from pytrace.runtime.session.services.reading_ahead import Place, ReadingAhead, collect, places
-from pytrace.runtime.session.services.run_end import LOOK_EVERY, RunEnd
-from pytrace.runtime.session.services.saving import Export, Saving
-from pytrace.runtime.session.services.service import EndOfRun
+from pytrace.runtime.session import saving, stack_rows, watches
+from pytrace.runtime.session.opening import has_user_stacks
+from pytrace.runtime.session.saving import Export, Saving
+from pytrace.runtime.session.services import EndOfRun
+from pytrace.runtime.session.stack_rows import Place, ReadingAhead, collect, places
+from pytrace.runtime.session.watches import EXEC_EVERY, RunEnd
 from pytrace.runtime.symbols.key_periods import KeyPeriods
 from tests.support.encode import Run as ReadingAheadRun
 from tests.support.encode import encode
@@ -274,7 +274,7 @@ def test_maps_that_could_not_be_written_are_left_to_be_printed(tmp_path: Path, v
 
 
 # ---------------------------------------------------------------------------------------------- reading ahead
-# pytrace.runtime.session.services.reading_ahead: which addresses are read, when, and in how long pieces.
+# pytrace.runtime.session.stack_rows: which addresses are read, when, and in how long pieces.
 
 
 STACK = Stack(True, 4)
@@ -322,8 +322,8 @@ class _Lines:
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock: a list with the time."""
     time = [100.0]
-    monkeypatch.setattr(reading_ahead.time, "monotonic", lambda: time[0])
-    monkeypatch.setattr(reading_ahead.time, "thread_time", lambda: time[0])
+    monkeypatch.setattr(stack_rows.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr(stack_rows.time, "thread_time", lambda: time[0])
     return time
 
 
@@ -342,22 +342,22 @@ def _stacks(entries: dict[Any, Any], key: Any = STACK) -> ReadingAheadRun:
 def test_addresses_are_read_in_pieces_while_nothing_else_is_to_be_done(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_ahead, "SLICE", -1.0)
+    monkeypatch.setattr(stack_rows, "SLICE", -1.0)
     lines = _Lines()
     ahead = _ahead(_stacks({FIRST: [1, 0], SECOND: [1, 1]}), lines)
     ahead.work(0)
     assert not lines.wanted, "the maps are empty at first"
-    assert ahead.pause(9.0) == reading_ahead.FIRST
-    now[0] += reading_ahead.FIRST
+    assert ahead.pause(9.0) == stack_rows.FIRST
+    now[0] += stack_rows.FIRST
     ahead.work(0)
     assert lines.wanted == [[(7, 0x1000), (7, 0x2000), (8, 0x1000)]]
-    assert ahead.pause(9.0) == reading_ahead.REST
+    assert ahead.pause(9.0) == stack_rows.REST
     for count in (1, 2, 3):
         ahead.work(0)
         assert lines.read == count, "a step at a time"
     ahead.work(0)
-    assert ahead.pause(9.0) == reading_ahead.FIRST
-    now[0] += reading_ahead.FIRST
+    assert ahead.pause(9.0) == stack_rows.FIRST
+    now[0] += stack_rows.FIRST
     ahead.work(0)
     assert lines.wanted[1:] == [[]], "they were read before"
 
@@ -399,7 +399,7 @@ def test_large_maps_are_not_looked_at_again_before_the_end(now: list[float], mon
 def test_nothing_is_read_while_events_come(now: list[float]) -> None:
     lines = _Lines()
     ahead = _ahead(_stacks({FIRST: [1, 0]}), lines)
-    now[0] += reading_ahead.FIRST
+    now[0] += stack_rows.FIRST
     ahead.work(1)
     assert not lines.wanted
     ahead.work(0)
@@ -444,7 +444,7 @@ def test_searches_say_when_stacks_of_compiled_code_were_taken(now: list[float]) 
     lines = _Lines()
     ahead = _ahead(_stacks({FIRST: [1, 0], SECOND: [1, 1]}), lines)
     ahead.begin()
-    now[0] += reading_ahead.FIRST
+    now[0] += stack_rows.FIRST
     ahead.work(0)
     assert lines.followed == [7, 8]
     assert not lines.over
@@ -524,7 +524,7 @@ def test_a_thread_is_no_process() -> None:
 
 def test_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(run_end.time, "monotonic", lambda: now)
+    monkeypatch.setattr(watches.time, "monotonic", lambda: now)
     with ending(RunOptions(duration=2.5)) as (made, _):
         assert (made.pause(1.0), reached(made)) == (1.0, False)
         now = 102.0
@@ -537,7 +537,7 @@ def test_the_program_that_is_awaited() -> None:
     memory = bytearray(128)
     struct.pack_into("=Q", memory, PLACES.root, NOT_YET)
     with ending(RunOptions(filters=ProcessFilters(exec_wait="x")), memory) as (made, loop):
-        assert (made.pause(1.0), reached(made), loop.watched) == (LOOK_EVERY, False, [])
+        assert (made.pause(1.0), reached(made), loop.watched) == (EXEC_EVERY, False, [])
         struct.pack_into("=Q", memory, PLACES.root, os.getpid())
         assert not reached(made)
         assert made.pause(1.0) == 1.0

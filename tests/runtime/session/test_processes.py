@@ -6,16 +6,14 @@ import gc
 import os
 import socket
 import struct
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from pytrace.render.events import RunHandler
-from pytrace.runtime.session.services import module_loading, processes
-from pytrace.runtime.session.services.processes import NothingUnwound, Processes
+from pytrace.runtime.session import services
+from pytrace.runtime.session.processes import Processes
 
 Change = tuple[str, int, int]
 
@@ -77,11 +75,7 @@ def test_what_happened_to_processes_reaches_the_unwind_tables_and_interpreters()
 
 
 def test_a_script_that_unwinds_nothing() -> None:
-    nothing = NothingUnwound()
-    assert nothing.entries() == {}
-    with ExitStack() as stack:
-        unwinding = nothing.start(cast(Any, None), stack, print, print)
-        processes = Processes(cast(Any, Symbols(("map", 7, 0))), unwinding, None)
+    processes = Processes(cast(Any, Symbols(("map", 7, 0))), None, None)
     processes.add(8)
     processes.woken([])
     assert processes.pause(3.0) == 3.0
@@ -117,7 +111,7 @@ def test_the_service_manager_is_told(abstract: bool, tmp_path: Path, monkeypatch
         receiver.bind(f"\0{name}" if abstract else name)
         receiver.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}" if abstract else name)
-        own = processes.OwnProcess()
+        own = services.OwnProcess()
         own.attached()
         # The run may open no socket by then.
         monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a second socket"))
@@ -130,7 +124,7 @@ def test_nobody_waits(address: str | None, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if address is not None:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-    own = processes.OwnProcess()
+    own = services.OwnProcess()
     own.attached()
     own.stop()
     assert capsys.readouterr() == ("", "")
@@ -140,29 +134,29 @@ def test_a_socket_that_nobody_reads_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "missing"))
-    own = processes.OwnProcess()
+    own = services.OwnProcess()
     own.attached()
     own.stop()
     assert capsys.readouterr().err == "WARNING: cannot notify systemd: No such file or directory\n"
 
 
 def test_hooks_print_their_own_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in processes.ATTACHED_HOOKS:
+    for name in services.ATTACHED_HOOKS:
         monkeypatch.delenv(name, raising=False)
-    processes.attached_hooks()
+    services.attached_hooks()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED", "")
-    processes.attached_hooks()
+    services.attached_hooks()
     assert capsys.readouterr().out == "__BPFTRACE_NOTIFY_PROBES_ATTACHED\n"
     monkeypatch.setenv("__PYTRACE_NOTIFY_PROBES_ATTACHED", "1")
-    processes.attached_hooks()
+    services.attached_hooks()
     assert capsys.readouterr().out == "__PYTRACE_NOTIFY_PROBES_ATTACHED\n__BPFTRACE_NOTIFY_PROBES_ATTACHED\n"
 
 
 def test_garbage_is_collected_once_tracing_has_begun() -> None:
     gc.disable()
     try:
-        processes.OwnProcess().begin()
+        services.OwnProcess().begin()
         assert gc.isenabled()
     finally:
         gc.enable()
@@ -171,28 +165,18 @@ def test_garbage_is_collected_once_tracing_has_begun() -> None:
 
 def test_a_long_run_imports_ahead_one_module_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(services.time, "monotonic", lambda: now[0])
     imported: list[str] = []
-    monkeypatch.setattr(module_loading, "names", lambda *_: ("a", "b"))
-    monkeypatch.setattr(module_loading, "steps", lambda names: (imported.append(name) for name in names))
-    service = processes.OwnModules(cast(Any, None), cast(Any, None), embedded=False)
+    monkeypatch.setattr(services, "late_modules", lambda *_: ("a", "b"))
+    monkeypatch.setattr(services, "import_steps", lambda names: (imported.append(name) for name in names))
+    service = services.OwnModules(cast(Any, None), cast(Any, None), embedded=False)
     assert service.pause(5.0) == 5.0
     service.begin()
     service.work(0)
-    assert (service.pause(5.0), imported) == (processes.MODULES_AFTER, [])
+    assert (service.pause(5.0), imported) == (services.MODULES_AFTER, [])
     for expected in (["a"], ["a", "b"], ["a", "b"]):
         now[0] += 1.0
         assert service.pause(5.0) == 0.0
         service.work(3)
         assert imported == expected
-    assert service.pause(5.0) == 5.0
-
-
-def test_modules_that_are_gone_already_end_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MODULES_AFTER", 0.0)
-    monkeypatch.setitem(sys.modules, module_loading.__name__, None)
-    monkeypatch.delattr("pytrace.runtime.session.services.module_loading")
-    service = processes.OwnModules(cast(Any, None), cast(Any, None), embedded=False)
-    service.begin()
-    service.work(0)
     assert service.pause(5.0) == 5.0

@@ -18,7 +18,7 @@ from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
-from pytrace.runtime.session.services.service import EndOfRun, Service
+from pytrace.runtime.session.services import EndOfRun, Service
 
 _PICTURES = frozenset({"html", "svg"})
 """Formats after which the terminal says what was found."""

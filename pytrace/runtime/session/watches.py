@@ -1,0 +1,548 @@
+"""What a run watches beside events: its memory, the end of traced processes and of its time, and changes of the machine
+(CPUs, its clock, a suspension, modules and files that are probed).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TextIO
+
+from pytrace.base import cgroups, kernel_files
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.core.options import memory_sizes
+from pytrace.core.options.memory_sizes import shown
+from pytrace.core.options.process_filters import NOT_YET
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
+from pytrace.runtime.load import loaded_script
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import perf, procfs, syscalls
+from pytrace.runtime.output.ring import RingReader
+from pytrace.runtime.session.services import EndOfRun, Service
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.consumer import EventLoop
+    from pytrace.runtime.session.probes import Probes
+    from pytrace.runtime.symbols.lazy import LazySymbols
+
+# ---------------------------------------------------------------------------------------------- memory
+
+TOLD = 256 << 20
+"""Memory of maps that is reported before probes are attached."""
+LEAST = 256 << 20
+"""Minimum of the default limit: a tenth of a small machine's memory is too little for pytrace itself."""
+MEMORY_EVERY = 1.0
+"""Seconds between two checks of the memory of pytrace."""
+_SHOWN = 3
+"""Maximum number of parts that a message names."""
+
+RING = "the event ring"
+WAITING = "events that wait to be printed"
+OWN = "pytrace itself with its symbol caches"
+PROGRAMS = "variables and scratch memory of the programs"
+
+
+class MemoryWatch(Service):
+    """Ends a run that exceeds *wanted*, a value of ``--max-memory``; empty for the default.
+
+    The memory of a run is that of its maps, its event ring, and of pytrace with its symbol caches together. Maps and
+    ring are allocated when they are loaded and do not grow: whether they fit is checked before that. The memory of
+    pytrace itself is checked once a second; a run that exceeds its limit ends in order. In an embedding program only
+    the events that wait to be handled count beside maps and ring: the rest is that program's.
+    """
+
+    def __init__(self, wanted: str, manifest: Manifest, *, embedded: bool) -> None:
+        self.limit, self._origin = limit(wanted)
+        self._manifest = manifest
+        self._embedded = embedded
+        self._maps: dict[str, int] = {}
+        self._ring: RingReader | None = None
+        self._warn: Callable[[str], object] = str
+        self._next = 0.0
+        self._over = False
+
+    # ---- loading
+
+    def admit(self, planned: Mapping[str, int]) -> None:
+        """Check whether maps of the *planned* sizes may be created.
+
+        Raises:
+            TraceError: they do not fit.
+        """
+        self._maps = self._named(planned)
+        parts = self._parts()
+        if sum(parts.values()) > self.limit:
+            text = f"the script needs {self._told(parts)}"
+            raise TraceError(text, hints=(self._advice(max(parts, key=lambda name: parts[name])),))
+
+    def loaded(
+        self, script: LoadedScript, ring: RingReader, tell: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
+        """After loading: report the memory of maps by *tell*, if it is much."""
+        charged = self._named(loaded_script.charged_by_symbol(script.fds_by_symbol()))
+        # Kernels before 6.4 do not know the memory of a map exactly.
+        self._maps = {name: max(size, charged.get(name, 0)) for name, size in self._maps.items()}
+        self._ring, self._warn = ring, warn
+        total = sum(self._maps.values())
+        if total > TOLD:
+            tell(f"Maps take {shown(total)} of kernel memory: {_largest(self._maps)}\n")
+
+    # ---- the run
+
+    def woken(self, _ready: list[int]) -> None:
+        """Check the memory once in :data:`MEMORY_EVERY` seconds."""
+        now = time.monotonic()
+        if now < self._next or self._over:
+            return
+        self._next = now + MEMORY_EVERY
+        parts = self._parts()
+        if sum(parts.values()) > self.limit:
+            self._over = True
+            self._warn(f"the run ends, as it takes {self._told(parts)}")
+
+    @property
+    def over(self) -> bool:
+        """Whether the limit has been passed."""
+        return self._over
+
+    def finish(self, end: EndOfRun) -> None:
+        """The status of a run that passed its limit is that of an error."""
+        if self._over:
+            end.errors.append(f"the run was ended at its memory limit of {shown(self.limit)} (--max-memory)")
+
+    # ---- parts
+
+    def _parts(self) -> dict[str, int]:
+        waiting = 0 if self._ring is None else self._ring.backlog
+        own = 0 if self._embedded else max(0, own_memory() - waiting)
+        return {**self._maps, WAITING: waiting, OWN: own}
+
+    def _named(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """*sizes* by the names that the script has for maps."""
+        names = {self._manifest.ring: RING}
+        for spec in self._manifest.maps:
+            names |= dict.fromkeys(filter(None, (spec.symbol, spec.keys)), spec.name)
+        if unwind := self._manifest.unwind:
+            names |= dict.fromkeys((unwind.spaces, unwind.ranges, unwind.rows), "unwind tables")
+        if python := self._manifest.python:
+            maps = (python.processes, python.codes, python.names, python.cursor)
+            names |= dict.fromkeys(maps, "names of Python functions")
+        named: dict[str, int] = {}
+        for symbol, size in sizes.items():
+            name = names.get(symbol, PROGRAMS)
+            named[name] = named.get(name, 0) + size
+        return named
+
+    def _told(self, parts: Mapping[str, int]) -> str:
+        total = shown(sum(parts.values()))
+        return f"{total} of memory, more than {shown(self.limit)} ({self._origin}): {_largest(parts)}"
+
+    def _advice(self, name: str) -> str:
+        more = "or allow more with --max-memory (512M, 2G, 10%)"
+        spec = next((item for item in self._manifest.maps if item.name == name), None)
+        if spec is not None:
+            return f"{name} has room for {spec.max_entries} keys: lower max_map_keys, declare it with fewer, {more}"
+        advice = {RING: "lower perf_rb_pages", "unwind tables": "unwind fewer processes", PROGRAMS: "lower max_strlen"}
+        return f"{advice[name]}, {more}" if name in advice else "allow more with --max-memory (512M, 2G, 10%)"
+
+
+def limit(wanted: str) -> tuple[int, str]:
+    """The limit in bytes, and where it comes from."""
+    total, whole = machine_memory()
+    if not wanted:
+        return max(total // 10, min(LEAST, total // 2)), f"the default is a tenth of the memory of {whole}"
+    amount = memory_sizes.parse(wanted, total)
+    if amount > total:
+        return total, f"max_memory is {wanted}, but {whole} has {shown(total)}"
+    return amount, f"max_memory is {wanted}"
+
+
+def _largest(parts: Mapping[str, int]) -> str:
+    ordered = sorted((item for item in parts.items() if item[1]), key=lambda item: -item[1])
+    texts = [f"{name} {shown(size)}" for name, size in ordered[:_SHOWN]]
+    if len(ordered) > _SHOWN:
+        texts.append(f"others {shown(sum(size for _, size in ordered[_SHOWN:]))}")
+    return ", ".join(texts)
+
+
+def own_memory() -> int:
+    """Bytes of this process in memory that are not of files or shared, as mapped rings are."""
+    _, resident, shared, *_ = kernel_files.read_text("/proc/self/statm").split()
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def machine_memory() -> tuple[int, str]:
+    """The memory of the machine, or the limit of this process's cgroup where that is less, in bytes; and its name."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed = cgroups.memory_limit()
+    if allowed is None or allowed.size >= total:
+        return total, "this machine"
+    return allowed.size, "this memory cgroup"
+
+
+# ---------------------------------------------------------------------------------------------- the end of processes
+
+EXEC_EVERY = 0.1
+"""Seconds between two checks whether the program of ``--exec-wait`` was executed."""
+
+
+class RunEnd(Service):
+    """Ends the run when the processes of ``-p``, ``-c`` or ``--exec-wait`` have ended, or the time is over.
+
+    *command* is the descriptor of the process of ``-c``, if there is one.
+
+    Raises:
+        TraceError: there is no such process.
+    """
+
+    def __init__(
+        self, options: RunOptions, command: tuple[int, ...], loaded: LoadedScript, loop: EventLoop, stack: ExitStack
+    ) -> None:
+        self._stack = stack
+        self._loaded = loaded
+        self._duration = options.duration
+        self._deadline: float | None = None
+        self._waits = bool(options.filters.exec_wait)
+        self._targets = set(command) or {_process(pid, stack) for pid in options.filters.pids}
+        self._loop = loop
+        self._over = False
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors of the processes (pidfds)."""
+        return tuple(self._targets)
+
+    @property
+    def over(self) -> bool:
+        """Whether the processes have ended, or the time is over."""
+        return self._over
+
+    def begin(self) -> None:
+        """The time of the run begins."""
+        if self._duration is not None:
+            self._deadline = time.monotonic() + self._duration
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the time is over or the program has to be looked for, at most *longest*."""
+        if self._waits:
+            longest = min(longest, EXEC_EVERY)
+        if self._deadline is not None:
+            longest = min(longest, max(0.0, self._deadline - time.monotonic()))
+        return longest
+
+    def woken(self, ready: list[int]) -> None:
+        """Check which processes have ended."""
+        self._over = self._over or self._reached(ready)
+
+    def _reached(self, ready: list[int]) -> bool:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return True
+        if self._waits and self._executed():
+            return True
+        ended = self._targets.intersection(ready)
+        if not ended:
+            return False
+        self._targets -= ended
+        for descriptor in ended:
+            self._loop.unwatch(descriptor)
+        return not self._targets
+
+    def _executed(self) -> bool:
+        """Check whether the program of ``--exec-wait`` was executed. Returns whether its process has ended already."""
+        data = self._loaded.manifest.session
+        if data is None:
+            return False
+        (number,) = struct.unpack_from("=Q", self._loaded.section(data.section), data.root)
+        if number == NOT_YET:
+            return False
+        self._waits = False
+        try:
+            descriptor = os.pidfd_open(number)
+        except (OSError, OverflowError):
+            return True
+        self._stack.callback(os.close, descriptor)
+        self._targets.add(descriptor)
+        self._loop.watch(descriptor)
+        return False
+
+
+def _process(pid: int, stack: ExitStack) -> int:
+    """A descriptor that becomes readable when a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        # pidfd_open() of a thread that leads no process: EINVAL until Linux 6.13, ENOENT since (kernel/pid.c).
+        if (leader := procfs.leader(pid)) not in (None, pid):
+            hint = f"-p {leader} traces its process; the predicate /tid == {pid}/ selects the thread"
+            raise TraceError(f"{pid} is a thread of process {leader}, and -p takes a process", hints=(hint,)) from error
+        procfs.check_exists(pid)
+        raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+# ---------------------------------------------------------------------------------------------- changes of the machine
+
+MOVES_APART = 0.025
+"""Minimum seconds between two moves of sampling clocks; those that become due meanwhile are moved together."""
+
+
+class SamplingClocks(Service):
+    """Moves the periods of the clocks that sample CPUs (:class:`pytrace.runtime.attach.opened.SamplingClock`)."""
+
+    def __init__(self, probes: Probes) -> None:
+        self._probes = probes
+        self._next = float("inf")
+
+    def begin(self) -> None:
+        """The phases of the clocks are random by now, and their next periods are due."""
+        self._move()
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the next move, at most *longest*."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self, _handled: int) -> None:
+        """Move the clocks that are due."""
+        if time.monotonic() >= self._next:
+            self._move()
+
+    def stop(self) -> None:
+        """The run ends."""
+        self._next = float("inf")
+
+    def _move(self) -> None:
+        due = self._probes.move_clocks(time.monotonic_ns()) / 1e9
+        self._next = max(due, time.monotonic() + MOVES_APART)
+
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the clocks."""
+FILES_EVERY = 5.0
+"""Seconds between two looks at the probed files."""
+_AGAIN = "start pytrace again to trace the new one"
+STEP = 500_000_000
+"""Nanoseconds: a smaller change within a second is that of a clock that is corrected slowly, or of two readings."""
+
+
+class MachineChanges(Service):
+    """Looks for changes of the machine, and reports them by *warn*.
+
+    The kernel ends perf events of a CPU that goes offline, and does not begin them again. Their probes are attached
+    again, or what they do not observe is reported. A file that is replaced is another one for the kernel, and kprobes
+    of a module end with it (other probes keep it loaded), which is reported too.
+
+    *pids* are the processes of ``-p``.
+    """
+
+    def __init__(
+        self,
+        probes: Probes,
+        symbols: LazySymbols,
+        loop: EventLoop,
+        manifest: Manifest,
+        pids: Iterable[int],
+        warn: Callable[[str, tuple[str, ...]], None],
+        stack: ExitStack,
+    ) -> None:
+        self._probes = probes
+        self._symbols = symbols
+        self._loop = loop
+        self._pids = tuple(pids)
+        self._warn = warn
+        self._events = _subscribed(stack)
+        self._online: set[int] = set()
+        self._files: dict[str, tuple[int, ...]] = dict.fromkeys(probed_files(manifest), ())
+        self._functions = probed_functions(manifest)
+        self._unloaded: set[str] = set()
+        self._kernel_symbols = _opened_symbols(stack) if self._functions else None
+        self._clocks = (0, 0)
+        self._next = self._next_files = float("inf")
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptor of the kernel's events."""
+        return () if self._events is None else (self._events,)
+
+    def attached(self) -> None:
+        """Remember the state in which the probes were attached."""
+        self._files = {path: _identity(path) for path in self._files}
+        for pid in self._pids if self._files else ():
+            for path in sorted(_outdated(pid, self._files)):
+                hint = "probes attach to the file that has the name now; restart the process"
+                self._warn(f"process {pid} runs an older {path}, which was replaced or removed", (hint,))
+        self._online = set(perf.online_cpus())
+        self._clocks = _clocks()
+        self._next, self._next_files = time.monotonic() + LOOK_EVERY, time.monotonic() + FILES_EVERY
+
+    def woken(self, ready: list[int]) -> None:
+        """Look at what has changed, when the kernel says so or it is time."""
+        if self._events in ready:
+            self._read_events()
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + LOOK_EVERY
+            self._look_at_cpus()
+            self._look_at_clocks()
+        if now >= self._next_files:
+            self._next_files = now + FILES_EVERY
+            self._look_at_files()
+
+    def stop(self) -> None:
+        """Look for the last time."""
+        self._look_at_clocks()
+        self._look_at_files()
+
+    # ---- CPUs
+
+    def _read_events(self) -> None:
+        assert self._events is not None
+        try:
+            cpus, modules = syscalls.read_device_events(self._events)
+        except OSError:
+            # There were more than the socket holds.
+            self._renew("CPUs went offline and came back", perf.online_cpus())
+            return
+        for cpu, online in cpus:
+            self._renew(f"CPU {cpu} {'came online' if online else 'went offline'}", [cpu], online=online)
+        for module, loaded in modules:
+            self._module_changed(module, loaded=loaded)
+
+    def _look_at_cpus(self) -> None:
+        """Without events, for example in a user namespace, CPUs are looked for."""
+        if self._events is not None:
+            return
+        before, self._online = self._online, set(perf.online_cpus())
+        for cpu in sorted(before ^ self._online):
+            online = cpu in self._online
+            self._renew(f"CPU {cpu} {'came online' if online else 'went offline'}", [cpu], online=online)
+
+    def _renew(self, what: str, cpus: Iterable[int], *, online: bool = True) -> None:
+        probes: dict[str, None] = {}
+        failures: dict[str, None] = {}
+        for cpu in cpus:
+            renewed, failed = self._probes.renew(cpu, online=online)
+            probes |= dict.fromkeys(renewed)
+            failures |= dict.fromkeys(failed)
+            for descriptor in self._symbols.renew(cpu) if online else ():
+                self._loop.watch(descriptor)
+        if probes:
+            first, *others = probes
+            named = f"{first} and {len(others)} more were" if others else f"{first} was"
+            self._warn(f"{what}: {named} attached again", ())
+        for failure in failures:
+            self._warn(f"{what}: {failure}", ())
+
+    # ---- modules
+
+    def _module_changed(self, module: str, *, loaded: bool) -> None:
+        if loaded:
+            if module in self._unloaded:
+                self._warn(f"module {module} was loaded again, but its probes are not", (_AGAIN,))
+            return
+        if self._kernel_symbols is None:
+            return
+        gone = self._functions - _known(self._functions, self._kernel_symbols)
+        self._functions -= gone
+        if gone:
+            self._unloaded.add(module)
+            first, *others = sorted(gone)
+            named = f"{first} and {len(others)} more" if others else first
+            self._warn(f"module {module} was unloaded: kprobes of {named} ended with it", ())
+
+    # ---- clocks
+
+    def _look_at_clocks(self) -> None:
+        before, self._clocks = self._clocks, _clocks()
+        wall, asleep = (now - then for now, then in zip(self._clocks, before, strict=True))
+        if asleep > STEP:
+            what = f"the machine was suspended for {asleep / 1e9:.1f} s"
+            self._warn(what, ())
+            # All CPUs but one went offline, without events.
+            self._renew(what, perf.online_cpus())
+        if abs(wall) > STEP:
+            way = "forward" if wall > 0 else "back"
+            hint = "wall times of this run are those of the clock at its start"
+            self._warn(f"the clock was set {way} by {abs(wall) / 1e9:.1f} s", (hint,))
+
+    # ---- files
+
+    def _look_at_files(self) -> None:
+        for path, before in list(self._files.items()):
+            now = _identity(path)
+            if now == before or not before:
+                continue
+            del self._files[path]
+            if now[:2] == before[:2]:
+                text = f"{path} was overwritten while it was traced: probes in it may be at wrong instructions"
+            else:
+                what = "replaced" if now else "removed"
+                text = f"{path} was {what} while it was traced: only the old file is observed"
+            self._warn(text, (_AGAIN,) if now else ())
+
+
+def probed_files(manifest: Manifest) -> set[str]:
+    """Paths of files with user probes; not those of other mount namespaces, which end with their processes."""
+    targets = (target.place for program in manifest.programs for target in program.targets)
+    return {place.path for place in targets if isinstance(place, FileTarget) and not place.path.startswith("/proc/")}
+
+
+def probed_functions(manifest: Manifest) -> set[str]:
+    """Names of kernel functions with kprobes, which hold no module."""
+    targets = (target.place for program in manifest.programs for target in program.targets)
+    return {place.function for place in targets if isinstance(place, KernelFunctionTarget) and place.function}
+
+
+def _opened_symbols(stack: ExitStack) -> TextIO | None:
+    """The kernel's symbols: opened early, as a run that is confined opens no more files. None where they are hidden."""
+    try:
+        return stack.enter_context(open("/proc/kallsyms", encoding="ascii", errors="replace"))
+    except OSError:
+        return None
+
+
+def _known(names: set[str], symbols: TextIO) -> set[str]:
+    """Those of *names* that the kernel and its loaded modules have now."""
+    symbols.seek(0)
+    return names.intersection(line.split(maxsplit=3)[2] for line in symbols)
+
+
+def _subscribed(stack: ExitStack) -> int | None:
+    try:
+        descriptor = syscalls.subscribe_device_events()
+    except OSError:
+        # Without them the list of CPUs is read.
+        return None
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """Device, number, size and time of change of a file; nothing when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _outdated(pid: int, files: Iterable[str]) -> set[str]:
+    """Those of *files* of which a process has mapped a deleted one of the same name, and not the one of now."""
+    if procfs.root_prefix(pid):
+        return set()
+    # A name may have what other functions take for the end of a line.
+    rows = (line.split(maxsplit=5) for line in procfs.read_maps(pid).split(b"\n"))
+    mapped = {row[5] for row in rows if len(row) == 6}
+    names = {path: os.fsencode(os.path.realpath(path)) for path in files}
+    return {path for path, name in names.items() if name + b" (deleted)" in mapped and name not in mapped}
+
+
+def _clocks() -> tuple[int, int]:
+    """Wall time and boot time, in nanoseconds: minus boot time, and minus the time without suspensions."""
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.time_ns() - boot, boot - time.monotonic_ns()
