@@ -78,9 +78,11 @@ def _merge_parser() -> CommandParser:
 
 
 def _merge(arguments: Namespace) -> int:
-    merged = merge([file_form.read(name, arguments.limit) for name in arguments.files], arguments.files)
+    with ExitStack() as stack:
+        snapshots = [stack.enter_context(file_form.opened(name, arguments.limit)) for name in arguments.files]
+        data = file_form.to_bytes(merge(snapshots, arguments.files))
     with _output(arguments.output, binary=True) as file:
-        file.write(file_form.to_bytes(merged))
+        file.write(data)
     return 0
 
 

@@ -10,6 +10,9 @@ Integers that a double cannot hold exactly are strings.
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left
+from itertools import pairwise
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.base.control_characters import UNSEEN
@@ -17,7 +20,7 @@ from pytrace.core import types
 from pytrace.render.text import for_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytrace.render.text import Form, Value
 
@@ -85,18 +88,49 @@ def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
     """*names* with `` #2``, `` #3`` … after repeated ones: of equal names parsers keep only one."""
-    if len(set(names)) == len(names):
-        return names
-    taken, last, different = set(names), dict[bytes, int](), list[bytes]()
-    for name in names:
+    return names if len(set(names)) == len(names) else DistinctNames(names).of(names)
+
+
+_PARTS = 256
+
+
+class DistinctNames:
+    """Makes names distinct that are not in memory together: :meth:`of` gets some at a time, all of them once.
+
+    Of each of *names*, in any order, eight bytes are kept: its hash.
+    """
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        parts = [array("q") for _ in range(_PARTS)]
+        for number in map(hash, names):
+            parts[number % _PARTS].append(number)
+        self._hashes = parts
+        self._repeated: set[int] = set()
+        for place, part in enumerate(parts):
+            parts[place] = ordered = array("q", sorted(part))
+            self._repeated.update(one for one, other in pairwise(ordered) if one == other)
+        self._last: dict[bytes, int] = {}
+        self._shown: set[bytes] = set()
+
+    def of(self, names: Sequence[bytes]) -> Sequence[bytes]:
+        """The next *names*, with `` #2``, `` #3`` … after those that were there before."""
+        repeated = self._repeated
+        return [self._next(name) if hash(name) in repeated else name for name in names] if repeated else names
+
+    def _next(self, name: bytes) -> bytes:
         shown = name
-        while name in last and shown in taken:
-            last[name] += 1
-            shown = b"%s #%d" % (name, last[name])
-        last.setdefault(name, 1)
-        taken.add(shown)
-        different.append(shown)
-    return different
+        while name in self._last and (shown in self._shown or self._is_name(shown)):
+            self._last[name] += 1
+            shown = b"%s #%d" % (name, self._last[name])
+        self._last.setdefault(name, 1)
+        self._shown.add(shown)
+        return shown
+
+    def _is_name(self, text: bytes) -> bool:
+        number = hash(text)
+        part = self._hashes[number % _PARTS]
+        place = bisect_left(part, number)
+        return place < len(part) and part[place] == number
 
 
 def distinct_keys(type_: types.Type) -> bool:

@@ -170,24 +170,36 @@ class MapPrinter:
             data = self._members([(name, value(item)) for name, item in entries])
         return json.line(self._kind.json_type, json.mapping([(self._name, data)]), self.mark)
 
-    def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
-        """As :meth:`entries_json`, of at least one block of entries."""
-        if self.key_type is None or not json.distinct_keys(self.key_type):
+    def distinct_names(self, keys: Iterable[Value]) -> json.DistinctNames | None:
+        """What makes the names of these decoded keys distinct in JSON; None where they are."""
+        if self.key_type is None or json.distinct_keys(self.key_type):
+            return None
+        return json.DistinctNames(map(self.jsons.key(self.key_type), keys))
+
+    def entries_json_parts(
+        self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None, names: json.DistinctNames | None = None
+    ) -> Iterator[bytes]:
+        """As :meth:`entries_json`, of at least one block of entries.
+
+        Where different keys may have the same text and there are no *names* of all of them, in one part.
+        """
+        if self.key_type is None or (names is None and not json.distinct_keys(self.key_type)):
             yield self.entries_json(list(chain.from_iterable(blocks)), shown)
             return
         # As json.line and json.mapping write it.
         before = b'{"type": "%s", "data": {%s: {' % (self._kind.json_type.encode(), json.quoted(self._name))
         for block in blocks:
             value = self._form(shown, block, last, as_json=True)
-            yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
+            yield before + self._members([(name, value(item)) for name, item in block], names)[1:-1]
             before = b", "
         yield b"}}%s\n" % json.ending(self.mark)
 
-    def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
-        """A JSON object of decoded keys and values in JSON form."""
+    def _members(self, entries: list[tuple[Value, bytes]], distinct: json.DistinctNames | None = None) -> bytes:
+        """A JSON object of decoded keys and values in JSON form; they are all unless *distinct* knows the others."""
         assert self.key_type is not None
         key = self.jsons.key(self.key_type)
-        names = json.distinct([key(name) for name, _ in entries])
+        texts = [key(name) for name, _ in entries]
+        names = json.distinct(texts) if distinct is None else distinct.of(texts)
         return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
     def _form(self, shown: Shown, entries: list[Entry], last: int | None = None, *, as_json: bool = False) -> Form:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
+from itertools import chain
+from operator import itemgetter
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -12,6 +16,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.render.value_kind import Join, MismatchError
 from pytrace.render.values import joined_types, value_kind_of
+from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.values import Portable, Value
 
@@ -82,17 +87,87 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     entries: dict[Portable, Value] = {}
     times: dict[Portable, int] | None = None
     join = value_kind_of(value).join()
-    if value.aggregate:
+    many = _many(key, value, [data.entries for _, data, _ in parts])
+    if value.aggregate and many is None:
         for _, data, _ in parts:
             for entry, item in data.entries.items():
                 entries[entry] = join(entries.get(entry), item)
-    else:
+    elif many is None:
         times = {}
         for snapshot, data, _ in parts:
             _join_plain(entries, times, data, snapshot.end, join)
     label = names.pop() if len(names) == 1 else ""
     key_names = max((data.key_names for _, data, _ in parts), key=lambda names: sum(map(bool, names)))
-    return MapData(name, key, value, entries, times, help_, mark, hidden, label, estimated, key_names)
+    return MapData(name, key, value, many or entries, times, help_, mark, hidden, label, estimated, key_names)
+
+
+_IN_MEMORY = 4
+"""Sorted runs that entries may have before they are joined in files, which takes four times as long."""
+_MOST_PARTS = 64
+"""Of the temporary files of one map."""
+
+
+def _many(key: Type | None, value: Type, sides: Sequence[Mapping[Portable, Value]]) -> ManyEntries | None:
+    """The entries of maps in files, where they are too many for memory."""
+    large = any(map(external_sort.is_large, sides)) and sum(map(len, sides)) > _IN_MEMORY * external_sort.RUN
+    return ManyEntries(sides, key, value) if large and key is not None and value.aggregate else None
+
+
+class ManyEntries(Mapping[Portable, Value]):
+    """Aggregates of maps that are not held in memory, joined anew each time that they are gone through.
+
+    The entries of all maps are parted by key into temporary files, and joined part by part.
+    """
+
+    def __init__(self, sides: Sequence[Mapping[Portable, Value]], key: Type, value: Type) -> None:
+        self._sides = sides
+        self._type = Tuple((types.INT64, key, value))
+        self._join = value_kind_of(value).join()
+
+    def pairs(self) -> Iterator[tuple[Portable, Value]]:
+        """Keys and values, in the order of the maps: neighbours are alike, which makes files small."""
+        for batch in external_sort.in_order(self._rows(), itemgetter(0), self._type):
+            for _, key, value in batch:
+                yield cast("Portable", key), value
+
+    def _rows(self) -> Iterator[external_sort.Row]:
+        """The joined entries, each with the place at which its key is met first."""
+        number = min(_MOST_PARTS, sum(map(len, self._sides)) // external_sort.RUN + 1)
+        entries = enumerate(chain.from_iterable(side.items() for side in self._sides))
+        rows = ((place, *entry) for place, entry in entries)
+        with external_sort.parted(rows, lambda row: hash(row[1]) % number, number, self._type) as parts:
+            for part in parts:
+                joined: dict[Value, tuple[Value, Value]] = {}
+                for place, key, value in part.rows():
+                    first, before = joined.get(key, (place, None))
+                    joined[key] = first, self._join(before, value)
+                yield from ((place, key, value) for key, (place, value) in joined.items())
+
+    def items(self) -> ItemsView[Portable, Value]:
+        return _Items(self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Portable]:
+        return (key for key, _ in self.pairs())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.pairs())
+
+    def __getitem__(self, key: Portable) -> Value:
+        held = [side[key] for side in self._sides if key in side]
+        if not held:
+            raise KeyError(key)
+        none: Value = None
+        return reduce(self._join, held, none)
+
+
+class _Items(ItemsView[Portable, Value]):
+    _mapping: ManyEntries
+
+    def __iter__(self) -> Iterator[tuple[Portable, Value]]:
+        return self._mapping.pairs()
 
 
 def _join_plain(

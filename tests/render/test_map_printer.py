@@ -402,6 +402,18 @@ def test_marks_are_part_of_the_name_in_text_and_members_in_json(large: bool) -> 
     assert (plain.title, plain.name) == ("sample @x", "@x")
 
 
+def test_large_maps_whose_keys_have_equal_names() -> None:
+    """Two strings with commas: the names are told apart across blocks, as they are when all are in memory."""
+    texts = TextForms(PortableNames())
+    shown = MapPrinter("@", Tuple((String(8), String(8))), Count(), texts, JsonForms(texts), {})
+    entries: list[Entry] = [((b"a", b"b,c"), 1), ((b"a,b", b"c"), 2), ((b"x", b"y"), 3)]
+    names = shown.distinct_names(key for key, _ in entries)
+    parts = list(shown.entries_json_parts([entries[:1], entries[1:]], Shown(), None, names))
+    assert b"".join(parts) == shown.entries_json(entries, Shown())
+    assert len(parts) == 3
+    assert json.loads(b"".join(parts))["data"]["@"] == {"a,b,c": 1, "a,b,c #2": 2, "x,y": 3}
+
+
 # ---------------------------------------------------------------------------------------------- map tables
 # Maps as CSV tables.
 

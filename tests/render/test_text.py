@@ -301,6 +301,13 @@ def test_names_of_members_are_distinct(names: list[bytes]) -> None:
         first.add(name)
 
 
+@given(st.lists(st.sampled_from([b"a", b"b", b"a #2", b"a #3", b"a #2 #2", b"b #1"]), max_size=12), st.integers(1, 5))
+def test_names_are_distinct_some_at_a_time(names: list[bytes], size: int) -> None:
+    distinct = json.DistinctNames(reversed(names))
+    parts = [distinct.of(names[start : start + size]) for start in range(0, len(names), size)]
+    assert [name for part in parts for name in part] == list(json.distinct(names))
+
+
 def test_numbers_of_equal_names() -> None:
     assert json.distinct([b"a", b"b", b"a", b"a #2", b"a"]) == [b"a", b"b", b"a #3", b"a #2", b"a #4"]
 

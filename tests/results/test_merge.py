@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from copy import deepcopy
 from itertools import permutations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,10 +19,10 @@ from pytrace.core import types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.render.values import value_kind_of
-from pytrace.results import external_sort
+from pytrace.results import external_sort, file_form
 from pytrace.results.difference import Change, ManyChanges, difference
 from pytrace.results.formats import difference_forms
-from pytrace.results.merge import merge
+from pytrace.results.merge import ManyEntries, merge
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace, Value
 from tests.support.examples import examples
@@ -557,3 +559,32 @@ def test_all_values_survive_and_no_file_stays(monkeypatch: pytest.MonkeyPatch, t
     first = next(blocks)
     assert os.listdir(tmp_path) == []
     assert first + [item for block in blocks for item in block] == items[::-1]
+
+
+@examples(30)
+@given(snapshots(3))
+def test_maps_in_files_merge_as_those_in_memory(found: list[SnapshotData]) -> None:
+    """What is merged from files and in files is the same, in the same order."""
+    run_, chunk = external_sort.RUN, external_sort.CHUNK
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        paths = [f"{folder}/{number}" for number in range(len(found))]
+        for item, path in zip(found, paths, strict=True):
+            file_form.write(item, path)
+        expected = merge(found)
+        try:
+            external_sort.RUN, external_sort.CHUNK = 1, 2
+            merged = merge([stack.enter_context(file_form.opened(path)) for path in paths])
+            file_form.write(merged, f"{folder}/merged")
+        finally:
+            external_sort.RUN, external_sort.CHUNK = run_, chunk
+        read = file_form.read(f"{folder}/merged")
+        assert read == expected
+        for name, data in expected.maps.items():
+            assert list(merged.maps[name].entries.items()) == list(data.entries.items()), name
+
+
+def test_entries_joined_in_files_are_looked_up() -> None:
+    sides = [dict.fromkeys(range(3), 1), dict.fromkeys(range(2, 5), 5)]
+    entries = ManyEntries(sides, types.INT64, types.Count())
+    assert dict(entries) == {0: 1, 1: 1, 2: 6, 3: 5, 4: 5}
+    assert (len(entries), entries[2], entries.get(9)) == (5, 6, None)

@@ -88,11 +88,14 @@ def _map_json(printers: Printers, part: MapDifference) -> Iterator[bytes]:
         return
     key = printers.jsons.key(part.key)
     entries = ((key(name), shown(change)) for name, change in _ordered(printers, part))
-    blocks = external_sort.batches(entries, _BLOCK) if json.distinct_keys(part.key) else iter([list(entries)])
+    distinct = None
+    if not json.distinct_keys(part.key):
+        distinct = json.DistinctNames(map(key, map(printers.restored(part.key), part.changes)))
     # As json.line and json.mapping write it.
     before = b'{"type": "difference", "data": {%s: {' % json.quoted(encoded(part.name))
-    for block in blocks:
-        names = json.distinct([name for name, _ in block])
+    for block in external_sort.batches(entries, _BLOCK):
+        texts = [name for name, _ in block]
+        names = texts if distinct is None else distinct.of(texts)
         members = json.mapping([(name, value) for name, (_, value) in zip(names, block, strict=True)])
         yield before + members[1:-1]
         before = b", "

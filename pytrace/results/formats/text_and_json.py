@@ -54,7 +54,9 @@ def write_json(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) ->
     for _, data in sorted(snapshot.maps.items()):
         if data.entries:
             blocks, last = printers.in_order(data), printers.last_interval(data)
-            file.writelines(printers.printer(data).entries_json_parts(blocks, Shown(), last))
+            printer = printers.printer(data)
+            names = printer.distinct_names(key for key, _ in printers.entries(data))
+            file.writelines(printer.entries_json_parts(blocks, Shown(), last, names))
 
 
 # ---------------------------------------------------------------------------------------------- rows
