@@ -117,7 +117,7 @@ def _damaged(random: Random) -> bytes:
         if data[:4] != b"\x7fELF" or len(data) < 64:
             break
         with suppress(TraceError):
-            _ = ElfFile(data, "x").sections
+            _ = ElfFile(data, "x").sections, ElfFile(data, "x").segments
             continue
         break
     return data
