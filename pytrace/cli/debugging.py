@@ -18,7 +18,7 @@ import sys
 import tarfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TextIO
 
@@ -26,12 +26,12 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.cli import messages
-from pytrace.cli.options import CommandLine
+from pytrace.cli import messages, request
+from pytrace.cli.options import OPTIONS, CommandLine
+from pytrace.cli.request import Script
 from pytrace.codegen import generator
 from pytrace.codegen.generator import LlvmTexts
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
-from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, bytes_shown, render_all
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
@@ -160,23 +160,14 @@ LEFT_OUT = (
 )
 
 
-class Request(msgspec.Struct, frozen=True):
-    """What to describe: a script, or the bytes of a file that ``--aot`` wrote (*compiled*)."""
+class BundleRequest(msgspec.Struct, frozen=True):
+    """What a bundle describes."""
 
-    source: Source
-    compiled: bytes | None
+    script: Script
     compile_options: CompileOptions
     options: RunOptions
-    kernel: Callable[[], KernelInfo]
-    prepare: Callable[[CompiledScript], CompiledScript]
-    """Prepares a script of *compiled* for loading."""
-    check: Callable[[], None]
-    """Checks that this process may trace."""
-    info: Callable[[], str]
-    """The report of ``--info -f json``."""
-    given: Mapping[str, object]
-    """Options of the command line, and parameters of the script."""
-    environment: Mapping[str, str]
+    shown: Mapping[str, object] = {}
+    """Options of the command line, and parameters of the script, as they are shown."""
 
 
 class Bundle(msgspec.Struct):
@@ -220,24 +211,54 @@ class Bundle(msgspec.Struct):
         return bool(self.errors)
 
 
-def collect(request: Request) -> Bundle:
-    """Compile, load and attach the script of a request, as far as it gets."""
+def debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int:
+    """Write the archive for a bug report. Its errors are those of the script, so writing it is a success."""
+    path = line.text("debug_bundle")
+    if not path:
+        hints = ("for example bundle.tar.gz, or - for standard output",)
+        raise TraceError("--debug-bundle needs the name of a file", hints=hints)
+    given = {**shown_options(line), "script": options.script, "parameters": options.parameters}
+    bundle = collect(BundleRequest(script, request.compile_options(line, options, script), options, given))
+    data = archive(bundle)
+    messages.write_file(path, data)
+    out = sys.stderr if path == "-" else sys.stdout
+    out.write(bytes_shown(f"{path} ({len(data)} bytes) has\n{listing(bundle)}"))
+    for stage, text in bundle.errors.items():
+        out.write(bytes_shown(f"{stage} failed: {text}\n"))
+    return 0
+
+
+def shown_options(line: CommandLine) -> dict[str, object]:
+    """The options of a command line; of those whose values may name somebody only that they were given."""
+    public = {row.key for row in OPTIONS if row.public}
+    return {
+        key: value if key in public or value is True else "(given)" for key, value in sorted(line.values.items())
+        if key not in ("debug_bundle", "program")
+    }  # fmt: skip
+
+
+def collect(wanted: BundleRequest) -> Bundle:
+    """Compile, load and attach a script, as far as it gets."""
+    from pytrace.cli import info  # what it imports is for no other option
+
     bundle = Bundle(Redactor.of_machine())
     script: CompiledScript | None = None
-    if request.compiled is not None:
+    if wanted.script.compiled is not None:
         with bundle.stage("read"):
-            script = request.prepare(CompiledScript.from_bytes(request.compiled))
+            compiled = CompiledScript.from_bytes(wanted.script.compiled)
+            script = request.prepared(wanted.script, compiled, wanted.options)
     else:
-        script = _compiled(bundle, request)
+        script = _compiled(bundle, wanted)
     if script is not None:
         # Objects are binary files of others, with the paths where they were compiled.
         manifest = replace(script.manifest, objects=())
         bundle.text("manifest.json", manifest.encoded().decode(), "programs, maps and events of the script")
         bundle.binary("program.elf", script.elf, "the BPF object; names are overwritten by x")
-        _try_kernel(bundle, script, request)
+        _try_kernel(bundle, script, wanted.options)
     with bundle.stage("info"):
-        bundle.text("info.json", request.info(), "versions and kernel features, as --info -f json")
-    bundle.text("summary.json", _summary(bundle, request), "options, environment, errors, duration of each stage")
+        report = info.json_report(wanted.options.disabled)
+        bundle.text("info.json", report, "versions and kernel features, as --info -f json")
+    bundle.text("summary.json", _summary(bundle, wanted), "options, environment, errors, duration of each stage")
     bundle.text("README.txt", listing(bundle), "this list")
     return bundle
 
@@ -245,9 +266,9 @@ def collect(request: Request) -> Bundle:
 # ---------------------------------------------------------------------------------------------- compilation
 
 
-def _compiled(bundle: Bundle, request: Request) -> CompiledScript | None:
+def _compiled(bundle: Bundle, wanted: BundleRequest) -> CompiledScript | None:
     diagnostics = Diagnostics()
-    sources = [request.source]
+    sources = [wanted.script.source]
     passes = [time.perf_counter()]
     front: list[pipeline.FrontEnd] = []
     result: CompiledScript | None = None
@@ -260,8 +281,10 @@ def _compiled(bundle: Bundle, request: Request) -> CompiledScript | None:
             sources.extend(item.span.source for item in value.items if item.span.source not in sources)
 
     with bundle.stage("compile"):
-        kernel = request.kernel()
-        compilation = pipeline.Compilation(request.source, request.compile_options, kernel, diagnostics, watch)
+        kernel = request.live_kernel(wanted.options, ahead=wanted.compile_options.ahead)
+        compilation = pipeline.Compilation(
+            wanted.script.source, wanted.compile_options, kernel, diagnostics, watch
+        )
         front.append(pipeline.front_end(compilation))
         result = pipeline.back_end(compilation, front[0])
     sources.extend(item.span.source for item in diagnostics.items if item.span.source not in sources)
@@ -269,7 +292,7 @@ def _compiled(bundle: Bundle, request: Request) -> CompiledScript | None:
     _scripts(bundle, sources)
     if front:
         with bundle.stage("texts of LLVM"):
-            texts = generator.llvm_texts(front[0].checked, request.kernel(), request.compile_options)
+            texts = generator.llvm_texts(front[0].checked, kernel, wanted.compile_options)
             bundle.text("ir.original.ll", texts.original, "LLVM IR as generated")
             bundle.text("ir.optimized.ll", texts.optimized, "LLVM IR after optimisation")
             bundle.text("program.s", texts.assembly, "BPF instructions")
@@ -287,21 +310,21 @@ def _scripts(bundle: Bundle, sources: list[Source]) -> None:
 # ---------------------------------------------------------------------------------------------- kernel
 
 
-def _try_kernel(bundle: Bundle, script: CompiledScript, request: Request) -> None:
+def _try_kernel(bundle: Bundle, script: CompiledScript, options: RunOptions) -> None:
     """Load and attach the programs, and take the verifier's logs."""
     quiet = RunOptions(
-        filters=replace(request.options.filters, exec_wait=""),
-        follow=request.options.follow and not request.options.filters.exec_wait,
+        filters=replace(options.filters, exec_wait=""),
+        follow=options.follow and not options.filters.exec_wait,
         dry_run=True,
         keep_privileges=True,
         quiet=True,
-        disabled=request.options.disabled,
-        debuginfo=request.options.debuginfo,
-        usdt_file_activation=request.options.usdt_file_activation,
+        disabled=options.disabled,
+        debuginfo=options.debuginfo,
+        usdt_file_activation=options.usdt_file_activation,
     )
     shown = io.StringIO()
     with bundle.stage("check"):
-        request.check()
+        request.check_machine(options)
     with bundle.stage("load and attach"), contextlib.redirect_stderr(shown):
         opening.run(script, quiet)
     bundle.text("attach.txt", shown.getvalue(), "messages about loading and attaching")
@@ -312,7 +335,7 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, request: Request) -> Non
         load(
             script,
             options=LoadOptions(
-                libbpf_log=libbpf_lines.append, verifier_log=logs.__setitem__, disabled=request.options.disabled
+                libbpf_log=libbpf_lines.append, verifier_log=logs.__setitem__, disabled=options.disabled
             ),
             stack=stack,
         )
@@ -327,10 +350,10 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, request: Request) -> Non
 # ---------------------------------------------------------------------------------------------- archive
 
 
-def _summary(bundle: Bundle, request: Request) -> str:
+def _summary(bundle: Bundle, wanted: BundleRequest) -> str:
     summary = {
-        "options": request.given,
-        "environment": dict(sorted(request.environment.items())),
+        "options": wanted.shown,
+        "environment": dict(sorted(wanted.compile_options.environment.items())),
         "errors": bundle.errors,
         "milliseconds": bundle.timing,
     }
@@ -358,11 +381,6 @@ def archive(bundle: Bundle) -> bytes:
             entry.size, entry.mode = len(data), 0o644
             tar.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
-
-
-def without_secrets(values: Mapping[str, object], public: frozenset[str]) -> dict[str, object]:
-    """Options of a command line; of those that are not *public* only that they were given."""
-    return {key: value if key in public or value is True else "(given)" for key, value in sorted(values.items())}
 
 
 # ---------------------------------------------------------------------------------------------- redaction

@@ -196,7 +196,9 @@ def _run(line: CommandLine, options: RunOptions) -> int:
     script = request.script(line)
     options = request.of_script(options, script, line)
     if line.text("debug_bundle") is not None:
-        return _debug_bundle(line, script, options)
+        from pytrace.cli import debugging
+
+        return debugging.debug_bundle(line, script, options)
     if script.compiled is not None:
         _refuse_compile_options(line, options)
         return _run_compiled_file(script, options)
@@ -253,7 +255,7 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
         return _develop(line, script, compile_options, options)
     if options.mode in ("codegen", "compiler-bench"):
         return _compile_only(script, compile_options, options)
-    _check_machine(options)
+    request.check_machine(options)
     return _execute(_compiled(line, script, compile_options, options), options)
 
 
@@ -289,14 +291,6 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
         messages.show(diagnostics, warnings=options.warnings)
 
 
-def _check_machine(options: RunOptions) -> None:
-    """Raise an error if this process may not trace, and warn about missing features of the machine."""
-    from pytrace.runtime.machine import privileges
-
-    messages.warn(privileges.check(), options)
-    privileges.clear_ambient_capabilities()
-
-
 def _execute(script: CompiledScript, options: RunOptions) -> int:
     from pytrace.runtime.session import opening
 
@@ -329,18 +323,8 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
     if script.wants_help:
         sys.stdout.write(ahead_of_time.usage(compiled, script.source.name))
         return 0
-    _check_machine(options)
-    return _execute(_prepared(script, compiled, options), options)
-
-
-def _prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
-    """A file that ``--aot`` wrote, prepared for loading here."""
-    from pytrace.runtime.load import ahead_of_time
-
-    parameters = ahead_of_time.RunParameters(script.positional, script.named)
-    prepared = ahead_of_time.prepare(compiled, parameters, options, request.live_kernel(options))
-    messages.warn(prepared.warnings, options)
-    return prepared.script
+    request.check_machine(options)
+    return _execute(request.prepared(script, compiled, options), options)
 
 
 def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
@@ -366,7 +350,7 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
         messages.show(diagnostics, warnings=options.warnings)
     if result is None:
         return 0
-    _check_machine(options)
+    request.check_machine(options)
     return _execute(result, options)
 
 
@@ -382,40 +366,6 @@ def _format(script: Script, options: RunOptions) -> int:
         messages.write_file(options.output, data)
     else:
         messages.write_output(data, raw=options.raw)
-    return 0
-
-
-# ---------------------------------------------------------------------------------------------- support
-
-def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int:
-    """Write the archive for a bug report. Its errors are those of the script, so writing it is a success."""
-    from pytrace.cli import debugging, info
-
-    path = line.text("debug_bundle")
-    if not path:
-        hints = ("for example bundle.tar.gz, or - for standard output",)
-        raise TraceError("--debug-bundle needs the name of a file", hints=hints)
-    compile_options = request.compile_options(line, options, script)
-    values = {key: value for key, value in line.values.items() if key not in ("debug_bundle", "program")}
-    given = debugging.without_secrets(values, frozenset(row.key for row in OPTIONS if row.public))
-    bundle = debugging.collect(debugging.Request(
-        script.source,
-        script.compiled,
-        compile_options,
-        options,
-        kernel=lambda: request.live_kernel(options, ahead=compile_options.ahead),
-        prepare=lambda compiled: _prepared(script, compiled, options),
-        check=lambda: _check_machine(options),
-        info=lambda: info.json_report(options.disabled),
-        given={**given, "script": options.script, "parameters": options.parameters},
-        environment=compile_options.environment,
-    ))  # fmt: skip
-    data = debugging.archive(bundle)
-    messages.write_file(path, data)
-    shown = sys.stderr if path == "-" else sys.stdout
-    shown.write(bytes_shown(f"{path} ({len(data)} bytes) has\n{debugging.listing(bundle)}"))
-    for stage, text in bundle.errors.items():
-        shown.write(bytes_shown(f"{stage} failed: {text}\n"))
     return 0
 
 

@@ -15,6 +15,7 @@ from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
 from pytrace.cli.tools import LETTERS
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, similar
+from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions, environment
 from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
 from pytrace.core.options.run_options import (
@@ -568,6 +569,9 @@ def _meant(name: str) -> tuple[str, ...]:
     return (hint,)
 
 
+# ---------------------------------------------------------------------------------------------- the machine
+
+
 def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
     """Facts about this machine, some of which options override; *ahead* and *cpus* as for :class:`LiveKernel`."""
     from pytrace.runtime.load.live_kernel import LiveKernel
@@ -579,3 +583,21 @@ def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> L
         ahead=ahead,
         cpus=cpus,
     )
+
+
+def check_machine(options: RunOptions) -> None:
+    """Raise an error if this process may not trace, and warn about missing features of the machine."""
+    from pytrace.runtime.machine import privileges
+
+    messages.warn(privileges.check(), options)
+    privileges.clear_ambient_capabilities()
+
+
+def prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
+    """A file that ``--aot`` wrote, prepared for loading here."""
+    from pytrace.runtime.load import ahead_of_time
+
+    parameters = ahead_of_time.RunParameters(script.positional, script.named)
+    prepared = ahead_of_time.prepare(compiled, parameters, options, live_kernel(options))
+    messages.warn(prepared.warnings, options)
+    return prepared.script

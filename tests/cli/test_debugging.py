@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replaced
 
-from pytrace.cli import debugging, info
-from pytrace.cli.debugging import Bundle, Redactor, Request, archive, collect, listing, without_secrets
+from pytrace.cli import debugging, info, request
+from pytrace.cli.debugging import Bundle, BundleRequest, Redactor, archive, collect, listing
+from pytrace.cli.options import read
+from pytrace.cli.request import Script
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
@@ -58,23 +60,19 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel()
     monkeypatch.setattr(debugging.session, "run", made.run)
     monkeypatch.setattr(debugging, "load", made.load)
+    monkeypatch.setattr(request, "live_kernel", lambda *_, **__: RecordedKernel())
+    monkeypatch.setattr(request, "check_machine", lambda _: None)
+    monkeypatch.setattr(request, "prepared", lambda _, script, __: script)
+    monkeypatch.setattr(info, "json_report", lambda _: "{}\n")
     return made
 
 
-def bundle(text: str, *, compiled_file: bytes | None = None, source: Source | None = None, **changed: Any) -> Bundle:
-    fields: dict[str, Any] = {
-        "source": source or Source("script.bt", text, None),
-        "compiled": compiled_file,
-        "compile_options": CompileOptions(),
-        "options": RunOptions(),
-        "kernel": RecordedKernel,
-        "prepare": lambda script: script,
-        "check": lambda: None,
-        "info": lambda: "{}\n",
-        "given": {},
-        "environment": {},
-    }
-    return collect(Request(**(fields | changed)))
+def bundle(
+    text: str, *, compiled_file: bytes | None = None, source: Source | None = None,
+    options: RunOptions | None = None, compile_options: CompileOptions | None = None, **shown: str,
+) -> Bundle:  # fmt: skip
+    script = Script(source or Source("script.bt", text, None), (), (), False, compiled_file)
+    return collect(BundleRequest(script, compile_options or CompileOptions(), options or RunOptions(), shown))
 
 
 def names(found: Bundle) -> set[str]:
@@ -137,11 +135,12 @@ def test_a_probe_that_cannot_be_attached(kernel: Kernel) -> None:
     assert names(found) >= COMPILED
 
 
-def test_a_user_who_may_not_trace(kernel: Kernel) -> None:
-    def refuse() -> None:
+def test_a_user_who_may_not_trace(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_options: RunOptions) -> None:
         raise TraceError("tracing needs root")
 
-    assert bundle(SCRIPT, check=refuse).errors == {"check": "tracing needs root"}
+    monkeypatch.setattr(request, "check_machine", refuse)
+    assert bundle(SCRIPT).errors == {"check": "tracing needs root"}
 
 
 def test_a_defect_of_pytrace_has_its_traceback(kernel: Kernel) -> None:
@@ -179,15 +178,16 @@ def test_names_are_left_out_everywhere(kernel: Kernel, monkeypatch: pytest.Monke
     monkeypatch.setattr(Redactor, "of_machine", classmethod(lambda _cls: redactor))
     text = 'kprobe:vfs_read { print("build7 /srv/alice/x /home/bob/y"); }'
     source = Source("/srv/alice/script.bt", text, "/srv/alice/script.bt")
-    found = bundle("", source=source, environment={"PYTRACE_BTF": "/srv/alice/btf"}, given={"script": "/srv/alice/a"})
+    options = CompileOptions(environment={"PYTRACE_BTF": "/srv/alice/btf"})
+    found = bundle("", source=source, compile_options=options, script="/srv/alice/a")
     for name, (data, _) in found.files.items():
         for word in (b"/srv/alice", b"build7", b"/home/bob"):
             assert word not in data, name
 
 
 def test_of_options_only_harmless_values_are_shown() -> None:
-    values = {"command": "mysql -psecret", "unsafe": True, "format": "json", "uid": ["alice"]}
-    assert without_secrets(values, frozenset({"format"})) == {
+    line = read(["-c", "mysql -psecret", "--unsafe", "-f", "json", "-u", "alice", "--debug-bundle", "x", "-e", "{ }"])
+    assert debugging.shown_options(line) == {
         "command": "(given)", "format": "json", "uid": "(given)", "unsafe": True
     }  # fmt: skip
 
