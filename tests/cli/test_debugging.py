@@ -58,7 +58,7 @@ class Kernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel()
-    monkeypatch.setattr(debugging.session, "run", made.run)
+    monkeypatch.setattr(debugging.opening, "run", made.run)
     monkeypatch.setattr(debugging, "load", made.load)
     monkeypatch.setattr(request, "live_kernel", lambda *_, **__: RecordedKernel())
     monkeypatch.setattr(request, "check_machine", lambda _: None)
