@@ -12,8 +12,8 @@ import msgspec
 
 Cell: TypeAlias = int | str
 """A number, as text if a double does not hold it; of texts their number."""
-Column: TypeAlias = tuple[int, str, int]
-"""Of a table: its name (a text), the unit, and 1 for numbers, 0 for texts."""
+Column: TypeAlias = tuple[int, str, int, int]
+"""Of a table: its name (a text), the unit, 1 for numbers or 0 for texts, and what people call it (a text)."""
 Bucket: TypeAlias = tuple[Cell | None, Cell | None, str]
 """Least and greatest value, None at an open end; and the label."""
 Counts: TypeAlias = tuple[list[int], list[Cell]]

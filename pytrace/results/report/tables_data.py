@@ -36,12 +36,18 @@ class Cells:
     """Keys and rows as cells of columns."""
 
     def __init__(
-        self, document: Document, printers: Printers, columns: Sequence[Column], type_: types.Type | None
+        self,
+        document: Document,
+        printers: Printers,
+        columns: Sequence[Column],
+        type_: types.Type | None,
+        titles: Sequence[str] = (),
     ) -> None:
         self._document = document
         self._numeric = [column.right for column in columns]
         self.columns: list[PartColumn] = [
-            (document.text(column.name), column.unit, int(column.right)) for column in columns
+            (document.text(column.name), column.unit, int(column.right), document.text(title))
+            for column, title in zip(columns, titles or [column.name for column in columns], strict=True)
         ]
         self._texts = None if type_ is None else printers.portable(type_, csv.texts(printers.texts, type_))
 
@@ -75,7 +81,7 @@ def rows_part(
 def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
     """A map of numbers or other values, as it prints in CSV."""
     keys = data.key_columns
-    key = Cells(document, printers, keys, data.key)
+    key = Cells(document, printers, keys, data.key, data.key_titles)
     value = Cells(document, printers, value_columns(data.title, data.value), data.value)
     members = _stats_cells if isinstance(data.value, types.Stats) else value.of
     rows = [[*key.of(name), *members(item)] for name, item in data.entries.items()]
@@ -98,7 +104,7 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
     members = _stats_cells if isinstance(part.value, types.Stats) else value.of
     missing: list[Cell] = ["" if column[2] else document.text("") for column in value.columns]
     sides: list[PartColumn] = [
-        (document.text(f"{column.name} {side}"), column.unit, int(column.right))
+        (name := document.text(f"{column.name} {side}"), column.unit, int(column.right), name)
         for side in ("before", "after")
         for column in of_value
     ]
@@ -111,7 +117,7 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
         ]
         for name, change in part.changes.items()
     ]
-    change_column: PartColumn = (document.text("change"), of_value[-1].unit, 1)
+    change_column: PartColumn = (document.text("change"), of_value[-1].unit, 1, document.text("change"))
     return TablePart(
         name=document.text(part.name), help=document.text(""),
         columns=[*key.columns, *sides, change_column], rows=rows, sort=len(key.columns) + len(sides),
@@ -146,7 +152,7 @@ class _Common(TypedDict):
 def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) -> tuple[_Common, list[Portable]]:
     """The members that parts of maps with keys have in common, and the keys."""
     data = states[-1]
-    cells = Cells(document, printers, data.key_columns, data.key)
+    cells = Cells(document, printers, data.key_columns, data.key, data.key_titles)
     keys = _keys(states)
     common = _Common(
         name=document.text(data.title), help=document.text(data.help), unit=data.unit,

@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytrace.core import types
@@ -403,6 +404,35 @@ def by_host(*hosts: SnapshotData) -> SnapshotData:
     for number, host in enumerate(hosts, 1):
         answer.add(f"web{number}", host)
     return answer.result()
+
+
+def test_the_answer_of_a_histogram_is_above_it(tmp_path: Path) -> None:
+    data = map_data("@lat_us", None, types.Hist(0), {None: {8: 90, 12: 9, 20: 1}})
+    with opened(written(tmp_path, snapshot(data))) as page:
+        assert re.fullmatch(
+            r"100 values: p50 ≤ \S+ (µs|ms), p90 ≤ \S+ (µs|ms), p99 ≤ \S+ ms, largest ≤ \S+ (ms|s)",
+            text_of(page, ".headline"),
+        )
+
+
+def test_single_numbers_are_one_list(tmp_path: Path) -> None:
+    maps = [
+        map_data("@calls", None, COUNT, {None: 5932}), map_data("@us", None, types.Sum(), {None: 5_516_480}),
+        map_data("@by", STRING, COUNT, {"a": 1}),
+    ]  # fmt: skip
+    with opened(written(tmp_path, snapshot(*maps))) as page:
+        assert text_of(page, ".figures").split("\n") == ["@calls", "5\u202f932", "@us", "5.52 s"]
+        assert page.locator(".figures dd").last.get_attribute("title") == "5516480 us"
+        assert page.locator("section.table").count() == 1
+
+
+def test_headings_are_those_of_the_script_and_csv_is_that_of_the_format(tmp_path: Path) -> None:
+    key = types.Tuple((STRING, types.UINT64))
+    data = map_data("@", key, COUNT, {("/etc/passwd", 7): 1})
+    data = msgspec.structs.replace(data, key_names=("filename", "pid"))
+    with opened(written(tmp_path, snapshot(data))) as page:
+        assert text_of(page, "thead").split()[:2] == ["filename", "PID"]
+        assert page.evaluate("document.querySelector('div.table').csv()").startswith("key1,key2,@")
 
 
 def test_hosts_by_buckets(tmp_path: Path) -> None:

@@ -68,9 +68,17 @@ export function quantity(number, unit) {
   return `${number} ${unit}`;
 }
 
+// A time of the reader's clock, to the millisecond, and the name of its zone.
 export function moment(seconds) {
-  return new Date(seconds * 1000).toISOString().replace("T", " ").replace("Z", " UTC");
+  return `${local(seconds)} ${zone(seconds)}`;
 }
+
+export function local(seconds) {
+  const date = new Date(seconds * 1000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().replace("T", " ").replace("Z", "");
+}
+
+export const zone = (seconds) => new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(new Date(seconds * 1000)).find((part) => part.type === "timeZoneName").value;
 
 export function keyText(texts, columns, cells) {
   return cells.map((cell, at) => cellText(texts, columns[at], cell)).join(", ");

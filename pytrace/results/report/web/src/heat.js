@@ -1,14 +1,14 @@
 // Histograms over time: a column for each interval between two snapshots, a row for each bucket.
 
 import uPlot from "uplot";
-import { choice, counted, dark, el, keyText, moment, redrawn } from "./dom.js";
-import { bars, keyed, keyTable, spread, sum } from "./histogram.js";
+import { choice, counted, dark, el, keyText, local, moment, readable, redrawn, zone } from "./dom.js";
+import { bars, headline, keyed, keyTable, quantileBucket, spread, sum } from "./histogram.js";
 import { axes, PADDING } from "./lines.js";
 
 export function heat(data, part) {
   const state = { colour: "log", scale: "equal" };
   const place = el("div", { className: "plot" }), legend = el("div", { className: "legend" }), hover = el("p", { className: "status", "aria-live": "polite" });
-  const row = el("div", { className: "detail" });
+  const row = el("div", { className: "detail" }), answer = el("p", { className: "headline" });
   const { starts } = part;
   const totals = part.steps.map((steps) => steps.reduce((total, step) => total + sum(step[1].map(Number)), 0));
   let key = totals.reduce((best, total, at) => (total > totals[best] ? at : best), 0), steps, first, last, most, plot = null, chosen = -1;
@@ -37,13 +37,13 @@ export function heat(data, part) {
     plot?.destroy();
     const [x, y] = axes();
     if (state.scale === "equal") {
-      y.splits = () => { const by = Math.max(1, Math.ceil((last - first + 1) / 12)); return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, at) => first + at * by + 0.5); };
+      y.splits = () => { const by = Math.max(1, Math.ceil((last - first + 1) / 18)); return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, at) => first + at * by + 0.5); };
       y.values = (_, splits) => splits.map((at) => part.buckets[Math.floor(at)]?.[2] ?? "");
       y.size = 110;
     }
     if (part.unit) y.label = part.unit;
     plot = new uPlot({
-      width: size, height: 320, legend: { show: false }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      width: size, height: 320, legend: { show: false },
       axes: [x, y], padding: PADDING, scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
       series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: false, y: false }, points: { show: false } },
       hooks: { drawAxes: [cells], setCursor: [say], ready: [(ready) => ready.over.addEventListener("click", () => pick(cell(ready)))] },
@@ -80,7 +80,7 @@ export function heat(data, part) {
 
   function say(plot) {
     const found = cell(plot);
-    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${counted(sum(steps[found.at]), "value")}` : "A click shows the histogram of an interval. Times are UTC.";
+    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${counted(sum(steps[found.at]), "value")}` : "A click shows the histogram of an interval." + ` Times are ${zone(starts[0])}.`;
   }
 
   function pick(found) {
@@ -92,6 +92,19 @@ export function heat(data, part) {
   function whole() {
     const counts = part.buckets.map((_, bucket) => sum(steps.map((step) => step[bucket])));
     row.replaceChildren(el("h3", { textContent: "all intervals" }), el("p", { className: "note", textContent: counted(sum(counts), "value") }), bars(part, counts));
+    answer.textContent = `${headline(part, counts)}${slowest()}`;
+  }
+
+  // The intervals whose 99th percentile is highest, those that follow one another as one.
+  function slowest() {
+    const tops = steps.map((step) => quantileBucket(step, 99)), worst = Math.max(...tops);
+    if (worst < 0 || new Set(tops.filter((top) => top >= 0)).size < 2) return "";
+    const at = tops.indexOf(worst);
+    let end = at;
+    while (tops[end + 1] === worst) end++;
+    const high = part.buckets[worst][1];
+    const from = local(starts[at]).slice(11, 19), to = local(part.times[end]).slice(11, 19);
+    return `. Slowest from ${from} to ${to}${high === null ? "" : `: p99 up to ${readable(Number(high), part.unit)}`}`;
   }
 
   redrawn(place, draw);
@@ -100,7 +113,7 @@ export function heat(data, part) {
   const bar = el("div", { className: "toolbar" },
     choice("colours", [["log", "logarithmic"], ["linear", "linear"]], (value) => { state.colour = value; draw(); }),
     choice("buckets", [["equal", "of equal height"], ["value", "by their values"]], (value) => { state.scale = value; draw(); }));
-  const element = el("div", { className: "heat" }, bar, legend, place, hover, row);
+  const element = el("div", { className: "heat" }, answer, bar, legend, place, hover, row);
   element.cells = () => steps;
   if (!keyed(part)) return element;
   const list = keyTable(data, part, [["count", totals]], 0, (at) => {

@@ -1,6 +1,6 @@
 // Histograms: the keys as a list, and the bars of the chosen one with its quantiles marked.
 
-import { counted, el, keyText, percent } from "./dom.js";
+import { counted, el, keyText, percent, readable } from "./dom.js";
 import { keyHeat } from "./key_heat.js";
 import { table } from "./table.js";
 
@@ -30,6 +30,17 @@ function quantileText(part, counts, percent) {
   const [low, high] = part.buckets[bucket];
   if (low === null) return `< ${BigInt(high) + 1n}`;
   return high === null ? `≥ ${low}` : String(low) === String(high) ? String(low) : `${low} … ${high}`;
+}
+
+// How many values, and the upper ends of the buckets of quantiles, in readable units.
+export function headline(part, counts) {
+  const total = sum(counts);
+  if (!total) return "Nothing was counted";
+  const end = (percent) => {
+    const [low, high] = part.buckets[quantileBucket(counts, percent)];
+    return high === null ? `≥ ${readable(Number(low), part.unit)}` : `≤ ${readable(Number(high), part.unit)}`;
+  };
+  return `${readable(total)} value${total === 1 ? "" : "s"}: p50 ${end(50)}, p90 ${end(90)}, p99 ${end(99)}, largest ${end(100)}`;
 }
 
 // The bars of one histogram; *before* is drawn beside it.
@@ -80,7 +91,7 @@ export function histogram(data, part) {
   const view = el("div", { className: "detail" });
   const draw = (title, one, old = null) => view.replaceChildren(
     ...(title ? [el("h3", { textContent: title })] : []),
-    el("p", { className: "note", textContent: counted(sum(one), "value") + (old ? `, ${sum(old)} before: the thin bars` : "") }),
+    el("p", { className: old ? "note" : "headline", textContent: old ? `${counted(sum(one), "value")}, ${sum(old)} before: the thin bars` : headline(part, one) }),
     bars(part, one, old));
   const show = (at) => draw(keyed(part) ? keyText(data.texts, part.columns, part.keys[at]) : "", counts[at], before?.[at]);
   const first = counts.reduce((best, one, at) => (sum(one) > sum(counts[best]) ? at : best), 0);

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { dark, el, keyText, moment, quantity, redrawn } from "./dom.js";
+import { dark, el, keyText, local, moment, quantity, redrawn, zone } from "./dom.js";
 import { keyed, keyTable } from "./histogram.js";
 
 const FIRST = 8;
@@ -12,7 +12,7 @@ const COLOURS = ["#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2
 
 // A time of day, as exact as the distance of the marks asks for; of days the date.
 function clock(time, distance) {
-  const text = new Date(time * 1000).toISOString();
+  const text = local(time);
   return distance >= 86400 ? text.slice(0, 10) : distance < 1 ? text.slice(11, 23) : text.slice(11, 19);
 }
 
@@ -43,7 +43,7 @@ export function lines(data, part) {
     });
     const few = times.length < 60;
     plot = new uPlot({
-      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, padding: PADDING, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, padding: PADDING,
       series: [{}, ...drawn.map((one, at) => ({ stroke: COLOURS[at % COLOURS.length], width: 1.5, dash: one.note === " (before)" ? [4, 4] : undefined, points: { show: few } }))],
       hooks: { setCursor: [say] },
     }, [times, ...series], place);
@@ -58,7 +58,7 @@ export function lines(data, part) {
       const value = at === null || at === undefined ? "" : valueAt(one, plot.data[0][at]);
       return el("span", { className: "value" }, square, `${keyed(part) ? keyText(data.texts, part.columns, part.keys[one.key]) : data.texts[part.name]}${one.note} `, el("b", { textContent: value }));
     });
-    hover.replaceChildren(el("span", { className: "time", textContent: at === null || at === undefined ? "times are UTC" : moment(plot.data[0][at]) }), ...rows);
+    hover.replaceChildren(el("span", { className: "time", textContent: at === null || at === undefined ? `times are ${zone(drawn[0]?.line[0][0] ?? 0)}` : moment(plot.data[0][at]) }), ...rows);
   }
 
   function valueAt(one, time) {

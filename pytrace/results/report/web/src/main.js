@@ -2,6 +2,7 @@
 
 import "./style.css";
 import { button, el } from "./dom.js";
+import { figures, isFigure } from "./figures.js";
 import { flame } from "./flame.js";
 import { heat } from "./heat.js";
 import { histogram } from "./histogram.js";
@@ -39,7 +40,10 @@ function navigation(data, main) {
 async function show() {
   const main = document.getElementById("report");
   const data = await unpacked();
-  main.replaceChildren(...navigation(data, main), ...data.parts.map((part, number) => section(data, part, number)));
+  const numbered = data.parts.map((part, number) => [part, number]), single = numbered.filter(([part]) => isFigure(part));
+  const listed = single.length > 1 ? single : [];
+  const shown = numbered.filter((one) => !listed.includes(one)).map(([part, number]) => section(data, part, number));
+  main.replaceChildren(...navigation(data, main), ...(listed.length ? [figures(data, listed)] : []), ...shown);
   if (/^#part-\d+&/.test(location.hash)) document.getElementById(location.hash.slice(1).split("&")[0])?.scrollIntoView();
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 }

@@ -18,6 +18,7 @@ export function table(data, part, pick = null) {
   const scroller = el("div", { className: "rows", tabIndex: 0, role: "region", "aria-label": "rows", onscroll: () => render() },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
   const element = el("div", { className: "table" }, el("div", { className: "toolbar" }, filter, count, button("CSV", save)), scroller);
+  element.style.maxWidth = `${16 + 20 * columns.length}rem`;
   if (part.sort >= 0) sort(part.sort, true);
   refilter();
   requestAnimationFrame(() => render());
@@ -28,7 +29,8 @@ export function table(data, part, pick = null) {
   return element;
 
   function head(column, at) {
-    const act = button(column[1] ? `${title(column)} (${column[1]})` : title(column), () => {
+    const shown = column[3] === undefined ? title(column) : data.texts[column[3]];
+    const act = button(column[1] ? `${shown} (${column[1]})` : shown, () => {
       sort(at, sorted === at ? !down : column[2] === 1);
       refilter();
     });
