@@ -185,6 +185,38 @@ def test_names_of_a_container_that_lived_for_a_moment(tmp_path: Path) -> None:
         symbols.close()
 
 
+COMPILES = """import ctypes, mmap, os, sys
+memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+with open(f"/tmp/perf-{os.getpid()}.map", "w") as file: file.write(f"{start:x} 40 compiled\\n")
+print(start, flush=True)
+sys.stdin.read(1)
+os.unlink(file.name)
+"""
+
+
+def test_names_of_code_that_a_brief_process_compiled(tmp_path: Path) -> None:
+    """It removes them at its end, and its /tmp is gone with it."""
+    program = tmp_path / "compiles.py"
+    program.write_text(COMPILES)
+    symbols = Symbolizer()
+    symbols.start()
+    try:
+        steps = f"cp {program} /run && mount -t tmpfs none /tmp && exec {sys.executable} -S /run/compiles.py"
+        inside = f"mount -t tmpfs none /run && {steps}"
+        with subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", inside], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            start = int(process.stdout.readline())
+            symbols.poll()
+            process.communicate(b"x")
+        (frame,) = symbols.user(process.pid, start + 4)
+        assert (frame.name, frame.offset) == ("compiled", 4)
+    finally:
+        symbols.close()
+
+
 def test_descriptors_are_closed(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     symbols = Symbolizer()

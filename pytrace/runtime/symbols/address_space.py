@@ -532,6 +532,7 @@ class MappingRecorder:
         Empty unless *prompt*.
         """
         self._fleeting: list[tuple[AddressSpace, Mapping]] = []
+        self._compiling: dict[int, AddressSpace] = {}
         self._passing: list[tuple[AddressSpace, Mapping]] = []
         self._prompt = prompt
         self._ended: OrderedDict[int, int] = OrderedDict()
@@ -669,6 +670,14 @@ class MappingRecorder:
             self._fleeting.append((space, row))
         elif space.root and inode and len(self._passing) < _MOST_FLEETING:
             self._passing.append((space, row))
+        if _compiles(row) and len(self._compiling) < _MOST_FLEETING:
+            self._compiling[pid] = space
+
+    def take_compiling(self) -> list[AddressSpace]:
+        """Processes that have mapped memory for code without a file since the last call."""
+        taken = list(self._compiling.values())
+        self._compiling.clear()
+        return taken
 
     def take_passing(self) -> list[tuple[AddressSpace, Mapping]]:
         """Files that processes with another root have mapped since the last call: they are reached while these run."""

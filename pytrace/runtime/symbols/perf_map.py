@@ -67,6 +67,7 @@ class PerfMap:
         self._begin = self._checked = time.monotonic_ns()
         self._early = {path: state[2] for path in self._paths if (state := _state(path)) is not None}
         """Sizes of the files at the beginning."""
+        self._owner = 0
         self._kept: foreign_files.ReadFile | None = None
         """The file, open: its program may remove it at its end, and a container that ends takes it along."""
         self.problem = ""
@@ -152,10 +153,14 @@ class PerfMap:
                 with self._open(path) as file:
                     self._continue(path, file)
                     self._keep(file.fileno())
-                    self._add(self._pieces(path, file), before)
+                    self._owner = foreign_files.status_of(file).st_uid
+                    self._add(self._pieces(path, file.fileno()), before)
                 return
             except OSError:
                 continue
+        if self._kept is not None:
+            # It was removed: what was written since the last reading is still there.
+            self._add(self._pieces(self._path, self._kept.descriptor), before)
 
     def _continue(self, path: str, file: BinaryIO) -> None:
         """Begin again unless the file goes on where it ended when it was read."""
@@ -179,10 +184,9 @@ class PerfMap:
         """Functions that are remembered."""
         return len(self._starts) + self._added.count
 
-    def _pieces(self, path: str, opened: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    def _pieces(self, path: str, file: int) -> Iterator[tuple[int, bytes]]:
         """Whole lines that were not read yet, with their positions. Holes are left out."""
-        file, owner = opened.fileno(), foreign_files.status_of(opened).st_uid
-        end = os.fstat(file).st_size
+        end, owner = os.fstat(file).st_size, self._owner
         while self._position < end:
             refusal = READING.refusal(owner)
             if refusal:

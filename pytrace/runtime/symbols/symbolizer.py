@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.symbols.images import AnyBinary
 
+_YOUNG = 2.0
+"""Seconds for which a process that compiles code is looked at so often."""
+_MOST_COMPILING = 64
 _PASSING = 0.1
 """Maximum seconds between two looks at the files of processes with another root."""
 _SPACES = 4096
@@ -112,6 +115,8 @@ class Symbolizer:
         self._unreadable = Unreadable()
         self._compiled = CompiledCode(self._unreadable)
         self._of_all = False
+        self._brief_until = 0.0
+        self._compiling: dict[int, tuple[AddressSpace, float]] = {}
         """Whether mappings of all processes are followed."""
         self._reading = LineReading(requests)
         self._foreign = ForeignBinaries(detail)
@@ -213,6 +218,7 @@ class Symbolizer:
         if self._recorder is None:
             self._recorder = MappingRecorder(pids, prompt=prompt, images=images)
             self._of_all = pids is None
+            self._brief_until = time.monotonic() + _YOUNG
 
     def attached(self) -> None:
         """The programs of the script are attached."""
@@ -228,7 +234,8 @@ class Symbolizer:
 
     def pause(self, longest: float) -> float:
         """Seconds until :meth:`poll` is due, at most *longest*: programs of containers may run for a moment only."""
-        return min(longest, _PASSING) if self._of_all else longest
+        brief = self._of_all or self._compiling or time.monotonic() < self._brief_until
+        return min(longest, _PASSING) if brief else longest
 
     def poll(self) -> None:
         """Read the kernel's records of processes; called several times a second while a session runs."""
@@ -240,6 +247,21 @@ class Symbolizer:
             for space, mapping in self._recorder.take_passing():
                 # A container may live for less than a second.
                 self._binary(space, mapping)
+            self._read_names(self._recorder.take_compiling())
+
+    def _read_names(self, spaces: list[AddressSpace]) -> None:
+        """Read what processes write about the code that they compile, as long as they are young.
+
+        They may remove it at their end, or take it along with their container. Of older ones it is read each second.
+        """
+        now = time.monotonic()
+        for space in spaces:
+            if len(self._compiling) < _MOST_COMPILING:
+                self._compiling.setdefault(id(space), (space, now + _YOUNG))
+        for number, (space, until) in list(self._compiling.items()):
+            self._compiled.follow(space)
+            if space.ended or now > until:
+                del self._compiling[number]
 
     def renew(self, cpu: int) -> list[int]:
         """Follow mappings on a CPU that came online. Returns the new descriptors."""

@@ -186,8 +186,11 @@ def test_a_file_that_was_read_may_be_removed(places: tuple[Path, Path], monkeypa
     places[0].write_text("1000 20 gone\n")
     found = PerfMap(1)
     found.read_on()
+    with places[0].open("a") as file:
+        file.write("2000 20 added before the end\n")
     places[0].unlink()
     assert last(found, 0x1010) == ("gone", 0x10)
+    assert last(found, 0x2010) == ("added before the end", 0x10)
     places[0].write_text("1000 20 again\n")
     assert last(found, 0x1010) == ("again", 0x10)
     monkeypatch.setattr(perf_map, "MOST_OPEN", 0)
