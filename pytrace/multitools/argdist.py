@@ -10,15 +10,34 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
-from pytrace.multitools.multitool import DURATION, MULTI_PURPOSE, PID, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import HEAD, fitting, literal, probe, script, timer, unless
-from pytrace.multitools.specs import probe_text
-from pytrace.multitools.specs.c_types import NoTypeError, is_text, script_type
-from pytrace.multitools.specs.expressions import Call, Names, Token, Translator, split
-from pytrace.multitools.specs.probe_text import ProbeText
-from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.scope import FUNCTIONS, Scope
-from pytrace.multitools.specs.trace_targets import KERNEL, USER
+from pytrace.multitools import targets
+from pytrace.multitools.expressions import (
+    Call,
+    Names,
+    NoTypeError,
+    SpecText,
+    Token,
+    Translator,
+    is_text,
+    script_type,
+    split,
+)
+from pytrace.multitools.multitool import (
+    DURATION,
+    HEAD,
+    MULTI_PURPOSE,
+    PID,
+    MultiTool,
+    Options,
+    Translation,
+    fitting,
+    literal,
+    probe,
+    script,
+    timer,
+    unless,
+)
+from pytrace.multitools.targets import FUNCTIONS, KERNEL, USER, ProbeText, Scope
 
 
 class Distribution(msgspec.Struct, frozen=True):
@@ -128,7 +147,7 @@ def _label(spec: SpecText) -> tuple[SpecText, str]:
 
 def _fields(body: SpecText, kernel: KernelInfo, pid: int | None) -> tuple[ProbeText, list[SpecText]]:
     """The probe with its signature, and types, expressions, filter."""
-    parsed = probe_text.parse(body, kernel, pid, stop="")
+    parsed = targets.parse_probe(body, kernel, pid, stop="")
     if not parsed.rest.text:
         return parsed, []
     if not parsed.rest.text.startswith(":"):

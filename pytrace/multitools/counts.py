@@ -6,18 +6,30 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import multitool as common
-from pytrace.multitools import patterns
-from pytrace.multitools.multitool import MULTI_PURPOSE, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import HEAD, Naming, block, config, outputs, probe, script, stamp
-from pytrace.multitools.specs import trace_targets
-from pytrace.multitools.specs.trace_targets import TraceTarget
+from pytrace.multitools import targets
+from pytrace.multitools.multitool import (
+    HEAD,
+    MULTI_PURPOSE,
+    MultiTool,
+    Naming,
+    Options,
+    Translation,
+    block,
+    config,
+    counted_pattern,
+    outputs,
+    probe,
+    script,
+    stamp,
+)
+from pytrace.multitools.targets import TraceTarget
 
 # --------------------------------------------------------------------------------------- funccount
 
 
 def _funccount(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts."""
-    pattern = patterns.parse(options, kernel)
+    pattern = counted_pattern(options, kernel)
     only = options.cpu_condition()
     count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
     text = script(HEAD, count, _calls_table(pattern.naming, options))
@@ -61,7 +73,7 @@ pytrace funccount 'u:/usr/bin/python3:*'       USDT probes of Python""",
 
 def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts stacks."""
-    pattern = patterns.parse(options, kernel)
+    pattern = counted_pattern(options, kernel)
     interval = options.number("interval")
     folded = options.flag("folded")
     if folded and interval:
@@ -99,7 +111,7 @@ def _stacks(options: Options, target: TraceTarget, *, folded: bool) -> list[str]
     if only_kernel:
         return ["kstack"]
     user = "pystack" if options.flag("python") else "ustack"
-    if only_user or target.family in (trace_targets.USER, trace_targets.USDT):
+    if only_user or target.family in (targets.USER, targets.USDT):
         return [user]
     delimiter = ['"--"'] if options.flag("delimited") and not folded else []
     return ["kstack", *delimiter, user]

@@ -6,32 +6,35 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import multitool as common
-from pytrace.multitools import patterns
-from pytrace.multitools.multitool import MULTI_PURPOSE, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import (
+from pytrace.multitools import targets
+from pytrace.multitools.expressions import SpecText
+from pytrace.multitools.multitool import (
     CALLEES,
     FRAMES,
     HEAD,
+    MULTI_PURPOSE,
+    MultiTool,
     Naming,
+    Options,
+    Translation,
     block,
     enter,
     forget,
+    function_pattern,
     leave,
     outputs,
     probe,
     script,
     stamp,
 )
-from pytrace.multitools.specs import trace_targets
-from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.trace_targets import TraceTarget
+from pytrace.multitools.targets import TraceTarget
 
 # ------------------------------------------------------------------------------------- funclatency
 
 
 def _funclatency(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures."""
-    pattern = patterns.functions(options, kernel)
+    pattern = function_pattern(options, kernel)
     unit, divisor = _unit(options)
     naming = pattern.naming if options.flag("function") else None
     value = "$time" if divisor == 1 else f"$time / {divisor}"
@@ -127,7 +130,7 @@ fn middle($slot: int64): int64 {
 
 def _functime(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures every function."""
-    pattern = patterns.functions(options, kernel)
+    pattern = function_pattern(options, kernel)
     own = options.flag("self")
     name = "$function" if pattern.naming.key == "func" else "$frame.name"
     time = "$own" if own else "$time"
@@ -209,8 +212,8 @@ def _funcslower(options: Options, kernel: KernelInfo) -> Translation:
     arguments = options.number("arguments")
     probes: list[str] = []
     pid = options.only_pid()
-    unresolved = [trace_targets.parse(SpecText.of(text)) for text in options.many("function")]
-    parsed = [trace_targets.resolve(target, kernel, pid) for target in unresolved]
+    unresolved = [targets.parse(SpecText.of(text)) for text in options.many("function")]
+    parsed = [targets.resolve(target, kernel, pid) for target in unresolved]
     for target in parsed:
         if target.family != parsed[0].family:
             hints = ("run funcslower once for each of them",)
@@ -225,9 +228,9 @@ def _funcslower(options: Options, kernel: KernelInfo) -> Translation:
 
 def _probes(target: TraceTarget, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
     spec = target.spec
-    attachment = trace_targets.attach(target, kernel, options.only_pid())
+    attachment = targets.attach(target, kernel, options.only_pid())
     if not attachment.leave:
-        raise spec.error("a function is expected: events have no duration", hints=(trace_targets.SHAPES,))
+        raise spec.error("a function is expected: events have no duration", hints=(targets.SHAPES,))
     if target.returns:
         raise spec.error("leave r: out, the whole call is traced", length=1)
     typed = [f"(uint64)args.{name}" for name in attachment.arguments[:arguments]]
@@ -257,7 +260,7 @@ def _slow(target: TraceTarget, arguments: int, options: Options, *, result: bool
     user = ("python", "pystack") if options.flag("python") else ("user-stack", "ustack")
     stacks = [name for flag, name in (("kernel-stack", "kstack"), user) if options.flag(flag)]
     if options.flag("folded"):
-        stacks = stacks or ["kstack" if target.family == trace_targets.KERNEL else "ustack"]
+        stacks = stacks or ["kstack" if target.family == targets.KERNEL else "ustack"]
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
     texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
     value = "retval" if result else "0"

@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.multitool import LANGUAGES, MultiTool, Options, Translation
-from pytrace.multitools.specs.trace_targets import quoted
+from pytrace.multitools.targets import quoted
 
 
 def _tplist(options: Options, kernel: KernelInfo) -> Translation:

@@ -11,13 +11,21 @@ import msgspec
 from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
-from pytrace.multitools.multitool import MULTI_PURPOSE, PID, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import config, literal, probe, script, unless
-from pytrace.multitools.specs import probe_text
-from pytrace.multitools.specs.expressions import Translator, check_escapes, split, text_end
-from pytrace.multitools.specs.probe_text import ProbeText
-from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.scope import Scope, unknown_at_return
+from pytrace.multitools import targets
+from pytrace.multitools.expressions import SpecText, Translator, check_escapes, split, text_end
+from pytrace.multitools.multitool import (
+    MULTI_PURPOSE,
+    PID,
+    MultiTool,
+    Options,
+    Translation,
+    config,
+    literal,
+    probe,
+    script,
+    unless,
+)
+from pytrace.multitools.targets import ProbeText, Scope, unknown_at_return
 
 _CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
 _NAMES = frozenset("diuoxXcpsKU")
@@ -59,7 +67,7 @@ def _notes(options: Options) -> tuple[str, ...]:
 
 
 def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
-    parsed = probe_text.parse(spec, kernel, options.only_pid(), stop=" \t\n\"")
+    parsed = targets.parse_probe(spec, kernel, options.only_pid(), stop=" \t\n\"")
     scope = parsed.scope(options.number("string-size"))
     try:
         predicate, rest = _predicate(parsed.rest, scope)

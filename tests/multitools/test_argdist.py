@@ -5,7 +5,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools import argdist
 from pytrace.multitools.argdist import Distribution
-from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.expressions import SpecText
 from tests.support.facts import RecordedKernel
 from tests.support.multitools import script, translate
 from tests.support.rows import each_row

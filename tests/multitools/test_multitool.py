@@ -6,12 +6,10 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
-from pytrace.multitools import patterns, script_parts
+from pytrace.multitools import multitool
 from pytrace.multitools.counts import FUNCCOUNT
 from pytrace.multitools.latencies import FUNCLATENCY
-from pytrace.multitools.multitool import MultiTool, Options, Translation
-from pytrace.multitools.patterns import Pattern
-from pytrace.multitools.script_parts import Naming
+from pytrace.multitools.multitool import MultiTool, Naming, Options, Pattern, Translation
 from tests.support.facts import RecordedKernel
 from tests.support.multitools import translate
 
@@ -63,11 +61,13 @@ def test_cpu() -> None:
 
 
 def pattern(text: str, *, regexp: bool = False) -> Pattern:
-    return patterns.parse(Options(FUNCLATENCY.options, {"pattern": text, "regexp": regexp}), RecordedKernel())
+    return multitool.counted_pattern(
+        Options(FUNCLATENCY.options, {"pattern": text, "regexp": regexp}), RecordedKernel()
+    )
 
 
 def functions(text: str) -> Pattern:
-    return patterns.functions(Options(FUNCLATENCY.options, {"pattern": text}), RecordedKernel())
+    return multitool.function_pattern(Options(FUNCLATENCY.options, {"pattern": text}), RecordedKernel())
 
 
 def test_names_are_told_apart_by_what_is_the_same_in_all_processes() -> None:
@@ -106,22 +106,22 @@ def test_offsets_have_no_return() -> None:
 
 
 def test_blocks_indent_what_they_hold() -> None:
-    inner = script_parts.block("if (1)", ["a;", "b;"])
-    assert script_parts.block("end", [inner]) == "end {\n    if (1) {\n        a;\n        b;\n    }\n}"
+    inner = multitool.block("if (1)", ["a;", "b;"])
+    assert multitool.block("end", [inner]) == "end {\n    if (1) {\n        a;\n        b;\n    }\n}"
 
 
 def test_predicates_are_joined() -> None:
-    text = script_parts.probe(["a", "b"], ["x;"], ["", "cpu == 1", "p || q"])
+    text = multitool.probe(["a", "b"], ["x;"], ["", "cpu == 1", "p || q"])
     assert text == "a, b /cpu == 1 && (p || q)/ {\n    x;\n}"
-    assert script_parts.probe(["a"], ["x;"]) == "a {\n    x;\n}"
+    assert multitool.probe(["a"], ["x;"]) == "a {\n    x;\n}"
 
 
 def test_literals_are_escaped() -> None:
-    assert script_parts.literal('a"b\\c\nd') == r'"a\"b\\c\nd"'
+    assert multitool.literal('a"b\\c\nd') == r'"a\"b\\c\nd"'
 
 
 def test_empty_parts_leave_no_gap() -> None:
-    assert script_parts.script("a", "", "b") == "a\n\nb\n"
+    assert multitool.script("a", "", "b") == "a\n\nb\n"
 
 
 def test_names_are_shown_without_what_is_the_same_for_all() -> None:
@@ -130,28 +130,28 @@ def test_names_are_shown_without_what_is_the_same_for_all() -> None:
 
 
 def test_frames_hold_what_is_needed_only() -> None:
-    assert script_parts.enter(None)[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
-    assert script_parts.enter(Naming("func"))[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
-    assert "name=probe, arg1=arg0" in script_parts.enter(Naming("probe"), more=(("arg1", "arg0"),))[-1]
-    assert "@callees" not in " ".join(script_parts.enter(None) + script_parts.leave([]))
-    assert "@callees" in " ".join(script_parts.leave([], callees=True))
+    assert multitool.enter(None)[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
+    assert multitool.enter(Naming("func"))[-1] == "@frame[tid, $level] = (function=func, start=nsecs);"
+    assert "name=probe, arg1=arg0" in multitool.enter(Naming("probe"), more=(("arg1", "arg0"),))[-1]
+    assert "@callees" not in " ".join(multitool.enter(None) + multitool.leave([]))
+    assert "@callees" in " ".join(multitool.leave([], callees=True))
 
 
 def test_predicates_keep_their_parentheses() -> None:
-    assert script_parts.unless("(a == 1)") == "if (!(a == 1)) { return; }"
-    assert script_parts.unless("(a) || (b)") == "if (!((a) || (b))) { return; }"
+    assert multitool.unless("(a == 1)") == "if (!(a == 1)) { return; }"
+    assert multitool.unless("(a) || (b)") == "if (!((a) || (b))) { return; }"
 
 
 def test_outputs() -> None:
     shown = "{\n    x;\n}"
-    assert script_parts.outputs(0, 0, ["x;"]) == f"end {shown}"
-    assert script_parts.outputs(5_000_000_000, 0, ["x;"]) == f"interval:s:5, end {shown}"
-    assert script_parts.outputs(500_000_000, 700_000_000, ["x;"]) == f"interval:ms:500, end {shown}"
-    assert script_parts.outputs(1_500, 0, ["x;"]) == f"interval:us:1, end {shown}"
-    assert script_parts.outputs(0, 3_000_000_000, ["x;"]) == f"end {shown}"
+    assert multitool.outputs(0, 0, ["x;"]) == f"end {shown}"
+    assert multitool.outputs(5_000_000_000, 0, ["x;"]) == f"interval:s:5, end {shown}"
+    assert multitool.outputs(500_000_000, 700_000_000, ["x;"]) == f"interval:ms:500, end {shown}"
+    assert multitool.outputs(1_500, 0, ["x;"]) == f"interval:us:1, end {shown}"
+    assert multitool.outputs(0, 3_000_000_000, ["x;"]) == f"end {shown}"
     counted = "{\n    x;\n    @outputs++;\n    if (@outputs >= 3) { exit(); }\n}"
-    assert script_parts.outputs(10**9, 3 * 10**9, ["x;"]) == f"interval:s:1, end /@outputs < 3/ {counted}"
-    assert script_parts.stamp(wanted=False) == []
+    assert multitool.outputs(10**9, 3 * 10**9, ["x;"]) == f"interval:s:1, end /@outputs < 3/ {counted}"
+    assert multitool.stamp(wanted=False) == []
 
 
 # ---------------------------------------------------------------------------------------------- tplist

@@ -7,7 +7,7 @@ from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.multitools import trace
-from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.expressions import SpecText
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.multitools import script, translate
 from tests.support.rows import each_row

@@ -1,4 +1,6 @@
-"""Targets of tools: patterns in bcc's syntax (``vfs_*``, ``c:malloc``, ``t:sched:*``) or attach points."""
+"""Targets as users write them for multi-purpose tools: patterns in bcc's syntax (``vfs_*``, ``t:sched:*``) or attach
+points, and what expressions know there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import re
 
 import msgspec
 
+from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.probes import kinds
@@ -23,8 +26,8 @@ from pytrace.core.probes.kinds import (
 )
 from pytrace.core.probes.kinds import TRACEPOINT as TRACEPOINT_PROBE
 from pytrace.core.probes.kinds import USDT as USDT_PROBE
-from pytrace.core.types import Void
-from pytrace.multitools.specs.problems import SpecText
+from pytrace.core.types import Pointer, Void
+from pytrace.multitools.expressions import Call, Names, Parameter, SpecText, Token, Translator, places, signature
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
 """Families of targets; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
@@ -289,3 +292,224 @@ def _without_anchors(expression: str) -> str:
         escaped = character == "\\" and not escaped
         characters.append(character)
     return "".join(characters)
+
+
+# ---------------------------------------------------------------------------------------------- names in scope
+
+
+_ARGUMENT = re.compile(r"arg([1-9]\d*)$")
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
+_TASK = {
+    "$pid": "tid", "$tgid": "pid", "$PID": "pid", "$uid": "uid", "$gid": "gid", "$cpu": "cpu", "$task": "curtask",
+    "$comm": "comm", "$COMM": "comm", "pid": "pid", "tid": "tid", "uid": "uid", "gid": "gid", "cpu": "cpu",
+    "comm": "comm", "nsecs": "nsecs", "NULL": "0", "true": "true", "false": "false", "curtask": "curtask",
+}  # fmt: skip
+"""Values of the current task; ``$pid`` is the kernel's pid, that of the thread, as in bcc."""
+FUNCTIONS = frozenset(
+    row.name
+    for row in BUILTINS
+    if row.call and row.most != 0 and row.mode is not Mode.ASYNC and not row.unsafe
+    and row.family not in ("aggregate", "map")
+)  # fmt: skip
+"""Functions of scripts that expressions may call as they are: all that give a value of their arguments."""
+_VALUES = frozenset(
+    row.name
+    for row in BUILTINS
+    if row.value and row.probes is None and row.mode is not Mode.ASYNC
+) - {"args", "argN", "ctx", "retval"}  # fmt: skip
+"""Builtins that are available in every probe; those that depend on the probe are in :class:`Scope`."""
+_SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_htons": "uint16", "ntohl": "uint32",
+          "htonl": "uint32", "bpf_ntohl": "uint32", "bpf_htonl": "uint32"}  # fmt: skip
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """The names that are available to the expressions of a probe.
+
+    Attributes:
+        arguments: names that replace ``argN`` in the script (fentry has no ``argN``); empty if ``argN`` is used.
+        numbered: whether ``argN`` is available at all.
+        fields: whether ``args`` is available.
+        returns: whether ``retval`` is available.
+        parameters: those of the signature.
+        size: maximum bytes of strings; 0 for the default.
+    """
+
+    arguments: tuple[str, ...] = ()
+    numbered: bool = True
+    fields: bool = True
+    returns: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    size: int = 0
+
+    def argument(self, number: int) -> str | None:
+        """The script's name of an argument, counted from zero."""
+        if not self.numbered:
+            return None
+        if not self.arguments:
+            return f"arg{number}"
+        return f"args.{self.arguments[number]}" if number < len(self.arguments) else None
+
+    def parameter(self, name: str) -> str | None:
+        """The variable for a parameter of the signature."""
+        for number, parameter in zip(places(self.parameters), self.parameters, strict=True):
+            if parameter.name == name and parameter.fraction:
+                hints = ("BPF programs have the integer registers only",)
+                raise TraceError(f"{name} is in a floating-point register, which cannot be read", hints=hints)
+            if parameter.name == name:
+                return f"${name}" if number is not None and self.argument(number) is not None else None
+        return None
+
+    def variables(self, *used: str) -> list[str]:
+        """Statements that set the variables of those parameters that the expressions *used* contain."""
+        names = {word for text in used for word in _VARIABLE.findall(text)}
+        statements: list[str] = []
+        for number, parameter in zip(places(self.parameters), self.parameters, strict=True):
+            raw = None if number is None else self.argument(number)
+            if raw is not None and parameter.name in names:
+                statements.append(f"${parameter.name} = {parameter.value(raw)};")
+        return statements
+
+    def resolve(self, name: str) -> str | None:
+        """The script's expression for a name."""
+        parameter = self.parameter(name)
+        if parameter is not None:
+            return parameter
+        match = _ARGUMENT.match(name)
+        if match is not None:
+            return self.argument(int(match[1]) - 1)
+        if name in ("retval", "$retval"):
+            return "retval" if self.returns else None
+        if name == "args":
+            return "args" if self.fields else None
+        return _TASK.get(name, name if name in _VALUES else None)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Names for error messages."""
+        own = tuple(item.name for item in self.parameters if not item.fraction) if self.numbered else ()
+        fields = ("args",) if self.fields else ()
+        numbers = ("arg1", "arg2", "…") if self.numbered and not own else ()
+        return (*own, *numbers, *fields, *(("retval",) if self.returns else ()), "$pid", "$tgid", "$uid", "$cpu")
+
+    def names(self) -> Names:
+        """The names of an expression in this scope."""
+        return Names(self.resolve, self.known, self._special, FUNCTIONS)
+
+    def string(self, expression: str) -> str:
+        """The expression for the text at an address."""
+        if expression in ("comm", "probe", "func") or expression.startswith(('"', "str(", "usym(", "ksym(")):
+            return expression
+        return f"str({expression}, {self.size})" if self.size else f"str({expression})"
+
+    def _special(self, name: str) -> Call | None:
+        if name == "STRCMP":
+            return self._compare
+        if name == "sizeof":
+            return _sizeof
+        return _swapped if name in _SWAPS else None
+
+    def _compare(self, translator: Translator, token: Token) -> str:
+        values = translator.arguments()
+        texts = [value for value in values if value.startswith('"')]
+        if len(values) != 2 or len(texts) != 1:
+            raise translator.error('STRCMP takes a text in quotes and an expression: STRCMP("abc", arg1)', token)
+        other = next(value for value in values if value != texts[0])
+        return f"({self.string(other)} == {texts[0]})"
+
+
+def _sizeof(translator: Translator, _token: Token) -> str:
+    type_ = translator.type_argument()
+    return f"sizeof({type_})" if type_ is not None else f"sizeof({', '.join(translator.arguments())})"
+
+
+def _swapped(translator: Translator, token: Token) -> str:
+    values = translator.arguments()
+    if len(values) != 1:
+        raise translator.error(f"{token.text} takes one value", token)
+    return f"bswap(({_SWAPS[token.text]}){values[0]})"
+
+
+def unknown_at_return(error: TraceError) -> TraceError:
+    """The same error, with a hint about names at the return of a function."""
+    hint = "at the return of a function only retval is known; argdist's $entry(NAME) remembers an argument"
+    return TraceError(error.message, hints=(*error.hints, hint))
+
+
+# ---------------------------------------------------------------------------------------------- probes
+
+
+class ProbeText(msgspec.Struct, frozen=True):
+    """A target with its signature, and the *rest* of the text."""
+
+    target: TraceTarget
+    attachment: Attachment
+    parameters: tuple[Parameter, ...]
+    rest: SpecText
+
+    @property
+    def point(self) -> str:
+        """The attach point."""
+        return self.attachment.leave if self.target.returns else self.attachment.entry
+
+    def scope(self, size: int) -> Scope:
+        """Names that are available to expressions at the event; *size* is the length of strings."""
+        family, returns = self.target.family, self.target.returns
+        typed_return = returns and bool(self.attachment.arguments)
+        return Scope(
+            arguments=self.attachment.arguments,
+            numbered=family != TRACEPOINT and (not returns or typed_return),
+            fields=family == TRACEPOINT or (family in (KERNEL, USER) and not returns) or typed_return,
+            returns=returns and self.attachment.result,
+            parameters=self.parameters,
+            size=size,
+        )
+
+    def event_name(self) -> str:
+        """The script's expression for the name of the event."""
+        if self.target.family in (KERNEL, USER):
+            return "func"
+        if self.target.wild:
+            return "probe"
+        return in_quotes(self.target.name)
+
+    def array_field(self, expression: str, kernel: KernelInfo) -> bool:
+        """Whether an expression is a tracepoint field that contains its text, so that it needs no ``str``."""
+        for arrow in ("args->", "args."):
+            if self.target.family == TRACEPOINT and expression.startswith(arrow):
+                name = expression[len(arrow) :]
+                fields = kernel.tracepoint_fields(self.target.container, self.target.name) or ()
+                return any(field.name == name and not isinstance(field.type, Pointer) for field in fields)
+        return False
+
+
+def parse_probe(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> ProbeText:
+    """Parse a target and its signature at the start of *spec*; the target ends before ``(`` or a character of *stop*.
+
+    Raises:
+        TraceError: the target is missing, or the signature has no end.
+    """
+    end = 0
+    text = spec.text
+    while end < len(text) and text[end] not in f"({stop}":
+        end += 1
+    place_text = spec.part(0, end)
+    if not place_text.text:
+        raise spec.error("a probe is expected, such as p::vfs_read or t:sched:sched_switch", length=1)
+    parameters: tuple[Parameter, ...] = ()
+    if end < len(text) and text[end] == "(":
+        close = text.find(")", end)
+        if close < 0:
+            raise spec.error("the signature has no end: ) is missing", at=end)
+        parameters = signature(spec.part(end + 1, close))
+        end = close + 1
+    target = resolve(parse(place_text), kernel, pid)
+    if parameters and target.family not in (KERNEL, USER, USDT):
+        raise place_text.error("tracepoints have no signature: their fields are args->NAME")
+    return ProbeText(target, _attachment(target, kernel, pid), parameters, spec.part(end, len(text)))
+
+
+def _attachment(target: TraceTarget, kernel: KernelInfo, pid: int | None) -> Attachment:
+    attachment = attach(target, kernel, pid)
+    if target.returns and not attachment.leave:
+        raise target.spec.error("events have no return")
+    return attachment

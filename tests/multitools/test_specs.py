@@ -10,13 +10,30 @@ import pytest
 from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
-from pytrace.multitools.specs import probe_text, trace_targets
-from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_type_word, is_user, places, script_type, signature
-from pytrace.multitools.specs.expressions import Translator, split
-from pytrace.multitools.specs.probe_text import ProbeText
-from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.scope import Scope, unknown_at_return
-from pytrace.multitools.specs.trace_targets import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
+from pytrace.multitools import targets
+from pytrace.multitools.expressions import (
+    NoTypeError,
+    SpecText,
+    Translator,
+    is_text,
+    is_type_word,
+    is_user,
+    places,
+    script_type,
+    signature,
+    split,
+)
+from pytrace.multitools.targets import (
+    KERNEL,
+    OTHER,
+    TRACEPOINT,
+    USDT,
+    USER,
+    Attachment,
+    ProbeText,
+    Scope,
+    unknown_at_return,
+)
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.rows import each_row
 
@@ -235,8 +252,8 @@ def test_split_at_most() -> None:
 # .
 
 
-def parsed(text: str) -> trace_targets.TraceTarget:
-    return trace_targets.parse(SpecText.of(text))
+def parsed(text: str) -> targets.TraceTarget:
+    return targets.parse(SpecText.of(text))
 
 
 @each_row(
@@ -301,36 +318,36 @@ def kernel(*features: str) -> RecordedKernel:
     ],
 )
 def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, ...], entry: str) -> None:
-    found = trace_targets.attach(parsed(text), kernel(*features))
+    found = targets.attach(parsed(text), kernel(*features))
     assert found.entry == entry
     assert found.leave == entry.replace("fentry", "fexit").replace("kprobe", "kretprobe")
 
 
 def test_fentry_has_names_of_arguments() -> None:
-    assert trace_targets.attach(parsed("vfs_read"), kernel("fentry")).arguments == ("file", "count")
+    assert targets.attach(parsed("vfs_read"), kernel("fentry")).arguments == ("file", "count")
 
 
 def test_a_kernel_without_both() -> None:
     with pytest.raises(TraceError, match=r"neither kprobes.* nor fentry") as caught:
-        trace_targets.attach(parsed("p::vfs_read"), kernel())
+        targets.attach(parsed("p::vfs_read"), kernel())
     assert "tracepoints" in caught.value.hints[0]
     assert "*vfs_read*" in caught.value.hints[1]
 
 
 def test_binaries() -> None:
     facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"], "libpthread": ["/lib/p.so"], "many*": ["/a", "/b"]})
-    assert trace_targets.attach(parsed("c:malloc"), facts) == Attachment(
+    assert targets.attach(parsed("c:malloc"), facts) == Attachment(
         "uprobe:libc:malloc", "uretprobe:libc:malloc", prefix=len("uprobe:/lib/libc.so.6:")
     )
-    assert trace_targets.attach(parsed("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
-    assert trace_targets.attach(parsed("many*:f"), facts).prefix == len("uprobe:")
-    assert trace_targets.attach(parsed("unknown:f"), facts).entry == "uprobe:unknown:f"
-    assert trace_targets.attach(parsed("c:zoo::Animal::walk"), facts).entry == 'uprobe:libc:cpp:"zoo::Animal::walk"'
-    assert trace_targets.attach(parsed("c:_ZN3zoo*"), facts).entry == "uprobe:libc:cpp:_ZN3zoo*"
-    assert trace_targets.attach(parsed("c:_ZN3zoo1fEv+4"), facts).entry == "uprobe:libc:_ZN3zoo1fEv+4"
-    assert trace_targets.attach(parsed("r:c:cpp:twice"), facts).leave == "uretprobe:libc:cpp:twice"
-    assert trace_targets.attach(parsed("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
-    assert trace_targets.attach(parsed("/opt/my app:a,b"), facts).entry == 'uprobe:"/opt/my app":"a,b"'
+    assert targets.attach(parsed("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
+    assert targets.attach(parsed("many*:f"), facts).prefix == len("uprobe:")
+    assert targets.attach(parsed("unknown:f"), facts).entry == "uprobe:unknown:f"
+    assert targets.attach(parsed("c:zoo::Animal::walk"), facts).entry == 'uprobe:libc:cpp:"zoo::Animal::walk"'
+    assert targets.attach(parsed("c:_ZN3zoo*"), facts).entry == "uprobe:libc:cpp:_ZN3zoo*"
+    assert targets.attach(parsed("c:_ZN3zoo1fEv+4"), facts).entry == "uprobe:libc:_ZN3zoo1fEv+4"
+    assert targets.attach(parsed("r:c:cpp:twice"), facts).leave == "uretprobe:libc:cpp:twice"
+    assert targets.attach(parsed("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
+    assert targets.attach(parsed("/opt/my app:a,b"), facts).entry == 'uprobe:"/opt/my app":"a,b"'
 
 
 def test_the_letter_u_is_what_the_file_has() -> None:
@@ -339,7 +356,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     facts = RecordedKernel(files={"/bin/app": ["/bin/app"]}, usdt=(probe,), symbols=symbols)
 
     def found(text: str) -> tuple[str, str]:
-        resolved = trace_targets.resolve(parsed(text), facts)
+        resolved = targets.resolve(parsed(text), facts)
         return resolved.family, resolved.name
 
     assert found("u:/bin/app:both") == (USDT, "both")
@@ -352,7 +369,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     assert found("/bin/app:nosuch") == (USER, "nosuch")
     for text in ("u:/bin/app:nosuch", "u:/bin/app:own:work"):
         with pytest.raises(TraceError, match="neither a USDT probe nor a function") as error:
-            trace_targets.resolve(parsed(text), facts)
+            targets.resolve(parsed(text), facts)
         assert "usdt:/bin/app:PROVIDER:PROBE" in error.value.hints[0]
         assert "uprobe:/bin/app:FUNCTION" in error.value.hints[0]
 
@@ -368,7 +385,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     ],
 )
 def test_regular_expressions(pattern: str, names: list[str]) -> None:
-    found, expression = trace_targets.by_regexp(trace_targets.parse(SpecText.of(pattern), regexp=True))
+    found, expression = targets.by_regexp(targets.parse(SpecText.of(pattern), regexp=True))
     assert found.name == "*"
     known = ["vfs_read", "vfs_write", "vfs_open", "do_exit"]
     assert [name for name in known if re.search(expression, f"kprobe:{name}")] == names
@@ -378,7 +395,7 @@ def test_regular_expressions(pattern: str, names: list[str]) -> None:
 
 def test_a_wrong_regular_expression() -> None:
     with pytest.raises(TraceError, match=r"'\(vfs' is not a regular expression"):
-        trace_targets.by_regexp(trace_targets.parse(SpecText.of("c:(vfs"), regexp=True))
+        targets.by_regexp(targets.parse(SpecText.of("c:(vfs"), regexp=True))
 
 
 # ---------------------------------------------------------------------------------------------- scope
@@ -460,7 +477,7 @@ PROBE_TEXT_KERNEL = RecordedKernel()
 
 
 def probe_text_parsed(text: str) -> ProbeText:
-    return probe_text.parse(SpecText.of(text), PROBE_TEXT_KERNEL, None, stop=' "')
+    return targets.parse_probe(SpecText.of(text), PROBE_TEXT_KERNEL, None, stop=' "')
 
 
 def test_place_signature_and_rest() -> None:
