@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pytrace.render.histogram import Bucket as Bucket
     from pytrace.render.histogram import Histogram as Histogram
     from pytrace.render.tseries import Series as Series
-    from pytrace.results.values import Frame as Frame
-    from pytrace.results.values import StackTrace as StackTrace
+    from pytrace.results.snapshot import Frame as Frame
+    from pytrace.results.snapshot import StackTrace as StackTrace
 
 __version__ = "0.1.0"
 

@@ -12,8 +12,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.results import file_form
-from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace
 from tests.support import fleet_simulation
 from tests.support.patience import patience
 

@@ -188,9 +188,9 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
 
 
 def _address(text: str) -> Address:
-    from pytrace.metrics import address
+    from pytrace.results.formats import metrics_server
 
-    return address.parse(text)
+    return metrics_server.parse_address(text)
 
 
 def _budget(text: str) -> Budget:

@@ -17,7 +17,7 @@ from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
-from pytrace.results.formats import difference_forms, table
+from pytrace.results.formats import table, text_and_json
 from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
@@ -338,8 +338,8 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
 
 
 _FORMS: dict[str, Callable[[Difference], Iterator[bytes]]] = {
-    "text": difference_forms.text,
-    "json": difference_forms.json_lines,
+    "text": text_and_json.difference_text,
+    "json": text_and_json.difference_json,
 }
 """Formats with a form for differences."""
 

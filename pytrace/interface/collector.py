@@ -18,7 +18,7 @@ from pytrace.render.forms import PortableForms
 from pytrace.render.map_printer import Shown
 from pytrace.render.text import Values
 from pytrace.render.values import value_kind_of
-from pytrace.results.values import Portable
+from pytrace.results.snapshot import Portable
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output

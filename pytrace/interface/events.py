@@ -8,7 +8,7 @@ import msgspec
 
 from pytrace.core.event_layout import Location
 from pytrace.render.value_kind import Result
-from pytrace.results.values import Portable
+from pytrace.results.snapshot import Portable
 
 
 class EventSource(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Event:
     @property
     def values(self) -> tuple[Result, ...]:
         """The arguments of ``printf``, the value of ``print``, the members of a ``row``; for a printed map, one
-        dictionary. ``pytrace.results.values`` describes the Python value of each type.
+        dictionary. ``pytrace.results.snapshot`` describes the Python value of each type.
         """
         if self._values is None:
             self._values = self._source.values(self._record)

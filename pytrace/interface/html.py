@@ -16,14 +16,12 @@ from pytrace.render.aggregations import Stats
 from pytrace.render.histogram import Histogram
 from pytrace.render.value_kind import Result
 from pytrace.render.values import value_kind_of
-from pytrace.results.formats import about
+from pytrace.results.formats import about, svg
 from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.pictures import flame_graph, histogram_chart
-from pytrace.results.pictures.drawing import Drawing
-from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.results.formats.svg import Drawing
+from pytrace.results.snapshot import MapData, SnapshotData, Table, Value
 from pytrace.results.stack_samples import profiles
-from pytrace.results.values import Value
 
 MOST_ROWS = 100
 """Maximum entries of a map, and rows of a table."""
@@ -34,7 +32,7 @@ MOST_PARTS = 50
 MOST_CHARACTERS = 2000
 """Maximum length of one text."""
 
-_STYLE = flame_graph.Options(icicle=True, narrowest=1, most_rows=200)
+_STYLE = svg.Options(icicle=True, narrowest=1, most_rows=200)
 """Flame graphs hang from the top, as they are scrolled."""
 
 _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'
@@ -135,7 +133,7 @@ def _rows(table: Table) -> str:
 
 def _histograms(data: MapData) -> str:
     drawing = Drawing(WIDTH)
-    histogram_chart.draw(drawing, data, Printers().portable_text)
+    svg.draw_histograms(drawing, data, Printers().portable_text)
     return _scrolled(drawing)
 
 
@@ -146,7 +144,7 @@ def _flames(data: MapData) -> str:
     if any(value < 0 for sample in profile.samples for value in sample.values):
         return ""
     for measure in range(len(profile.measures)):
-        flame_graph.draw(drawing, profile, measure, _STYLE)
+        svg.draw_flames(drawing, profile, measure, _STYLE)
     return _scrolled(drawing)
 
 

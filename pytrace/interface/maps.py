@@ -60,7 +60,7 @@ class MapAccess(msgspec.Struct, frozen=True):
 
 
 class ResultMap(Mapping[Result, Result]):
-    """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.values``.
+    """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.snapshot``.
 
     The value of a map without keys is :attr:`value`, and also that of the key None. A map of a running script that is
     no aggregation can be written: ``trace.maps["@limit"][None] = 5``, ``del trace.maps["@pids"][7]``; programs see it

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from pytrace.results.flat_tables import FlatTable
+    from pytrace.results.formats.tabular import FlatTable
 
 
 class Snapshot:

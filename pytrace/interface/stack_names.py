@@ -19,8 +19,7 @@ from pytrace.core.types import Type
 from pytrace.remote.answer import renamed
 from pytrace.remote.messages import NamedPlace, Place
 from pytrace.remote.naming import has_stacks, place_of, places
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.machine.demangle import demangle, short_name

@@ -3,6 +3,6 @@
 from pytrace.render.aggregations import Average, Stats
 from pytrace.render.histogram import Bucket, Histogram
 from pytrace.render.tseries import Series
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, StackTrace
 
 __all__ = ["Average", "Bucket", "Frame", "Histogram", "Series", "StackTrace", "Stats"]

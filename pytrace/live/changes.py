@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytrace.core import types
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import Portable, Value
 
 NUMBERS = (types.Int, types.Count, types.Sum, types.Avg, types.Stats, types.Min, types.Max)
 """Values that are one number, or a total and a count."""

@@ -17,8 +17,7 @@ from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns, quantity
 from pytrace.render.values import value_kind_of
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Value
 
 ORDERS = ("value", "rate", "key")
 """By what rows are sorted: the greatest value, the greatest rate, or the key. What adds up is sorted by rate at first:

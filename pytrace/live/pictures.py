@@ -15,8 +15,7 @@ from pytrace.render import histogram
 from pytrace.render.histogram import LabelledBucket
 from pytrace.render.tseries import TimeSeries
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Value
 
 _PERCENTILES = ("50", "99")
 _REMEMBERED = 50

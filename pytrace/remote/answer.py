@@ -20,8 +20,7 @@ from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.render.values import value_kind_of
 from pytrace.results import file_form
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, SnapshotData, Table, Value
 
 WIDTH = 8
 """Snapshots that are merged at once: of N hosts, each entry is merged log(N) times."""

@@ -26,8 +26,7 @@ from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
 from pytrace.render.value_kind import MismatchError, Plain
 from pytrace.results import file_form, stored_document
 from pytrace.results.merge import described, held_type
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.values import Portable, Series, Value
+from pytrace.results.snapshot import MapData, Portable, Run, Series, SnapshotData, Table, Value
 
 LARGEST = 256 << 20
 """Bytes of the largest document of a host."""

@@ -426,7 +426,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
 
 
 class Function(msgspec.Struct, frozen=True, array_like=True):
-    """A function at a place, as :class:`pytrace.results.values.Frame` has it."""
+    """A function at a place, as :class:`pytrace.results.snapshot.Frame` has it."""
 
     name: LongName
     offset: Small = 0

@@ -19,8 +19,7 @@ from pytrace.core.types import Array, Record, Stack, StackMode, Tuple, Type
 from pytrace.remote import messages
 from pytrace.remote.answer import leaf_types
 from pytrace.remote.messages import NamedPlace, NamePlaces, Place
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 
 AS_PLACES = frozenset({StackMode.RAW, StackMode.BUILD_ID})
 """Modes of stacks that the script has chosen to have without names."""

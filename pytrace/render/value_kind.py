@@ -23,7 +23,7 @@ buffer                      ``bytes``                                    the sam
 void, array, tuple, record  ``tuple`` of members                         the same
 struct, union               ``tuple`` of named members, anonymous ones   the same
                             flattened
-stack                       ``(process, frames, error)``: no frames and  :class:`pytrace.results.values.StackTrace`
+stack                       ``(process, frames, error)``: no frames and  :class:`pytrace.results.snapshot.StackTrace`
                             a negative errno when there is no stack; the
                             frame after the last one of a truncated
                             stack is ``TRUNCATED``

@@ -1,38 +1,327 @@
-"""Keys and values of snapshots as columns, which msgspec encodes and decodes with their types.
-
-Integers are :class:`Numbers`, floating-point numbers doubles (little endian), texts are lists of bytes (they may be no
-UTF-8), members of tuples and parts of aggregations are columns of their own. Each form in which snapshots hold values
-(:class:`pytrace.render.value_kind.Held`) has a row. Every value takes at least a byte, so that a file holds no more
-values than bytes.
-"""
+"""Columns of integers, and the tables of strings, frames and stacks that columns of a snapshot's file refer to."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from itertools import chain, islice
-from typing import Generic, TypeVar, cast
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain, islice
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from pytrace.core import types
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.types import Type
 from pytrace.render.value_kind import Held
 from pytrace.render.values import one_nan, value_kind_of
-from pytrace.results.stored_tables import (
-    Column,
-    Form,
-    Numbers,
-    TablesReader,
-    TablesWriter,
-    counted,
-    lengths_of,
-    raw,
-    runs,
-    text,
-    tuple_of,
-)
-from pytrace.results.values import Counts, Pair, Portable, Series, StackTrace, Value
+from pytrace.results.snapshot import Counts, Frame, Pair, Portable, Series, StackTrace, Value
+
+Code: TypeAlias = Literal["B", "b", "H", "h", "I", "i", "Q", "q", "O", "o"]
+"""Those of :mod:`array`, and for integers of 16 bytes ``O`` (unsigned) and ``o``."""
+
+_BOUNDS: tuple[tuple[Code, int, int], ...] = (
+    ("B", 0, (1 << 8) - 1), ("b", -(1 << 7), (1 << 7) - 1), ("H", 0, (1 << 16) - 1), ("h", -(1 << 15), (1 << 15) - 1),
+    ("I", 0, (1 << 32) - 1), ("i", -(1 << 31), (1 << 31) - 1), ("Q", 0, (1 << 64) - 1),
+    ("q", -(1 << 63), (1 << 63) - 1), ("O", 0, (1 << 128) - 1), ("o", -(1 << 127), (1 << 127) - 1),
+)  # fmt: skip
+"""Codes with the numbers that they hold, narrow ones first."""
+
+_WIDE = 16
+"""Bytes of an integer that :mod:`array` does not have."""
+
+
+class Numbers(msgspec.Struct, frozen=True, array_like=True):
+    """A column of integers (or truth values), little endian."""
+
+    code: Code
+    data: bytes
+
+    @classmethod
+    def of(cls, values: Sequence[int]) -> Numbers:
+        """The column of *values* with the narrowest code that holds them all.
+
+        Raises:
+            OverflowError: one has more than 128 bits.
+        """
+        low, high = min(values, default=0), max(values, default=0)
+        code = next((code for code, least, most in _BOUNDS if least <= low and high <= most), None)
+        if code is None:
+            raise OverflowError(f"{low} or {high} has more than 128 bits")
+        if code in ("O", "o"):
+            return cls(code, b"".join(value.to_bytes(_WIDE, "little", signed=code == "o") for value in values))
+        return cls(code, _swapped(array(code, values)).tobytes())
+
+    def values(self, count: int) -> list[int]:
+        """The integers.
+
+        Raises:
+            ValueError: they are not *count* ones.
+        """
+        wide = self.code in ("O", "o")
+        width = _WIDE if wide else array(self.code).itemsize
+        if len(self.data) != count * width:
+            raise ValueError(f"{len(self.data)} bytes of integers where {count} of {width} bytes should be")
+        if wide:
+            pieces = (self.data[start : start + width] for start in range(0, len(self.data), width))
+            return [int.from_bytes(piece, "little", signed=self.code == "o") for piece in pieces]
+        return _swapped(array(self.code, self.data)).tolist()
+
+
+def _swapped(values: array[int]) -> array[int]:
+    """From the order of bytes of the machine to little endian, or back."""
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def runs(rows: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
+    """Sequences of different lengths: their lengths, and all their elements."""
+    return Numbers.of([len(row) for row in rows]), Numbers.of(list(chain.from_iterable(rows)))
+
+
+def lengths_of(column: Numbers, count: int) -> list[int]:
+    """The lengths of *count* lists.
+
+    Raises:
+        ValueError: they are none.
+    """
+    lengths = column.values(count)
+    if min(lengths, default=0) < 0:
+        raise ValueError("a list has a negative length")
+    return lengths
+
+
+def raw(text: str) -> bytes:
+    """A text in a file."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def text(data: bytes) -> str:
+    """The text that :func:`raw` made *data* of."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def counted(column: list[bytes], count: int) -> list[bytes]:
+    """A column of bytes.
+
+    Raises:
+        ValueError: they are not *count* ones.
+    """
+    if len(column) != count:
+        raise ValueError(f"{len(column)} values where {count} should be")
+    return column
+
+
+Column: TypeAlias = "Numbers | bytes | list[bytes] | tuple[Column, ...]"
+"""A column, as it is encoded."""
+
+Form: TypeAlias = object
+"""The type of a column, for msgspec."""
+
+
+def tuple_of(forms: Sequence[Form]) -> Form:
+    """The type of tuples of values of these types."""
+    return tuple.__class_getitem__(tuple(forms))
+
+
+STRINGS: Form = list[bytes]
+FRAMES: Form = tuple_of([Numbers] * len(Frame._fields))
+STACKS: Form = tuple[Numbers, Numbers, Numbers, Numbers]
+"""Columns of the tables."""
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+class TablesWriter:
+    """The tables while a file is written."""
+
+    def __init__(self) -> None:
+        self._strings: dict[str, int] = {}
+        self._frames: dict[Frame, int] = {}
+        self._frame_ids: dict[int, int] = {}
+        self._stacks: dict[tuple[bytes, bool, str], int] = {}
+
+    def stack(self, stack: StackTrace) -> int:
+        """The number of a stack in the table of stacks."""
+        # Most frames are shared objects: their hash, over all members, is computed once.
+        known = self._frame_ids
+        numbers = [known[id(frame)] if id(frame) in known else self._frame(frame) for frame in stack.frames]
+        key = (array("I", numbers).tobytes(), stack.user, stack.error)
+        return self._stacks.setdefault(key, len(self._stacks))
+
+    def _frame(self, frame: Frame) -> int:
+        number = self._frame_ids[id(frame)] = self._frames.setdefault(frame, len(self._frames))
+        return number
+
+    def _string(self, value: str) -> int:
+        return self._strings.setdefault(value, len(self._strings))
+
+    @property
+    def tables(self) -> tuple[tuple[Iterable[Any], Callable[[Any], Column]], ...]:
+        """Rows of the tables of frames, stacks and strings, each with what makes columns of some of them.
+
+        They are written after all other columns, and in this order: frames and stacks refer to strings.
+        """
+        return (
+            (self._frames, self._frame_columns),
+            (self._stacks, self._stack_columns),
+            (self._strings, lambda strings: [raw(value) for value in strings]),
+        )
+
+    def reader(self) -> TablesReader:
+        """These tables, as if they were read from a file."""
+        reader = TablesReader()
+        frames = self._frame_columns(list(self._frames)) if self._frames else ()
+        stacks = self._stack_columns(list(self._stacks))
+        reader.add_strings([raw(value) for value in self._strings], len(self._strings))
+        if frames:
+            reader.add_frames(frames, len(self._frames))
+        reader.add_stacks(stacks, len(self._stacks))
+        return reader
+
+    def _frame_columns(self, frames: Sequence[Frame]) -> tuple[Numbers, ...]:
+        return tuple(
+            Numbers.of([self._string(value) for value in column] if name in _TEXTS else column)
+            for name, column in zip(Frame._fields, zip(*frames, strict=True), strict=True)
+        )
+
+    def _stack_columns(self, stacks: Sequence[tuple[bytes, bool, str]]) -> tuple[Numbers, ...]:
+        numbers = [array("I", data).tolist() for data, _, _ in stacks]
+        return (
+            *runs(numbers),
+            Numbers.of([user for _, user, _ in stacks]),
+            Numbers.of([self._string(error) for _, _, error in stacks]),
+        )
+
+
+_TEXTS = ("function", "module", "build_id", "file")
+"""Members of frames that are in the table of strings."""
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+STACKS_KEPT = 1 << 14
+"""Stacks that were read and may come again."""
+
+
+class TablesReader:
+    """The tables of a file, which are added block by block: strings, frames, stacks."""
+
+    def __init__(self) -> None:
+        self._strings: list[str] = []
+        self._frames: list[Frame] = []
+        self._ends, self._numbers = array("Q"), array("I")
+        self._users, self._errors = bytearray(), array("I")
+        self.stack = lru_cache(STACKS_KEPT)(self._stack)
+        """A stack by its number in the table."""
+
+    def add_strings(self, column: list[bytes], count: int) -> list[str]:
+        """Add a block of strings.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        strings = [text(data) for data in counted(column, count)]
+        self._strings += strings
+        return strings
+
+    def add_frames(self, columns: tuple[Numbers, ...], count: int) -> list[Frame]:
+        """Add a block of frames, after all strings.
+
+        Raises:
+            ValueError, LookupError: it is damaged.
+        """
+        members: list[Sequence[str | int]] = []
+        for name, column in zip(Frame._fields, columns, strict=True):
+            numbers = column.values(count)
+            if name in _TEXTS:
+                members.append([self._string(number) for number in numbers])
+            else:
+                members.append([bool(number) for number in numbers] if name == "inlined" else numbers)
+        frames = [Frame(*parts) for parts in zip(*members, strict=True)]
+        self._frames += frames
+        return frames
+
+    def add_stacks(self, columns: tuple[Numbers, ...], count: int) -> list[int]:
+        """Add a block of stacks, after all frames.
+
+        Raises:
+            ValueError, OverflowError: it is damaged.
+        """
+        lengths, numbers, users, errors = columns
+        sizes = lengths_of(lengths, count)
+        frames = array("I", numbers.values(sum(sizes)))
+        if max(frames, default=0) >= max(1, len(self._frames)):
+            raise ValueError("a stack has a frame that there is not")
+        self._ends.extend(islice(accumulate(sizes, initial=len(self._numbers)), 1, None))
+        self._numbers += frames
+        self._users += bytes(map(bool, users.values(count)))
+        self._errors.extend(errors.values(count))
+        return sizes
+
+    def _string(self, number: int) -> str:
+        if number < 0:
+            raise ValueError("a number in a table is negative")
+        return self._strings[number]
+
+    def _stack(self, number: int) -> StackTrace:
+        if not 0 <= number < len(self._ends):
+            raise ValueError("a stack that there is not")
+        start = self._ends[number - 1] if number else 0
+        frames = [self._frames[frame] for frame in self._numbers[start : self._ends[number]]]
+        return StackTrace(tuple(frames), bool(self._users[number]), self._string(self._errors[number]))
+
+
+# ---------------------------------------------------------------------------------------------- costs
+
+
+class _StoredProbe(msgspec.Struct, frozen=True, array_like=True):
+    """As :class:`pytrace.core.costs.ProbeCost`."""
+
+    probe: bytes
+    hits: int
+    run_time: int
+    entry: int
+    weight: int = 1
+    detached: bool = False
+
+
+class StoredCost(msgspec.Struct, frozen=True):
+    """As :class:`pytrace.core.costs.RunCost`; *run* is the number of the run in the file."""
+
+    run: int
+    duration: int
+    processors: int
+    probes: tuple[_StoredProbe, ...]
+    own_time: int
+    memory: int
+    maps: int
+
+    @classmethod
+    def of(cls, run: int, cost: RunCost) -> StoredCost:
+        """The stored form of a run's cost."""
+        probes = tuple(
+            _StoredProbe(raw(item.probe), item.hits, item.run_time, item.entry, item.weight, item.detached)
+            for item in cost.probes
+        )
+        return cls(run, cost.duration, cost.processors, probes, cost.own_time, cost.memory, cost.maps)
+
+    def cost(self) -> RunCost:
+        """Inverse of :meth:`of`."""
+        probes = tuple(
+            ProbeCost(text(item.probe), item.hits, item.run_time, item.entry, item.weight, item.detached)
+            for item in self.probes
+        )
+        return RunCost(self.duration, self.processors, probes, self.own_time, self.memory, self.maps)
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
 
 _V = TypeVar("_V")
 _C = TypeVar("_C")

@@ -12,8 +12,7 @@ from pytrace.render.value_kind import Change
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
 from pytrace.results.merge import common_type
-from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison

@@ -17,9 +17,9 @@ import msgspec
 
 from pytrace.core.types import Tuple
 from pytrace.results import columns
+from pytrace.results.columns import Column, TablesReader, TablesWriter
+from pytrace.results.snapshot import Portable, Value
 from pytrace.results.stored_document import Block, Blocks
-from pytrace.results.stored_tables import Column, TablesReader, TablesWriter
-from pytrace.results.values import Portable, Value
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison

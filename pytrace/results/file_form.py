@@ -12,10 +12,11 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
-from typing import IO, Annotated, Any, BinaryIO, TypeAlias
+from itertools import chain
+from typing import IO, Annotated, Any, BinaryIO, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -23,14 +24,12 @@ from msgspec.structs import replace
 from pytrace.base import typed_json, whole_files
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import columns, stored_columns, stored_document, stored_tables
+from pytrace.core.types import Record, Type
+from pytrace.results import columns, stored_document
+from pytrace.results.columns import Column, Form, Numbers, StoredCost, TablesReader, TablesWriter, raw, text, tuple_of
 from pytrace.results.external_sort import batches
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.stored_columns import StoredEntries, StoredPrint, StoredRows, StoredTimes, entry_forms
+from pytrace.results.snapshot import MapData, Portable, Print, Run, SnapshotData, Table, Value
 from pytrace.results.stored_document import BLOCK_ROWS, Block, Blocks, BlocksWriter, damaged, guarded
-from pytrace.results.stored_tables import Column, Numbers, StoredCost, TablesReader, TablesWriter, raw, text, tuple_of
-from pytrace.results.stored_types import type_from, type_to
-from pytrace.results.values import Portable, Value
 
 SUFFIX = ".pts"
 """The suffix of names of snapshot files."""
@@ -175,7 +174,7 @@ def read(path: str, limit: int | None = None) -> SnapshotData:
 @contextmanager
 def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
     """As :func:`read`, but entries of maps and rows of tables are read from the file each time that they are gone
-    through (:mod:`pytrace.results.stored_columns`), as long as the block lasts.
+    through (:mod:`pytrace.results.file_form`), as long as the block lasts.
     """
     with ExitStack() as stack:
         try:
@@ -265,7 +264,7 @@ class _Writer:
         runs = tuple(_stored_run(run, origins) for run in snapshot.runs)
         numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
         maps = tuple(self._map(data) for data in snapshot.maps.values())
-        prints = stored_columns.stored_prints(self._tables, snapshot)
+        prints = stored_prints(self._tables, snapshot)
         rows = tuple(self._table(numbers, table) for table in snapshot.tables)
         frames, stacks, strings = (self._blocks(*table) for table in self._tables.tables)
         losses = {
@@ -284,7 +283,7 @@ class _Writer:
 
         def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
             keys = [key for key, _ in entries]
-            stored = stored_columns.entry_columns(self._tables, data, entries)
+            stored = entry_columns(self._tables, data, entries)
             # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
             return stored if times is None else [*stored, Numbers.of([times.get(key, -1) for key in keys])]
 
@@ -359,9 +358,9 @@ class _Opened:
     def _read_tables(self, contents: _Contents) -> None:
         """Read the tables of frames, stacks and strings, whose blocks are the last of the document."""
         tables = self._tables
-        frames = self._blocks("frames", contents.frames, stored_tables.FRAMES)
-        stacks = self._blocks("stacks", contents.stacks, stored_tables.STACKS)
-        strings = self._blocks("strings", contents.strings, stored_tables.STRINGS)
+        frames = self._blocks("frames", contents.frames, columns.FRAMES)
+        stacks = self._blocks("stacks", contents.stacks, columns.STACKS)
+        strings = self._blocks("strings", contents.strings, columns.STRINGS)
         if self._next != self._end:
             raise ValueError(f"blocks of {self._next} bytes where there are {self._end}")
         steps: list[tuple[Blocks, Callable[[Any, int], list[Any]]]] = [
@@ -425,3 +424,248 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
         )
         for run in contents.runs
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- stored columns
+
+
+V = TypeVar("V")
+
+
+class _StoredMapping(Mapping[Portable, V]):
+    """Keys and values in the order of the file. Looking one up reads all of them to memory."""
+
+    def __init__(self, blocks: Blocks, tables: TablesReader, key: Type | None, value: Type) -> None:
+        self._blocks = blocks
+        self._tables = tables
+        self._key = key
+        self._value = value
+        self._known: dict[Portable, V] | None = None
+
+    def _keys(self, parts: Any, count: int) -> list[Portable]:
+        return _keys(self._tables, self._key, parts, count)
+
+    def _values(self, parts: Any, count: int) -> list[V]:
+        raise NotImplementedError
+
+    def pairs(self) -> Iterator[tuple[Portable, V]]:
+        """Keys with their values."""
+
+        def unpack(parts: Any, count: int) -> list[tuple[Portable, V]]:
+            return list(zip(self._keys(parts, count), self._values(parts, count), strict=True))
+
+        return chain.from_iterable(self._blocks.read(unpack))
+
+    def __len__(self) -> int:
+        return self._blocks.rows
+
+    def __iter__(self) -> Iterator[Portable]:
+        return chain.from_iterable(self._blocks.read(self._keys))
+
+    def items(self) -> ItemsView[Portable, V]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        return _Values(self)
+
+    def __getitem__(self, key: Portable) -> V:
+        if self._known is None:
+            self._known = dict(self.pairs())
+        return self._known[key]
+
+
+class _Items(ItemsView[Portable, V]):
+    _mapping: _StoredMapping[V]
+
+    def __iter__(self) -> Iterator[tuple[Portable, V]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[V]):
+    _mapping: _StoredMapping[V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping.pairs())
+
+
+class StoredEntries(_StoredMapping[Value]):
+    """Entries of a map."""
+
+    def _values(self, parts: Any, count: int) -> list[Value]:
+        return columns.unpack(self._tables, self._value, parts[self._key is not None], count)
+
+
+class StoredTimes(_StoredMapping[int]):
+    """Times of the keys of a map that have one of their own: those of the others are negative in the file."""
+
+    def _values(self, parts: Any, count: int) -> list[int]:
+        times: list[int] = parts[-1].values(count)
+        return times
+
+    def pairs(self) -> Iterator[tuple[Portable, int]]:
+        """Keys with their times."""
+        return ((key, time) for key, time in super().pairs() if time >= 0)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.pairs())
+
+    def __iter__(self) -> Iterator[Portable]:
+        return (key for key, _ in self.pairs())
+
+
+def _keys(tables: TablesReader, key: Type | None, parts: Any, count: int) -> list[Portable]:
+    """The keys of entries, which are in the first of their columns."""
+    if key is None:
+        return [None] * count
+    return cast("list[Portable]", columns.unpack(tables, key, parts[0], count))
+
+
+class StoredRows(Collection[tuple[Portable, ...]]):
+    """Rows of a table."""
+
+    def __init__(self, blocks: Blocks, tables: TablesReader, type_: Record) -> None:
+        self._blocks = blocks
+        self._tables = tables
+        self._type = type_
+
+    def _rows(self, parts: Any, count: int) -> list[tuple[Portable, ...]]:
+        return cast("list[tuple[Portable, ...]]", columns.unpack(self._tables, self._type, parts, count))
+
+    def __len__(self) -> int:
+        return self._blocks.rows
+
+    def __iter__(self) -> Iterator[tuple[Portable, ...]]:
+        return chain.from_iterable(self._blocks.read(self._rows))
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == item for item in self)
+
+
+# ---------------------------------------------------------------------------------------------- prints
+
+
+def entry_columns(tables: TablesWriter, data: MapData, entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
+    """The columns of keys (not of a map without keys) and values."""
+    stored: list[Column] = []
+    if data.key is not None:
+        stored.append(columns.pack(tables, data.key, [key for key, _ in entries]))
+    stored.append(columns.pack(tables, data.value, [value for _, value in entries]))
+    return stored
+
+
+def entry_forms(key: Type | None, value: Type) -> list[Form]:
+    """The types that msgspec decodes these columns as."""
+    return [columns.form(type_) for type_ in (key, value) if type_ is not None]
+
+
+def stored_prints(tables: TablesWriter, snapshot: SnapshotData) -> tuple[StoredPrint, ...]:
+    """The prints of a snapshot in the form of the document."""
+    numbers = {name: number for number, name in enumerate(snapshot.maps)}
+    stored = []
+    for item in snapshot.prints:
+        parts = entry_columns(tables, snapshot.maps[item.map], list(item.entries.items()))
+        encoded = msgspec.Raw(msgspec.msgpack.encode(parts))
+        number = numbers[item.map]
+        stored.append(StoredPrint(number, item.time, item.cleared, item.number, len(item.entries), encoded))
+    return tuple(stored)
+
+
+class StoredPrint(msgspec.Struct, frozen=True):
+    """What was printed of a map, which is given by its number in the document."""
+
+    map: int
+    time: int
+    cleared: bool
+    number: int
+    rows: int
+    columns: msgspec.Raw
+
+    def read(self, tables: TablesReader, maps: Sequence[MapData]) -> Print:
+        """What was printed.
+
+        Raises:
+            ValueError, LookupError: it is damaged.
+        """
+        if not 0 <= self.map < len(maps):
+            raise ValueError(f"a print of map {self.map}, which there is not")
+        data = maps[self.map]
+        # Every value takes at least a byte.
+        if not 0 <= self.rows <= (1 if data.key is None else len(memoryview(self.columns))):
+            raise ValueError(f"a print of {data.name} has {self.rows} rows")
+        parts = msgspec.msgpack.decode(self.columns, type=tuple_of(entry_forms(data.key, data.value)))
+        keys = _keys(tables, data.key, parts, self.rows)
+        values = columns.unpack(tables, data.value, parts[-1], self.rows)
+        return Print(data.name, self.time, dict(zip(keys, values, strict=True)), self.cleared, self.number)
+
+
+# ---------------------------------------------------------------------------------------------- stored types
+
+
+MOST_BYTES = 4 << 20
+"""Of a stored type; that of the largest struct of the kernel takes a tenth."""
+
+MOST_BUCKETS = 1 << 14
+"""Of a histogram; scripts can have 1,921."""
+MOST_INTERVALS = 1_000_000
+"""Of a time series, as in scripts."""
+MOST_ELEMENTS = 1 << 16
+"""Of an array: values of maps have at most 32 KiB for each CPU, and are printed at once."""
+MOST_DIGITS = 9
+"""Of a decimal number, as in scripts."""
+
+
+def type_to(type_: types.Type | None) -> msgspec.Raw:
+    """The stored form of a type: what msgspec makes of it, the texts as bytes."""
+    data = None if type_ is None else _each(msgspec.to_builtins(types.settled(type_)), str, raw)
+    return msgspec.Raw(msgspec.msgpack.encode(data))
+
+
+def type_from(stored: msgspec.Raw, *, key: bool = False) -> types.Type | None:
+    """The type that was stored, None for that of the keys of a map without keys.
+
+    Raises:
+        ValueError: it is none, or larger than a script can have it.
+    """
+    size = len(memoryview(stored))
+    if size > MOST_BYTES:
+        raise ValueError(f"a type of {size} bytes")
+    data = _each(msgspec.msgpack.decode(stored), bytes, text)
+    if data is None and key:
+        return None
+    try:
+        type_ = types.decoded(types.Type, data)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a type is damaged: {error}") from error
+    for part in types.parts((type_,)):
+        if isinstance(part, _MAPPINGS) and (key or part is not type_):
+            raise ValueError("a histogram or time series stands where none can be")
+        if isinstance(part, types.Record) and len(part.names) != len(part.members):
+            raise ValueError("the names of a record are not those of its members")
+        _check_sizes(part)
+    return type_
+
+
+_MAPPINGS = (types.Hist, types.LHist, types.TSeries)
+"""Types whose values cannot be keys, or members of tuples."""
+
+
+def _each(data: Any, kind: type[Any], change: Any) -> Any:
+    """Data of a type with all texts changed."""
+    if isinstance(data, list | tuple):
+        return [_each(item, kind, change) for item in data]
+    return change(data) if isinstance(data, kind) else data
+
+
+def _check_sizes(type_: types.Type) -> None:
+    if isinstance(type_, types.Hist) and not 0 <= type_.bits < 64:
+        raise ValueError(f"a histogram of {type_.bits} bits")
+    if isinstance(type_, types.LHist) and type_.step < 1:
+        raise ValueError(f"a histogram in steps of {type_.step}")
+    if isinstance(type_, types.Hist | types.LHist) and not 0 < type_.buckets <= MOST_BUCKETS:
+        raise ValueError(f"a histogram of {type_.buckets} buckets")
+    if isinstance(type_, types.TSeries) and not (0 < type_.count <= MOST_INTERVALS and type_.interval > 0):
+        raise ValueError(f"a time series of {type_.count} intervals")
+    if isinstance(type_, types.Array) and not 0 <= type_.count <= MOST_ELEMENTS:
+        raise ValueError(f"an array of {type_.count} elements")
+    if isinstance(type_, types.Fixed) and not (0 <= type_.digits <= MOST_DIGITS and type_.divisor > 0):
+        raise ValueError(f"decimal numbers of {type_.digits} digits")

@@ -17,8 +17,7 @@ from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.render.value_kind import Join, MismatchError
 from pytrace.render.values import joined_types, value_kind_of
 from pytrace.results import external_sort
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Table, Value
 
 
 def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> SnapshotData:

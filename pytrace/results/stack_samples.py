@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.types.tables import Column
 from pytrace.render.values import value_kind_of
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import Frame, Portable, StackTrace, Value
+from pytrace.results.snapshot import Frame, MapData, Portable, StackTrace, Value
 
 Text = Callable[[Value], bytes]
 """The text of a portable value."""

@@ -14,8 +14,7 @@ from pytrace.interface import html
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot, merge
 from pytrace.render.aggregations import Average
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import StackTrace
+from pytrace.results.snapshot import MapData, StackTrace
 from tests.support.pictures import boxes, texts
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 

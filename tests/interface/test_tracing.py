@@ -34,8 +34,7 @@ from pytrace.interface.selection import filters, of_compiled
 from pytrace.interface.stack_names import StackNames
 from pytrace.interface.tracing import Trace, _close, _forgotten, _is_loss
 from pytrace.remote.messages import Function, NamedPlace, Place
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.output.handlers import HANDLERS

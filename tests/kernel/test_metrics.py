@@ -208,7 +208,7 @@ def test_only_metrics_import_it() -> None:
         timeout=patience(60), check=True,
     )  # fmt: skip
     assert "pytrace.runtime.session.session" in done.stderr.split()
-    assert not {"http.server", "pytrace.metrics"} & set(done.stderr.split())
+    assert not {"http.server", "pytrace.results.formats.metrics_server"} & set(done.stderr.split())
 
 
 def test_no_line_is_printed_more_with_json(caller: Caller) -> None:

@@ -29,7 +29,7 @@ from pytrace.core.source import Source
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load.live_kernel import LiveKernel

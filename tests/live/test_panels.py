@@ -31,8 +31,7 @@ from pytrace.remote.answer import trimmed
 from pytrace.render import histogram as render
 from pytrace.results import file_form
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace
 from tests.support.live_samples import HOSTILE, METERS, NAME, counts, histogram, state, stored, total
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot

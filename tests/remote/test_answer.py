@@ -46,8 +46,7 @@ from pytrace.remote.messages import (
 from pytrace.remote.messages import Snapshot as MessagesSnapshot
 from pytrace.results import file_form
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import Portable, SnapshotData, Value
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, table
 

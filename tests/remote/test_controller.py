@@ -42,7 +42,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.remote.variants import Kind, Outcome, packed
 from pytrace.results import file_form
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
 REQUEST = Request(protocol=1, script="x", limits=Limits(duration=5, every=1, bytes=100_000))

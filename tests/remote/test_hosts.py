@@ -27,8 +27,7 @@ from pytrace.remote.hosts import (
 from pytrace.remote.messages import Function, Hello, Inquiry, Misfit, NamedPlace, NamePlaces, Place, Stated, Variant
 from pytrace.remote.naming import Naming, place_of, places
 from pytrace.remote.variants import MOST_KINDS, MOST_TRIES, STATING, Kind, Outcome, Variants, packed, unpacked
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, table
 
 # ---------------------------------------------------------------------------------------------- hosts

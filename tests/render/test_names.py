@@ -16,8 +16,8 @@ from pytrace.render.forms import Decoders
 from pytrace.render.names import Names
 from pytrace.render.text import for_any
 from pytrace.results.formats.portable_forms import PortableNames
-from pytrace.results.values import Frame as PortableFrame
-from pytrace.results.values import StackTrace
+from pytrace.results.snapshot import Frame as PortableFrame
+from pytrace.results.snapshot import StackTrace
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import CgroupPaths, HostNames
 from pytrace.runtime.session.snapshots import StackTraces

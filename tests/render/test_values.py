@@ -22,7 +22,7 @@ from pytrace.render.value_kind import Held, ValueKind, itself
 from pytrace.render.values import KINDS, file_number, value_kind_of
 from pytrace.results import columns
 from pytrace.results.formats.portable_forms import PortableNames
-from pytrace.results.values import StackTrace
+from pytrace.results.snapshot import StackTrace
 from tests.support import encode as value_types_encode
 from tests.support.captured import Places, forms
 from tests.support.encode import Frame, Run, encode

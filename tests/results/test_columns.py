@@ -14,8 +14,10 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.render.value_kind import Held
 from pytrace.render.values import one_nan
 from pytrace.results import columns
-from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable
+from pytrace.results.columns import Numbers, TablesReader, TablesWriter
 from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.formats.tabular import ColumnKind, FlatColumn, FlatTable
+from pytrace.results.snapshot import Frame, StackTrace, Value
 from pytrace.results.stack_samples import (
     INTERPRETED,
     KERNEL,
@@ -29,8 +31,6 @@ from pytrace.results.stack_samples import (
     profiles,
     second_task,
 )
-from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter
-from pytrace.results.values import Frame, StackTrace, Value
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, stack
 

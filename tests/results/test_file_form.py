@@ -28,13 +28,12 @@ from pytrace.core.types.tables import key_columns
 from pytrace.remote.answer import labelled
 from pytrace.render.value_kind import MismatchError, ValueKind
 from pytrace.render.values import KINDS, joined_types
-from pytrace.results import file_form, stored_document, stored_types
+from pytrace.results import file_form, stored_document
+from pytrace.results.columns import Numbers, TablesReader, TablesWriter, raw, text
+from pytrace.results.file_form import StoredEntries, StoredRows, StoredTimes, stored_prints, type_from, type_to
 from pytrace.results.merge import described, merge
 from pytrace.results.snapshot import Print, SnapshotData
-from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes, stored_prints
 from pytrace.results.stored_document import Block, Blocks, BlocksWriter
-from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text
-from pytrace.results.stored_types import type_from, type_to
 from tests.support.examples import examples
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.rows import each_row
@@ -685,7 +684,7 @@ def test_a_map_without_keys_has_none() -> None:
 def test_large_types_are_refused_before_they_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = type_to(types.Enum("e", 4, False, tuple((f"member_{at}", at) for at in range(100))))
     assert type_from(stored)
-    monkeypatch.setattr(stored_types, "MOST_BYTES", 1000)
+    monkeypatch.setattr(file_form, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="a type of"):
         type_from(stored)
 

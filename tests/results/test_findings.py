@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.results.findings import findings, readable, unnamed_code
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
 
 K, U = types.Stack(False), types.Stack(True)

@@ -21,10 +21,9 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort, file_form
 from pytrace.results.difference import Change, ManyChanges, difference
-from pytrace.results.formats import difference_forms
+from pytrace.results.formats import text_and_json
 from pytrace.results.merge import ManyEntries, merge
-from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.values import Frame, StackTrace, Value
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace, Value
 from tests.support.examples import examples
 from tests.support.portable import I64, KEYS, U64, VALUES, maps, snapshots
 from tests.support.rows import each_row
@@ -494,7 +493,7 @@ def restored(before: SnapshotData, found: Any) -> dict[Any, Any]:
 def shown(before: SnapshotData, after: SnapshotData) -> list[Any]:
     """All that is made of a difference."""
     found = difference(before, after)
-    forms = [b"".join(form(found)) for form in (difference_forms.text, difference_forms.json_lines)]
+    forms = [b"".join(form(found)) for form in (text_and_json.difference_text, text_and_json.difference_json)]
     changes = [(name, [*map(repr, part.changes.items())]) for name, part in found.maps.items()]
     return [*forms, changes, repr(found.signed())]
 

@@ -39,8 +39,7 @@ from pytrace.remote.messages import (
     Snapshot,
 )
 from pytrace.results import file_form
-from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
 
 NAME = types.String(16)
 REQUEST = Request(protocol=messages.PROTOCOL, script="x", limits=Limits(duration=5))

@@ -58,8 +58,7 @@ from pytrace.results import file_form, stored_document
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, Run, SnapshotData, StackTrace, Table
 from tests.support.facts import RecordedKernel
 
 TEXT = "begin { @[comm] = count(); @h = hist(nsecs); @k[ustack] = sum(pid); @last[pid] = comm; row((a=pid, b=comm)); }"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from pytrace.core import types
 from pytrace.live.messages import Meters, State
-from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Portable, Value
+from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -1,4 +1,4 @@
-"""Types with portable values of them (:mod:`pytrace.results.values`), for property tests."""
+"""Types with portable values of them (:mod:`pytrace.results.snapshot`), for property tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace, Table
 from tests.support.snapshots import run
 
 TEXTS = st.binary(max_size=6).map(lambda data: data.replace(b"\0", b"").decode("utf-8", "surrogateescape"))

@@ -7,8 +7,7 @@ from typing import Any
 
 from pytrace.core import types
 from pytrace.render.strftime import strftime
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import StackTrace
+from pytrace.results.snapshot import MapData, StackTrace
 
 
 def number(value: int) -> Any:

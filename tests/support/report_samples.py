@@ -18,8 +18,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot
 
 HTML = table.named("html")

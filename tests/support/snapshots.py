@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.types import Record, Type
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, Run, SnapshotData, StackTrace, Table
 
 SECOND = 1_000_000_000
 

@@ -6,8 +6,8 @@ from io import BytesIO
 from typing import Any
 
 from pytrace.core import types
+from pytrace.results.formats import perfetto
 from pytrace.results.snapshot import Run, SnapshotData
-from pytrace.results.timeline import perfetto
 from tests.support.snapshots import SECOND, STRING
 
 WALL = 1_700_000_000 * SECOND

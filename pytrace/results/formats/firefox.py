@@ -14,9 +14,11 @@ from typing import BinaryIO
 import msgspec
 
 from pytrace.core.types.tables import TableSchema
+from pytrace.results.formats import perfetto
 from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.perfetto import RowEvent, unicode_text
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import Frame, SnapshotData
 from pytrace.results.stack_samples import (
     INTERPRETED,
     KERNEL,
@@ -28,9 +30,6 @@ from pytrace.results.stack_samples import (
     frame_name,
     profiles,
 )
-from pytrace.results.timeline import row_events
-from pytrace.results.timeline.row_events import RowEvent, unicode_text
-from pytrace.results.values import Frame
 
 VERSION = 61
 """``preprocessedProfileVersion``."""
@@ -176,7 +175,9 @@ def write(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> Non
     shared = _Shared()
     measured = profiles(snapshot.maps.values(), Printers().portable_text)
     events = [
-        (number, event) for number, table in enumerate(snapshot.tables) for event in row_events.events(snapshot, table)
+        (number, event)
+        for number, table in enumerate(snapshot.tables)
+        for event in perfetto.row_events(snapshot, table)
     ]
     start = min((event.start for _, event in events), default=snapshot.start)
     maps = [thread for profile in measured for thread in _sample_threads(profile, shared)]

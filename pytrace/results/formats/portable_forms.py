@@ -27,8 +27,7 @@ from pytrace.render.names import (
 from pytrace.render.text import Value as Decoded
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import TRUNCATED_FRAME, Frame, Portable, StackTrace, Value
+from pytrace.results.snapshot import TRUNCATED_FRAME, Frame, MapData, Portable, SnapshotData, StackTrace, Table, Value
 
 Made = TypeVar("Made")
 

@@ -18,9 +18,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.render.text import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import Frame, SnapshotData
 from pytrace.results.stack_samples import Label, Measure, Profile, Sample, frame_name, profiles
-from pytrace.results.values import Frame
 
 _UNITS = {
     "count": "count", "ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds",

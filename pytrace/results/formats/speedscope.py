@@ -15,9 +15,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.render.text import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import Frame, SnapshotData
 from pytrace.results.stack_samples import Measure, Profile, Sample, by_labels, frame_name, profiles
-from pytrace.results.values import Frame
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

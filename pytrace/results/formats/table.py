@@ -14,12 +14,22 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types import Count
-from pytrace.results.formats import about, firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
+from pytrace.results.formats import (
+    about,
+    firefox,
+    folded,
+    openmetrics,
+    perfetto,
+    pprof,
+    speedscope,
+    svg,
+    tabular,
+    text_and_json,
+)
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report import build, page
+from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
-from pytrace.results.timeline import perfetto
 
 _ALL = frozenset(Content)
 _METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
@@ -31,8 +41,8 @@ def _whole(file: BinaryIO, data: bytes) -> None:
     file.write(data)
 
 
-def _forms() -> build.Forms:
-    return build.Forms(Printers(), about.lines, about.losses)
+def _forms() -> page.Forms:
+    return page.Forms(Printers(), about.lines, about.losses)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -96,9 +106,9 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
-        lambda snapshot, _options, file: _whole(file, build.single(snapshot, _forms())), binary=True,
-        differential=lambda before, after, _options: build.differential(before, after, _forms()),
-        series=lambda snapshots, _options: build.series(snapshots, _forms()), prepare=page.viewer,
+        lambda snapshot, _options, file: _whole(file, page.single(snapshot, _forms())), binary=True,
+        differential=lambda before, after, _options: page.differential(before, after, _forms()),
+        series=lambda snapshots, _options: page.series(snapshots, _forms()), prepare=page.viewer,
     ),
 )  # fmt: skip
 

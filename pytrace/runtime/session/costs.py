@@ -22,7 +22,7 @@ from pytrace.core.options.run_options import SAMPLE, Budget
 from pytrace.core.probes.kinds import INTERVAL, ITER, known_kind
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
 from pytrace.render import json
-from pytrace.results.formats.cost_forms import cost_line, cost_text
+from pytrace.results.formats.about import cost_line, cost_text
 from pytrace.runtime.load import loaded_script
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf

@@ -9,10 +9,7 @@ from threading import Lock
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Address
-from pytrace.metrics.address import shown
-from pytrace.metrics.exchange import Exchange, uncollected
-from pytrace.metrics.exposition import Exposition
-from pytrace.metrics.http_server import Answer, Server
+from pytrace.results.formats.metrics_server import Answer, Exchange, Exposition, Server, address_text, uncollected
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session.services import Service
 
@@ -62,7 +59,7 @@ class Metrics(Service):
     def begin(self) -> None:
         """The run has given up what it does not need: start the threads that answer requests."""
         self._server.begin()
-        self._tell(f"Metrics at http://{shown(self._server.address)}{PATH}\n")
+        self._tell(f"Metrics at http://{address_text(self._server.address)}{PATH}\n")
 
     def pause(self, longest: float) -> float:
         """Seconds until the next snapshot may be taken, if one is wanted, at most *longest*."""

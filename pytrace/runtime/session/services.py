@@ -375,7 +375,7 @@ _USER_ADDRESSES = (
 )  # fmt: skip
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (
-    "pytrace.runtime.session.snapshots", "pytrace.results", "pytrace.results.formats", "pytrace.results.timeline",
+    "pytrace.runtime.session.snapshots", "pytrace.results", "pytrace.results.formats", "pytrace.results.report",
     "shutil", "tempfile", "zstandard",
 )  # fmt: skip
 _TABLES = {"arrow": ("pyarrow",), "parquet": ("pyarrow", "pyarrow.parquet")}

@@ -20,8 +20,7 @@ from pytrace.render import names
 from pytrace.render.forms import PortableForms
 from pytrace.render.map_printer import Entry, MapView
 from pytrace.render.values import value_kind_of, with_div
-from pytrace.results.snapshot import MapData, Print, Run, SnapshotData, Table
-from pytrace.results.values import TRUNCATED_FRAME, Frame, StackTrace
+from pytrace.results.snapshot import TRUNCATED_FRAME, Frame, MapData, Print, Run, SnapshotData, StackTrace, Table
 from pytrace.runtime.output import messages
 from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
     from pytrace.render.text import Value as Decoded
     from pytrace.render.text import Values
-    from pytrace.results.values import Portable, Value
+    from pytrace.results.snapshot import Portable, Value
     from pytrace.runtime.output.map_output import PrintKeeper
     from pytrace.runtime.session.session import Resources
 
@@ -360,7 +359,7 @@ _MARK = _Resolved((TRUNCATED_FRAME,), (TRUNCATED_FRAME,))
 class StackTraces:
     """Resolves stacks. One object is for one snapshot: processes may run other programs before the next.
 
-    *places*: functions in binaries with build ids are left to others, as :class:`pytrace.results.values.Frame` says.
+    *places*: functions in binaries with build ids are left to others, as :class:`pytrace.results.snapshot.Frame` says.
     """
 
     def __init__(self, symbols: Symbols, *, places: bool = False) -> None:

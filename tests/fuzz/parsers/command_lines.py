@@ -23,8 +23,8 @@ from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
 from pytrace.interface import compiled
 from pytrace.interface.compiled import Arguments
-from pytrace.metrics import address
 from pytrace.multitools.table import TOOLS
+from pytrace.results.formats import metrics_server
 from tests.fuzz.parsers.scripts import PARAMETERS
 from tests.fuzz.target import Target, parts
 from tests.support.facts import RecordedKernel
@@ -133,8 +133,8 @@ def environment_words() -> Iterator[str]:
 
 def metrics_address(data: bytes) -> None:
     """``--metrics``: what is parsed can be shown and parsed again."""
-    found = address.parse(data.decode("utf-8", "surrogateescape"))
-    again = address.parse(address.shown(found))
+    found = metrics_server.parse_address(data.decode("utf-8", "surrogateescape"))
+    again = metrics_server.parse_address(metrics_server.address_text(found))
     assert again == found, (found, again)
 
 

@@ -26,7 +26,7 @@ from pytrace.core.source import Source
 from pytrace.interface import html
 from pytrace.pipeline import compile_script
 from pytrace.results import difference, file_form, merge
-from pytrace.results.formats import difference_forms, table
+from pytrace.results.formats import table, text_and_json
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
@@ -93,8 +93,8 @@ def _merged(found: SnapshotData) -> None:
 
 def _compared(found: SnapshotData) -> None:
     parts = difference.difference(found, found)
-    difference_forms.text(parts)
-    for line in "".join(difference_forms.json_lines(parts)).splitlines():
+    text_and_json.difference_text(parts)
+    for line in "".join(text_and_json.difference_json(parts)).splitlines():
         json.loads(line)
 
 

@@ -20,14 +20,11 @@ from pytrace.core import types
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.options.run_options import Address
 from pytrace.interface import html
-from pytrace.metrics import http_server
-from pytrace.metrics.exposition import Exposition
-from pytrace.metrics.http_server import Answer
 from pytrace.results import file_form
-from pytrace.results.formats import table
+from pytrace.results.formats import metrics_server, table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.formats.metrics_server import Answer, Exposition
+from pytrace.results.snapshot import Frame, MapData, Run, SnapshotData, StackTrace
 from pytrace.runtime.output.renderer import RenderOptions
 from pytrace.runtime.output.ring import Index
 from pytrace.runtime.python import functions, line_tables
@@ -315,7 +312,7 @@ class _Server:
 def request(data: bytes) -> None:
     """A request to the server of metrics; what it answers is HTTP, and nothing of the request is in its header."""
     connection = _Connection(data)
-    http_server._Handler(cast(Any, connection), ("127.0.0.1", 1), cast(Any, _Server()))
+    metrics_server._Handler(cast(Any, connection), ("127.0.0.1", 1), cast(Any, _Server()))
     if not connection.sent.startswith(b"HTTP/"):
         return  # HTTP/0.9, whose answers have no header
     head = connection.sent.partition(b"\r\n\r\n")[0]

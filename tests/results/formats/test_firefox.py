@@ -10,8 +10,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.results.formats.test_speedscope import KEY, USTACK, WHOLE, written
 from tests.support.readers import firefox
 from tests.support.snapshots import COUNT, TWO_TASKS, map_data, snapshot, stack, table, two_tasks

@@ -11,8 +11,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import folded, table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace
 from tests.support.readers import speedscope_stacks
 from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 

@@ -9,8 +9,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import table
-from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace
 from tests.support.readers import pprof, speedscope_stacks
 from tests.support.snapshots import COUNT, SECOND, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 

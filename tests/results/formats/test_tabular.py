@@ -17,8 +17,7 @@ from pytrace.remote.answer import labelled
 from pytrace.results import external_sort
 from pytrace.results.formats import tabular
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.results.formats.test_text_and_json import KEYS, VALUES
 from tests.support.encode import Run
 from tests.support.rows import each_row

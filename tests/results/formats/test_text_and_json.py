@@ -17,14 +17,13 @@ from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import BOOL, INT64, UINT32, UINT64, String, Type
 from pytrace.results.difference import Difference, difference
-from pytrace.results.formats import about, difference_forms, svg
+from pytrace.results.formats import about, svg, text_and_json
 from pytrace.results.formats import table as svg_table
-from pytrace.results.formats.cost_forms import cost_line, cost_text
+from pytrace.results.formats.about import cost_line, cost_text
 from pytrace.results.formats.format_row import WriteOptions, Writer
 from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Frame, StackTrace, Value
+from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace, Table, Value
 from pytrace.runtime.session.snapshots import RowKeeper
 from tests.support.captured import forms
 from tests.support.encode import Run
@@ -414,11 +413,11 @@ def compared(kind: types.Type, before: Value | None, after: Value | None) -> Dif
 
 
 def text_of(found: Difference) -> bytes:
-    return b"".join(difference_forms.text(found))
+    return b"".join(text_and_json.difference_text(found))
 
 
 def lines_of(found: Difference) -> bytes:
-    return b"".join(difference_forms.json_lines(found))
+    return b"".join(text_and_json.difference_json(found))
 
 
 @pytest.mark.parametrize(
@@ -499,8 +498,8 @@ def test_lines_of_many_keys_are_written_in_parts(key: types.Type, monkeypatch: p
     maps = [map_data("@", key, COUNT, {name: number + add for number, name in enumerate(keys)}) for add in (1, 2)]
     found = difference(snapshot(maps[0]), snapshot(maps[1], of=run("run-2")))
     whole = lines_of(found)
-    monkeypatch.setattr(difference_forms, "_BLOCK", 3)
-    parts = list(difference_forms.json_lines(found))
+    monkeypatch.setattr(text_and_json, "_BLOCK", 3)
+    parts = list(text_and_json.difference_json(found))
     assert b"".join(parts) == whole
     assert len(parts) == 4
     changes = json.loads(whole)["data"]["@"]

@@ -18,29 +18,29 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.difference import difference
+from pytrace.results.findings import counted, question
 from pytrace.results.formats import about, text_and_json
 from pytrace.results.formats import table as page_table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.question import counted, question
-from pytrace.results.report import build, document, page, tables_data
-from pytrace.results.report import parts as report_parts
-from pytrace.results.report.document import Document
-from pytrace.results.report.flame_data import flame_part
-from pytrace.results.report.parts import FlamePart
-from pytrace.results.report.states import (
+from pytrace.results.report import data as report_data
+from pytrace.results.report import data as report_parts
+from pytrace.results.report import page
+from pytrace.results.report.data import (
+    Document,
+    FlamePart,
     State,
     at_end,
     buckets_added,
+    flame_part,
     number_added,
     of_prints,
     of_snapshots,
     shown_names,
     steps_of,
 )
-from pytrace.results.snapshot import MapData, Print, Run, SnapshotData
+from pytrace.results.snapshot import Frame, MapData, Print, Run, SnapshotData, StackTrace
 from pytrace.results.stack_samples import INTERPRETED, KERNEL, MARK, USER
-from pytrace.results.values import Frame, StackTrace
 from tests.support.report_samples import many_stacks
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, table
 
@@ -48,7 +48,7 @@ from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapsh
 # .
 
 
-FORMS = build.Forms(Printers(), about.lines, about.losses)
+FORMS = page.Forms(Printers(), about.lines, about.losses)
 STACKS = map_data("@stacks", types.Stack(True), COUNT, {stack("f"): 1})
 
 
@@ -82,7 +82,7 @@ def test_each_map_has_the_picture_of_its_kind() -> None:
         map_data("@negative", types.Stack(True), types.Sum(True), {stack("f"): -1, stack("g"): 2}),
         tables=(table(("pid",), (types.INT32,), [(1,)]),),
     )
-    assert kinds(build.single(found, FORMS)) == {
+    assert kinds(page.single(found, FORMS)) == {
         "@stacks": "flame", "@n": "table", "@lat": "histogram", "@lin": "histogram", "@t": "lines", "@where": "table",
         "@negative": "table", "rows": "table",
     }  # fmt: skip
@@ -103,10 +103,10 @@ def test_a_difference_shows_what_differs() -> None:
     )
     for state in (before, after):
         state.maps["@inner"].hidden = True
-    assert kinds(build.differential(before, after, FORMS)) == {
+    assert kinds(page.differential(before, after, FORMS)) == {
         "@stacks": "flame", "@n": "table", "@lat": "histogram", "@negative": "table",
     }  # fmt: skip
-    assert b"No map differs." in build.differential(before, before, FORMS)
+    assert b"No map differs." in page.differential(before, before, FORMS)
 
 
 def test_a_series_is_shown_over_time() -> None:
@@ -117,7 +117,7 @@ def test_a_series_is_shown_over_time() -> None:
         )
         for at in (2, 1)
     ]  # fmt: skip
-    assert kinds(build.series(states, FORMS)) == {"@stacks": "flame", "@n": "lines", "@lat": "heat", "@text": "table"}
+    assert kinds(page.series(states, FORMS)) == {"@stacks": "flame", "@n": "lines", "@lat": "heat", "@text": "table"}
 
 
 def test_a_series_has_what_was_printed_in_place_of_states_between() -> None:
@@ -125,29 +125,29 @@ def test_a_series_has_what_was_printed_in_place_of_states_between() -> None:
     last = map_data("@lat", None, types.Hist(0), {None: {3: 1}})
     states = [snapshot(last, of=run(end=(100 + at) * SECOND)) for at in (2, 4)]
     states[-1].prints = tuple(prints)
-    (part,) = parts(build.series(states, FORMS))
+    (part,) = parts(page.series(states, FORMS))
     assert [counts for _, counts in part["steps"][0]] == [[1], [2], [3], [1]]
-    assert parts(build.single(states[-1], FORMS)) == [part]
+    assert parts(page.single(states[-1], FORMS)) == [part]
     states[-1].prints = tuple(prints[1:])
-    assert parts(build.single(states[-1], FORMS))[0]["note"] == "What was printed first was not kept."
+    assert parts(page.single(states[-1], FORMS))[0]["note"] == "What was printed first was not kept."
 
 
 def test_a_report_of_many_stacks_is_smaller_than_its_json() -> None:
     found = many_stacks(2000)
     lines = BytesIO()
     text_and_json.write_json(found, WriteOptions(), lines)
-    assert len(build.single(found, FORMS)) < len(lines.getvalue()) / 4
+    assert len(page.single(found, FORMS)) < len(lines.getvalue()) / 4
 
 
 def test_a_series_of_unlike_maps_is_an_error() -> None:
     states = [snapshot(map_data("@", None, type_, {None: {3: 1}})) for type_ in (types.Hist(0), types.Hist(2))]
     with pytest.raises(TraceError, match="map @: values"):
-        build.series(states, FORMS)
+        page.series(states, FORMS)
 
 
 def test_a_series_tells_of_each_run() -> None:
     states = [snapshot(map_data("@", None, COUNT, {None: 1}), of=run(name, host=name)) for name in ("one", "other")]
-    text = build.series(states, FORMS)
+    text = page.series(states, FORMS)
     assert b"on one, Linux" in text
     assert b"on other, Linux" in text
 
@@ -173,13 +173,13 @@ def test_each_text_is_there_once() -> None:
 
 
 def test_bytes_and_control_characters_are_escapes() -> None:
-    assert document.shown("a\x00\x1b[31m\udcff\n") == "a\\x00\\x1b[31m\\xff\n"
+    assert report_data.shown("a\x00\x1b[31m\udcff\n") == "a\\x00\\x1b[31m\\xff\n"
 
 
 def test_what_a_double_would_round_is_text() -> None:
-    assert document.exact(1 << 53) == 1 << 53
-    assert document.exact((1 << 53) + 1) == str((1 << 53) + 1)
-    assert document.exacts([1, -(1 << 60)]) == [1, str(-(1 << 60))]
+    assert report_data.exact(1 << 53) == 1 << 53
+    assert report_data.exact((1 << 53) + 1) == str((1 << 53) + 1)
+    assert report_data.exacts([1, -(1 << 60)]) == [1, str(-(1 << 60))]
 
 
 def test_equal_documents_have_equal_bytes() -> None:
@@ -620,7 +620,7 @@ def texts_of(document: Document, part: Any, rows: list[list[Any]]) -> list[list[
 def test_a_map_has_the_columns_of_csv() -> None:
     document = Document()
     key = types.Record(("comm", "cpu"), (STRING, types.INT32))
-    part: Any = tables_data.map_part(
+    part: Any = report_data.map_part(
         document, Printers(), map_data("@n", key, COUNT, {("a\x01", 3): 1 << 60, ("b", -1): 2})
     )
     assert [document.texts.all()[column[0]] for column in part.columns] == ["comm", "cpu", "@n"]
@@ -629,14 +629,14 @@ def test_a_map_has_the_columns_of_csv() -> None:
 
 
 def test_stats_have_three_columns() -> None:
-    part: Any = tables_data.map_part(Document(), Printers(), map_data("@", None, types.Stats(), {None: (7, 2)}))
+    part: Any = report_data.map_part(Document(), Printers(), map_data("@", None, types.Stats(), {None: (7, 2)}))
     assert part.rows == [[2, 3, 7]]
 
 
 def test_rows_keep_their_order() -> None:
     document = Document()
     rows = [(2, "b"), (1, "a")]
-    part: Any = tables_data.rows_part(
+    part: Any = report_data.rows_part(
         document, Printers(), table(("pid", "comm"), (types.INT32, STRING), rows), rows, "rows"
     )
     assert texts_of(document, part, part.rows) == [[2, "b"], [1, "a"]]
@@ -646,7 +646,7 @@ def test_rows_keep_their_order() -> None:
 def test_buckets_of_histograms() -> None:
     document = Document()
     before, after = (map_data("@", STRING, HIST, {"k": counts}) for counts in ({3: 1}, {3: 2, 4: 7}))
-    part: Any = tables_data.histogram_part(document, Printers(), after, before)
+    part: Any = report_data.histogram_part(document, Printers(), after, before)
     assert part.buckets[0] == (None, -1, "(..., 0)")
     assert part.buckets[4] == (4, 7, "[4, 8)")
     assert (part.counts, part.before) == ([([3, 4], [2, 7])], [([3], [1])])
@@ -654,7 +654,7 @@ def test_buckets_of_histograms() -> None:
 
 def test_points_of_time_series() -> None:
     type_ = types.TSeries(SECOND, 10, "sum", True)
-    part: Any = tables_data.series_part(
+    part: Any = report_data.series_part(
         Document(), Printers(), map_data("@", None, type_, {None: {5: (3, 1), 7: (4, 1)}})
     )
     assert part.lines == [([5.0, 7.0], [3, 4])]
@@ -672,7 +672,7 @@ def states_of(type_: types.Type, *values: Any) -> list[State]:
 
 
 def test_a_heat_map_has_what_each_interval_added() -> None:
-    part: Any = tables_data.heat_part(
+    part: Any = report_data.heat_part(
         Document(), Printers(), states_of(HIST, {3: 1}, {3: 4, 5: 1}, {3: 4, 5: 1}, {3: 2})
     )
     # The last one is less: the map was cleared.
@@ -689,7 +689,7 @@ def test_a_heat_map_has_what_each_interval_added() -> None:
     (types.Avg(), ((10, 2), (40, 5), (8, 1)), [5, 10, 8]),
 ])  # fmt: skip
 def test_numbers_over_time(type_: types.Type, values: tuple[Any, ...], shown: list[int]) -> None:
-    part: Any = tables_data.counter_part(Document(), Printers(), states_of(type_, *values))
+    part: Any = report_data.counter_part(Document(), Printers(), states_of(type_, *values))
     assert part.lines[0][1] == shown
 
 
@@ -701,6 +701,6 @@ def test_numbers_over_time(type_: types.Type, values: tuple[Any, ...], shown: li
 def test_a_difference_has_both_values(type_: types.Type, before: Any, after: Any, rows: list[list[Any]]) -> None:
     sides = [snapshot(map_data("@", STRING, type_, entries)) for entries in (before, after)]
     document = Document()
-    part: Any = tables_data.difference_part(document, Printers(), difference(sides[0], sides[1]).maps["@"])
+    part: Any = report_data.difference_part(document, Printers(), difference(sides[0], sides[1]).maps["@"])
     assert sorted(texts_of(document, part, part.rows), key=str) == rows
     assert document.texts.all()[part.columns[-1][0]] == "change"

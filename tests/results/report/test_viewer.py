@@ -15,8 +15,7 @@ from pytrace.remote.answer import Answer
 from pytrace.results.formats import about, tabular, text_and_json
 from pytrace.results.formats import table as formats
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.snapshot import SnapshotData
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.support.browser import frames, opened
 from tests.support.snapshots import (
     COUNT,

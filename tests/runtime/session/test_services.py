@@ -482,9 +482,9 @@ def test_what_a_script_needs(types: tuple[Type, ...], options: RunOptions, prese
 
 
 def test_all_modules_of_a_package_and_no_error_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("pytrace.results.timeline")]:
+    for name in [name for name in sys.modules if name.startswith("pytrace.results.report")]:
         monkeypatch.delitem(sys.modules, name)
-    steps = list(services.import_steps(["pytrace.results.timeline", "nosuch_library", "pytrace.nosuch", "zipfile"]))
-    modules = [path for path in (ROOT / "pytrace/results/timeline").glob("*.py") if path.name != "__init__.py"]
+    steps = list(services.import_steps(["pytrace.results.report", "nosuch_library", "pytrace.nosuch", "zipfile"]))
+    modules = [path for path in (ROOT / "pytrace/results/report").glob("*.py") if path.name != "__init__.py"]
     assert len(steps) == len(modules) + 4
-    assert {f"pytrace.results.timeline.{path.stem}" for path in modules} <= set(sys.modules)
+    assert {f"pytrace.results.report.{path.stem}" for path in modules} <= set(sys.modules)

@@ -38,8 +38,8 @@ from pytrace.core.types import (
 )
 from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.render.names import Names
-from pytrace.results import values
-from pytrace.results.values import StackTrace
+from pytrace.results import snapshot
+from pytrace.results.snapshot import StackTrace
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
 from pytrace.runtime.output.map_output import PrintKeeper
@@ -345,11 +345,11 @@ def test_frames_are_those_that_print(user: bool, addresses: list[int], trampolin
 def test_frames_say_where_they_are() -> None:
     symbols = Places(STACK_TRACES_KNOWN, CALLS, moved={7: 0x500})
     (first, second) = StackTraces(symbols).form(Stack(True))((7, (0x2000,), 0)).frames
-    assert first == values.Frame("helper", 4, "/bin/prog", "beef", "src/a.c", 12, True, 0x1B00)
-    assert second == values.Frame("main", 8, "/bin/prog", "beef", "src/b.c", 30, False, 0x1B00)
+    assert first == snapshot.Frame("helper", 4, "/bin/prog", "beef", "src/a.c", 12, True, 0x1B00)
+    assert second == snapshot.Frame("main", 8, "/bin/prog", "beef", "src/b.c", 30, False, 0x1B00)
     trace = StackTraces(symbols).form(Stack(True))((7, (0x1000, 0x5000, 0x4000), 0))
     assert [(frame.line, frame.address) for frame in trace.frames] == [(0, 0xB00), (49, 0x4B00), (0, 0x3B00)]
-    assert trace.frames[2] == values.Frame("", 0, "/bin/stripped", "beef", address=0x3B00)
+    assert trace.frames[2] == snapshot.Frame("", 0, "/bin/stripped", "beef", address=0x3B00)
 
 
 def test_functions_that_are_named_elsewhere() -> None:
@@ -359,14 +359,14 @@ def test_functions_that_are_named_elsewhere() -> None:
     symbols = Places(known, moved={7: 0x500})
     symbols.trampolines = {0x9000}
 
-    def frames(*addresses: int) -> list[values.Frame]:
+    def frames(*addresses: int) -> list[snapshot.Frame]:
         return list(StackTraces(symbols, places=True).form(Stack(True))((7, addresses, 0)).frames)
 
-    def place(byte: int, after: int = 0) -> values.Frame:
-        return values.Frame("", byte, "/bin/prog", "beef", address=byte + after)
+    def place(byte: int, after: int = 0) -> snapshot.Frame:
+        return snapshot.Frame("", byte, "/bin/prog", "beef", address=byte + after)
 
     assert frames(0x2100) == [place(0x1C00)]
-    assert frames(0x1000, 0x2100) == [values.Frame("do_work", 16, "", "beef", address=0xB00), place(0x1BFF, 1)]
+    assert frames(0x1000, 0x2100) == [snapshot.Frame("do_work", 16, "", "beef", address=0xB00), place(0x1BFF, 1)]
     assert frames(0x3000, 0x9000, 0x2100, 0x3000) == [place(0x2B00), place(0x8B00), place(0x1C00), place(0x2AFF, 1)]
     kernel = StackTraces(symbols, places=True).form(Stack(False))((0, (0x1000,), 0)).frames
     assert kernel[0].function == "do_work"
@@ -377,19 +377,19 @@ def test_the_kernel_has_a_name() -> None:
         (0, (0x1000, 1, 9), 0)
     )
     assert [frame.module for frame in trace.frames] == ["[kernel]", "ext4", ""]
-    assert trace.frames[0] == values.Frame("do_work", 16, "[kernel]", "cafe", address=0x1000)
+    assert trace.frames[0] == snapshot.Frame("do_work", 16, "[kernel]", "cafe", address=0x1000)
     assert trace.frames[2].address == 9
 
 
 def test_modes_of_numbers_stay_numbers() -> None:
     traces = StackTraces(Places(STACK_TRACES_KNOWN))
     raw = traces.form(Stack(True, 127, StackMode.RAW))((7, (0x1000, 0x2000), 0))
-    assert raw.frames == (values.Frame("", address=0x1000), values.Frame("", address=0x2000))
+    assert raw.frames == (snapshot.Frame("", address=0x1000), snapshot.Frame("", address=0x2000))
     rows = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
     by_id = traces.form(Stack(True, 127, StackMode.BUILD_ID))((7, rows, 0))
     assert by_id.frames == (
-        values.Frame("", build_id=bytes(range(20)).hex(), address=5),
-        values.Frame("", address=0x7F00),
+        snapshot.Frame("", build_id=bytes(range(20)).hex(), address=5),
+        snapshot.Frame("", address=0x7F00),
     )
     perf = traces.form(Stack(True, 127, StackMode.PERF))((7, (0x2000,), 0))
     assert [frame.function for frame in perf.frames] == ["helper", "main"]

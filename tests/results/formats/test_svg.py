@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from pytrace.core import types
-from pytrace.results.pictures.drawing import MOST_TITLE, Drawing, fitted
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.formats.svg import MOST_TITLE, Drawing, fitted
+from pytrace.results.snapshot import Frame, StackTrace
 from tests.support.pictures import Box, boxes, picture, texts
 from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, stack, two_tasks
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core import types
-from pytrace.results.timeline.row_events import RowEvent, events, shown
+from pytrace.results.formats.perfetto import RowEvent, row_events, shown
 from tests.support.snapshots import SECOND, STRING, run, snapshot, stack, table
 
 U = types.UINT64
 
 
 def only(names: list[str], kinds: list[types.Type], row: tuple[object, ...]) -> RowEvent:
-    return next(events(snapshot(of=run(start=100 * SECOND)), table(names, kinds, [row])))
+    return next(row_events(snapshot(of=run(start=100 * SECOND)), table(names, kinds, [row])))
 
 
 @pytest.mark.parametrize(("names", "start", "duration"), [

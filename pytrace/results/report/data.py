@@ -1,0 +1,743 @@
+"""The data of a report: what the page's program reads, as columns of numbers and one table of texts.
+
+Numbers that a double of JavaScript cannot hold are written as texts, so that none is rounded on the way.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
+
+import msgspec
+from msgspec.structs import replace
+
+from pytrace.core import byte_escapes, types
+from pytrace.core.types.builtin_types import truncated
+from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
+from pytrace.render import csv, histogram
+from pytrace.render.text import encoded
+from pytrace.render.tseries import TimeSeries
+from pytrace.render.value_kind import Change as KeyChange
+from pytrace.render.values import value_kind_of
+from pytrace.results.difference import MapDifference
+from pytrace.results.findings import counted, what_of
+from pytrace.results.merge import common_type
+from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
+from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
+
+if TYPE_CHECKING:
+    from pytrace.results.formats.portable_forms import Printers
+
+
+_EXACT = 1 << 53
+"""Integers up to this one are doubles."""
+
+
+class Texts:
+    """The texts of a report, each once; parts refer to them by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def all(self) -> list[str]:
+        """The texts by their number."""
+        return list(self._numbers)
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A report in the making."""
+
+    runs: tuple[Run, ...] = ()
+    """Whose results it shows; the last of several in time."""
+    texts: Texts = msgspec.field(default_factory=Texts)
+    frames: dict[tuple[int, int, int], int] = msgspec.field(default_factory=dict)
+    """Functions of all flame graphs: name, module (texts) and kind, with their numbers."""
+    places: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
+    """Source lines: file (a text) and line, with their numbers."""
+    parts: list[AnyPart] = msgspec.field(default_factory=list)
+
+    def text(self, text: str) -> int:
+        """The number of a text of a traced program, whose control characters and bytes are escapes."""
+        return self.texts.number(shown(text))
+
+    def packed(self) -> str:
+        """All of it, compressed, as text that means nothing in HTML."""
+        data = Contents(self.texts.all(), columns(self.frames, 3), columns(self.places, 2), self.parts)
+        # Reports of one snapshot are equal, so the time of their making is left out.
+        return base64.b64encode(gzip.compress(msgspec.json.encode(data), 6, mtime=0)).decode()
+
+
+def shown(text: str) -> str:
+    """A text of a traced program: bytes that are no UTF-8, and control characters, as escapes."""
+    return byte_escapes.shown(encoded(text)).decode()
+
+
+def exact(number: int) -> int | str:
+    """An integer, as text where a double would round it."""
+    return number if -_EXACT <= number <= _EXACT else str(number)
+
+
+def exacts(numbers: Iterable[int]) -> list[int | str]:
+    """As :func:`exact`, of several."""
+    return [number if -_EXACT <= number <= _EXACT else str(number) for number in numbers]
+
+
+def columns(rows: Iterable[tuple[int, ...]], width: int) -> list[list[int]]:
+    """Rows as columns, of which there are *width* even without rows."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return columns or [[] for _ in range(width)]
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+Cell: TypeAlias = int | str
+"""A number, as text if a double does not hold it; of texts their number."""
+PartColumn: TypeAlias = tuple[int, str, int, int]
+"""Of a table: its name (a text), the unit, 1 for numbers or 0 for texts, and what people call it (a text)."""
+Bucket: TypeAlias = tuple[Cell | None, Cell | None, str]
+"""Least and greatest value, None at an open end; and the label."""
+Counts: TypeAlias = tuple[list[int], list[Cell]]
+"""Numbers of the buckets that are not empty, and their counts."""
+Line: TypeAlias = tuple[list[float], list[Cell | None]]
+"""Times in seconds, and values; None where there is none."""
+
+
+class Part(msgspec.Struct, tag_field="kind", kw_only=True):
+    """A picture or table of one map, or a table of rows."""
+
+    name: int
+    """The title, a text."""
+    help: int
+    """The comment of the map in the script, a text."""
+    note: str = ""
+    """A remark below the title."""
+
+
+class FlamePart(Part, tag="flame"):
+    """A flame graph: a trie of frames, and a sample for each key; samples are columns."""
+
+    measures: list[tuple[str, str]]
+    """Names and units of the numbers of a sample."""
+    labels: list[int]
+    """Members of the key that are no stacks: their names, texts."""
+    groups: list[list[int]]
+    """Different values of these members, texts."""
+    nodes: list[list[int]]
+    """Of the nodes of the trie, parents first: depth, frame and source line (-1: none)."""
+    node: list[int]
+    """Of each sample the innermost node."""
+    group: list[int]
+    values: list[list[Cell]]
+    """For each measure the numbers of the samples."""
+    before: list[list[Cell]] | None = None
+    """Those of the snapshot that is compared with."""
+    counts: str = ""
+    """What is counted, where a measure has no unit: ``samples``."""
+    what: str = ""
+    """What the time or the bytes of the whole are: ``on CPU``, ``allocated``."""
+    period: float = 0.0
+    """Seconds that one of them stands for; 0: they are no time."""
+
+
+class TablePart(Part, tag="table"):
+    """A table."""
+
+    columns: list[PartColumn]
+    rows: list[list[Cell]]
+    sort: int
+    """The column by which it is sorted at first, the largest number first; -1: none."""
+
+
+class KeyedPart(Part):
+    """Pictures of the values of each key."""
+
+    unit: str
+    columns: list[PartColumn]
+    """Of keys; none for a map without keys."""
+    keys: list[list[Cell]]
+
+
+class HistogramPart(KeyedPart, tag="histogram"):
+    """Histograms."""
+
+    buckets: list[Bucket]
+    counts: list[Counts]
+    before: list[Counts] | None = None
+    """Those of the snapshot that is compared with."""
+    by: int = -1
+    """The column of hosts, or of their labels, by which keys are added up at first; -1: each key."""
+
+
+class LinesPart(KeyedPart, tag="lines"):
+    """Lines in time."""
+
+    lines: list[Line]
+    before: list[Line] | None = None
+    """Those of the snapshot that is compared with."""
+
+
+class HeatPart(KeyedPart, tag="heat"):
+    """Histograms over time."""
+
+    buckets: list[Bucket]
+    steps: list[list[Counts]]
+    """Of each key what each interval added."""
+    starts: list[float]
+    """Of the intervals, in seconds since 1970."""
+    times: list[float]
+    """Their ends."""
+
+
+AnyPart: TypeAlias = FlamePart | TablePart | HistogramPart | LinesPart | HeatPart
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """All that the viewer shows."""
+
+    texts: list[str]
+    frames: list[list[int]]
+    """Columns of the functions: name and module (texts), and kind (:mod:`pytrace.results.stack_samples`)."""
+    places: list[list[int]]
+    """Columns of source lines: file (a text) and line."""
+    parts: list[AnyPart]
+
+
+# ---------------------------------------------------------------------------------------------- states
+
+
+class State(NamedTuple):
+    """A map at one moment. Times are wall times, in nanoseconds."""
+
+    start: int
+    """Of the interval that ends with this state."""
+    end: int
+    data: MapData
+    fresh: bool
+    """True if nothing of the state before is in this one: another run, or the map was emptied."""
+
+
+def of_snapshots(name: str, snapshots: Sequence[SnapshotData]) -> list[State]:
+    """A map in each snapshot that has it, with the types that all have in common.
+
+    Raises:
+        TraceError: they have none.
+    """
+    versions = [(snapshot, at_end(name, snapshot)) for snapshot in snapshots if name in snapshot.maps]
+    key, value = versions[0][1].key, versions[0][1].value
+    for snapshot, data in versions[1:]:
+        names = (snapshots[0].title, snapshot.title)
+        value = common_type(f"map {name}: values", "shown together", (value, data.value), names)
+        if key is not None or data.key is not None:
+            key = common_type(f"map {name}: keys", "shown together", (key, data.key), names)
+    states = []
+    earlier: SnapshotData | None = None
+    for snapshot, data in versions:
+        known = earlier is not None and _identities(earlier) == _identities(snapshot)
+        start = earlier.end if earlier is not None and known else snapshot.start
+        states.append(State(start, snapshot.end, replace(data, key=key, value=value), not known))
+        earlier = snapshot
+    return states
+
+
+def _identities(snapshot: SnapshotData) -> set[str]:
+    return {run.identity for run in snapshot.runs}
+
+
+def of_prints(name: str, snapshot: SnapshotData) -> list[State]:
+    """A map as the script printed it during the run, if it did so more than once, and as it was at the end.
+
+    Where older prints were not kept, the first one that was is not fresh.
+    """
+    prints = [item for item in snapshot.prints if item.map == name]
+    if sum(item.time < snapshot.end for item in prints) < _SEVERAL:
+        return []
+    data = snapshot.maps[name]
+    states, start, fresh = [], snapshot.start, prints[0].number == 1
+    for item in prints:
+        states.append(State(start, item.time, replace(data, entries=item.entries), fresh))
+        start, fresh = item.time, item.cleared
+    if data.entries and (fresh or data.entries != prints[-1].entries):
+        # A print that ended the run is printed after its end.
+        states.append(State(start, max(snapshot.end, start + _INSTANT), data, fresh))
+    return states
+
+
+_SEVERAL = 2
+_INSTANT = 1_000_000
+"""Nanoseconds: no interval is shorter."""
+
+
+def at_end(name: str, snapshot: SnapshotData) -> MapData:
+    """A map at the end of the run; one that the last print emptied, as it was printed."""
+    data = snapshot.maps[name]
+    prints = [item for item in snapshot.prints if item.map == name]
+    return data if data.entries or not prints else replace(data, entries=prints[-1].entries)
+
+
+# ---------------------------------------------------------------------------------------------- intervals
+
+Change: TypeAlias = "Callable[[Value | None, Value | None], Value | None]"
+"""From the values before and after an interval to that of the interval."""
+
+
+def steps_of(states: Sequence[State], key: Portable, change: Change) -> list[Value | None]:
+    """The change of a key's value since the state before; since nothing where the state is fresh.
+
+    A first state that is not fresh is only what the next one is compared with.
+    """
+    changes = [change(None, states[0].data.entries.get(key)) if states[0].fresh else None]
+    for before, after in pairwise(states):
+        was = None if after.fresh else before.data.entries.get(key)
+        changes.append(change(was, after.data.entries.get(key)))
+    return changes
+
+
+def number_added(was: Value | None, now: Value | None) -> Value | None:
+    """The increase; a number that decreased was reset to 0 between."""
+    if now is None:
+        return None
+    if isinstance(now, tuple):
+        (total, count), (old_total, old_count) = pair(now), pair(was)
+        # A count that became less was set back to 0 between.
+        return now if count < old_count else (total - old_total, count - old_count)
+    assert isinstance(now, int)
+    old = was if isinstance(was, int) else 0
+    return now - old if was is None or now >= old else now
+
+
+def buckets_added(was: Value | None, now: Value | None) -> Value | None:
+    """What a histogram counted since; one that has less than before was emptied between."""
+    new: Mapping[int, object] = now if isinstance(now, dict) else {}
+    old: Mapping[int, object] = was if isinstance(was, dict) else {}
+    counts = {number: _whole(new.get(number)) - _whole(old.get(number)) for number in sorted({*new, *old})}
+    if any(count < 0 for count in counts.values()):
+        return {number: _whole(count) for number, count in new.items()}
+    return {number: count for number, count in counts.items() if count}
+
+
+def _whole(count: object) -> int:
+    return count if isinstance(count, int) else 0
+
+
+def pair(value: Value | None) -> Pair:
+    """The total and count of an average or of statistics."""
+    if not isinstance(value, tuple):
+        return 0, 0
+    total, count = value
+    assert isinstance(total, int)
+    assert isinstance(count, int)
+    return total, count
+
+
+def is_number(type_: types.Type) -> bool:
+    """True for values that are numbers, or totals and counts."""
+    return isinstance(type_, types.Int | types.Count | types.Sum | types.Avg | types.Stats | types.Min | types.Max)
+
+
+def shown_names(snapshots: Sequence[SnapshotData]) -> list[str]:
+    """The maps that a series in time shows: those with entries that the last snapshot of a run does not hide."""
+    last = {tuple(run.identity for run in snapshot.runs): snapshot for snapshot in snapshots}
+    hidden = [{name for name, data in snapshot.maps.items() if data.hidden} for snapshot in last.values()]
+    names = sorted({name for snapshot in snapshots for name, data in snapshot.maps.items() if data.entries})
+    shown = [name for name in names if not all(name in one for one in hidden)]
+    return shown if shown or any(snapshot.tables for snapshot in last.values()) else names
+
+
+# ---------------------------------------------------------------------------------------------- flame data
+
+
+def flame_part(
+    document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]
+) -> FlamePart:
+    """The flame graph of a map; with *before* a differential one."""
+    key = after.key
+    assert key is not None
+    members = after.key_columns
+    samples = _Samples(document, members, after.key_titles, text)
+    values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
+    old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
+    nothing = (0,) * len(measures(after))
+    rows = []
+    for entry in {**old_entries, **after.entries}:
+        now, was = after.entries.get(entry), old_entries.get(entry)
+        place = samples.place(list(members_of(key, entry)))
+        rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was)))
+    order, nodes = samples.trie.in_order()
+    rows.sort(key=lambda row: (order[row[0][0]], row[0][1]))
+    labels = samples.label_texts(
+        {place[1] for place, _, was in rows if was is not nothing},
+        {place[1] for place, now, _ in rows if now is not nothing},
+    )
+    counts, period = counted(document.runs[-1]) if document.runs and is_count(after) else ("", 0.0)
+    return FlamePart(
+        name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
+        measures=[(part, unit) for part, unit in measures(after)],
+        labels=labels.names, groups=labels.groups, nodes=nodes,
+        node=[order[place[0]] for place, _, _ in rows],
+        group=[labels.numbers[place[1]] for place, _, _ in rows],
+        values=[exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
+        before=None if before is None else [
+            exacts(column) for column in columns([was for _, _, was in rows], len(nothing))
+        ],
+        counts=counts, period=period, what=what_of(document.runs[-1]) if document.runs else "",
+    )  # fmt: skip
+
+
+def is_count(data: MapData) -> bool:
+    """True if its numbers count hits."""
+    return isinstance(data.value, types.Count)
+
+
+def _note(data: MapData, fixed: str) -> str:
+    extreme = value_kind_of(data.value).extreme() is not None
+    values = "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
+    return " ".join(filter(None, (fixed, values)))
+
+
+# ---------------------------------------------------------------------------------------------- tries
+
+
+class Trie:
+    """Frames that many stacks share: each node once, with its parent."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = [-1]
+        self.frames: list[int] = [-1]
+        self.places: list[int] = [-1]
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def child(self, parent: int, frame: int, place: int) -> int:
+        """The node of a frame and source line below another."""
+        key = (parent, frame, place)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.parents)
+            self.parents.append(parent)
+            self.frames.append(frame)
+            self.places.append(place)
+        return known
+
+    def in_order(self) -> tuple[list[int], list[list[int]]]:
+        """New numbers of the nodes, parents before children; and depth, frame and place of each (without the root)."""
+        children: list[list[int]] = [[] for _ in self.parents]
+        for node in range(1, len(self.parents)):
+            children[self.parents[node]].append(node)
+        order, rows = [-1] * len(self.parents), list[tuple[int, int, int]]()
+        waiting = [(node, 0) for node in reversed(children[0])]
+        while waiting:
+            node, depth = waiting.pop()
+            order[node] = len(rows)
+            rows.append((depth, self.frames[node], self.places[node]))
+            waiting += [(child, depth + 1) for child in reversed(children[node])]
+        return order, columns(rows, 3)
+
+
+class _Samples:
+    """Places of keys: a node of the trie, and a group of the members that are no stacks."""
+
+    def __init__(
+        self, document: Document, columns: Sequence[Column], titles: Sequence[str], text: Callable[[types.Type], Text]
+    ) -> None:
+        self.trie = Trie()
+        self._document = document
+        self._stacks = [isinstance(column.type, types.Stack) for column in columns]
+        self._labels = [
+            (title, text(column.type))
+            for title, column in zip(titles, columns, strict=True)
+            if not isinstance(column.type, types.Stack)
+        ]
+        self._path = paths([column.type for column in columns])
+        self._groups: dict[tuple[int, ...], int] = {}
+        self._frame_numbers: dict[tuple[Frame, int], tuple[int, int]] = {}
+
+    def place(self, members: Sequence[Portable]) -> tuple[int, int]:
+        """Node and group of a key."""
+        node = 0
+        child, known = self.trie.child, self._frame_numbers
+        for item in self._path(members):
+            numbered = known.get(item)
+            if numbered is None:
+                numbered = known[item] = self._numbered(*item)
+            node = child(node, *numbered)
+        texts = (item for item, stack in zip(members, self._stacks, strict=True) if not stack)
+        group = tuple(
+            self._document.text(form(item).decode("utf-8", "surrogateescape"))
+            for (_, form), item in zip(self._labels, texts, strict=True)
+        )
+        return node, self._groups.setdefault(group, len(self._groups))
+
+    def _numbered(self, frame: Frame, kind: int) -> tuple[int, int]:
+        document = self._document
+        row = (document.text(frame_name(frame)), document.text(frame.module), kind)
+        number = document.frames.setdefault(row, len(document.frames))
+        if not frame.file:
+            return number, -1
+        place = (document.text(frame.file), frame.line)
+        return number, document.places.setdefault(place, len(document.places))
+
+    def label_texts(self, before: set[int], after: set[int]) -> _Labels:
+        """The labels that are shown; *before* and *after* are the groups of two snapshots that are compared.
+
+        Left out are those that are the same in all keys, as the ``"waker"`` of ``@["waker", comm, kstack]``, where
+        others differ; and those by which nothing could be compared (:func:`unlike`).
+        """
+        names, groups = [name for name, _ in self._labels], list(self._groups)
+        same = [len(groups) > 1 and len(set(column)) == 1 for column in zip(*groups, strict=True)]
+        other = unlike([groups[number] for number in sorted(before)], [groups[number] for number in sorted(after)])
+        kept = [index for index, one in enumerate(same) if not one and index not in other]
+        texts = self._document.texts.all() if any(same) else []
+        fixed = ", ".join(f"{name} = {texts[groups[0][index]]}" for index, name in enumerate(names) if same[index])
+        sentences = [f"In all keys: {fixed}."] if fixed else []
+        sentences += [f"Left out, as before and after have no {names[index]} in common." for index in sorted(other)]
+        shown = [tuple([group[index] for index in kept]) for group in groups]
+        places = {group: number for number, group in enumerate(dict.fromkeys(shown))}
+        return _Labels(
+            [self._document.text(names[index]) for index in kept], [list(group) for group in places],
+            [places[group] for group in shown], " ".join(sentences),
+        )  # fmt: skip
+
+
+class _Labels(NamedTuple):
+    """Labels of a graph: their names, the groups as texts of these, the new number of each group, and a note."""
+
+    names: list[int]
+    groups: list[list[int]]
+    numbers: list[int]
+    note: str
+
+
+# ---------------------------------------------------------------------------------------------- tables data
+
+
+class Cells:
+    """Keys and rows as cells of columns."""
+
+    def __init__(
+        self,
+        document: Document,
+        printers: Printers,
+        columns: Sequence[Column],
+        type_: types.Type | None,
+        titles: Sequence[str] = (),
+    ) -> None:
+        self._document = document
+        self._numeric = [column.right for column in columns]
+        self.columns: list[PartColumn] = [
+            (document.text(column.name), column.unit, int(column.right), document.text(title))
+            for column, title in zip(columns, titles or [column.name for column in columns], strict=True)
+        ]
+        self._texts = None if type_ is None else printers.portable(type_, csv.texts(printers.texts, type_))
+
+    def of(self, value: Value) -> list[Cell]:
+        """The cells of a value."""
+        if self._texts is None:
+            return []
+        texts = self._texts(value)
+        return [self._cell(text, numeric) for text, numeric in zip(texts, self._numeric, strict=True)]
+
+    def _cell(self, text: bytes, numeric: bool) -> Cell:
+        if numeric:
+            digits = text.decode()
+            return exact(int(digits)) if digits.lstrip("-").isdecimal() else digits
+        return self._document.text(text.decode("utf-8", "surrogateescape"))
+
+
+def rows_part(
+    document: Document, printers: Printers, table: Table, rows: Iterable[tuple[Portable, ...]], name: str
+) -> TablePart:
+    """The rows of ``row()`` statements of one shape."""
+    cells = Cells(document, printers, TableSchema.of(("",), (table.type,)).columns, table.type)
+    cells_of_rows = [cells.of(row) for row in rows]
+    note = f"{table.dropped} older rows were not kept." if table.dropped else ""
+    return TablePart(
+        name=document.text(name), help=document.text(""), note=note,
+        columns=cells.columns, rows=cells_of_rows, sort=-1,
+    )  # fmt: skip
+
+
+def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
+    """A map of numbers or other values, as it prints in CSV."""
+    keys = data.key_columns
+    key = Cells(document, printers, keys, data.key, data.key_titles)
+    value = Cells(document, printers, value_columns(data.title, data.value), data.value)
+    members = _stats_cells if isinstance(data.value, types.Stats) else value.of
+    rows = [[*key.of(name), *members(item)] for name, item in data.entries.items()]
+    return TablePart(
+        name=document.text(data.title), help=document.text(data.help),
+        columns=[*key.columns, *value.columns], rows=rows, sort=len(keys) if value.columns[0][2] else -1,
+    )  # fmt: skip
+
+
+def _stats_cells(value: Value) -> list[Cell]:
+    total, count = pair(value)
+    return [exact(count), exact(truncated(total, count)), exact(total)]
+
+
+def difference_part(document: Document, printers: Printers, part: MapDifference) -> TablePart:
+    """The keys of a map that differ: their values before and after, and the change of numbers."""
+    of_value = value_columns(part.name, part.value)
+    key = Cells(document, printers, key_columns(part.key), part.key)
+    value = Cells(document, printers, of_value, part.value)
+    members = _stats_cells if isinstance(part.value, types.Stats) else value.of
+    missing: list[Cell] = ["" if column[2] else document.text("") for column in value.columns]
+    sides: list[PartColumn] = [
+        (name := document.text(f"{column.name} {side}"), column.unit, int(column.right), name)
+        for side in ("before", "after")
+        for column in of_value
+    ]
+    rows = [
+        [
+            *key.of(name),
+            *(missing if change.before is None else members(change.before)),
+            *(missing if change.after is None else members(change.after)),
+            _change(change),
+        ]
+        for name, change in part.changes.items()
+    ]
+    change_column: PartColumn = (document.text("change"), of_value[-1].unit, 1, document.text("change"))
+    return TablePart(
+        name=document.text(part.name), help=document.text(""),
+        columns=[*key.columns, *sides, change_column], rows=rows, sort=len(key.columns) + len(sides),
+    )  # fmt: skip
+
+
+def _change(change: KeyChange) -> Cell:
+    """The change of a number, of averages that of the average; empty for others."""
+    if isinstance(change.delta, tuple):
+        return exact(truncated(*pair(change.after)) - truncated(*pair(change.before)))
+    return exact(change.delta) if isinstance(change.delta, int) else ""
+
+
+# ---------------------------------------------------------------------------------------------- keys that states share
+
+
+def _keys(states: Sequence[MapData]) -> list[Portable]:
+    """The keys of several states of a map."""
+    return list(dict.fromkeys(key for data in states for key in data.entries))
+
+
+class _Common(TypedDict):
+    """The members that parts with keys have in common."""
+
+    name: int
+    help: int
+    unit: str
+    columns: list[PartColumn]
+    keys: list[list[Cell]]
+
+
+def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) -> tuple[_Common, list[Portable]]:
+    """The members that parts of maps with keys have in common, and the keys."""
+    data = states[-1]
+    cells = Cells(document, printers, data.key_columns, data.key, data.key_titles)
+    keys = _keys(states)
+    common = _Common(
+        name=document.text(data.title), help=document.text(data.help), unit=data.unit,
+        columns=cells.columns, keys=[cells.of(key) for key in keys],
+    )  # fmt: skip
+    return common, keys
+
+
+# ---------------------------------------------------------------------------------------------- histograms
+
+
+def histogram_part(
+    document: Document, printers: Printers, data: MapData, before: MapData | None = None
+) -> HistogramPart:
+    """The histograms of a map; with *before* those of an earlier state beside them."""
+    states = [data] if before is None else [before, data]
+    common, keys = _keyed(document, printers, states)
+    assert isinstance(data.value, types.Hist | types.LHist)
+    return HistogramPart(
+        **common, buckets=_bounds(data.value), counts=[_counts(data, key) for key in keys],
+        before=None if before is None else [_counts(before, key) for key in keys], by=0 if data.label else -1,
+    )  # fmt: skip
+
+
+def _bounds(type_: types.Hist | types.LHist) -> list[Bucket]:
+    """Least and greatest value of each bucket, null at an open end."""
+    buckets = histogram.used(histogram.shape(type_), [1] * type_.buckets)
+    return [
+        (None if item.low is None else exact(item.low), None if item.high is None else exact(item.high - 1), item.label)
+        for item in buckets
+    ]
+
+
+def _counts(data: MapData, key: Portable) -> Counts:
+    """Numbers and counts of the buckets that are not empty."""
+    return _paired(data.entries.get(key))
+
+
+def _paired(value: Value | None) -> Counts:
+    items = sorted(value.items()) if isinstance(value, dict) else []
+    return [number for number, _ in items], exacts(count for _, count in items if isinstance(count, int))
+
+
+# ---------------------------------------------------------------------------------------------- lines
+
+
+def series_part(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> LinesPart:
+    """The time series of a map; those of *before* as keys of their own."""
+    states = [data] if before is None else [before, data]
+    common, keys = _keyed(document, printers, states)
+    return LinesPart(
+        **common, lines=[_points(data, key) for key in keys],
+        before=None if before is None else [_points(before, key) for key in keys],
+    )  # fmt: skip
+
+
+def _points(data: MapData, key: Portable) -> Line:
+    type_, value = data.value, data.entries.get(key)
+    assert isinstance(type_, types.TSeries)
+    items = (
+        {number: item for number, item in value.items() if isinstance(item, tuple)} if isinstance(value, dict) else {}
+    )
+    points = sorted(TimeSeries(type_).printed_values(items).items())
+    return [number * type_.interval / 1e9 for number, _ in points], [exact(item) for _, item in points]
+
+
+# ---------------------------------------------------------------------------------------------- states in time
+
+
+def heat_part(document: Document, printers: Printers, states: Sequence[State]) -> HeatPart:
+    """Histograms of several moments: what each interval between two of them added."""
+    common, keys = _keyed(document, printers, [state.data for state in states])
+    type_ = states[-1].data.value
+    assert isinstance(type_, types.Hist | types.LHist)
+    return HeatPart(
+        **common, buckets=_bounds(type_),
+        starts=[state.start / 1e9 for state in states], times=[state.end / 1e9 for state in states],
+        steps=[[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys],
+    )  # fmt: skip
+
+
+def counter_part(document: Document, printers: Printers, states: Sequence[State]) -> LinesPart:
+    """Numbers of several moments as lines: of counts and sums what each interval added, of others the value."""
+    common, keys = _keyed(document, printers, [state.data for state in states])
+    type_ = states[-1].data.value
+    adds = isinstance(type_, types.SUMS)
+    change: Change = number_added if adds else lambda _was, now: now
+    shown = _average if isinstance(type_, types.Avg | types.Stats) else _plain
+    times = [state.end / 1e9 for state in states]
+    lines: list[Line] = []
+    for key in keys:
+        steps = steps_of(states, key, change)
+        lines.append((times, [None if step is None else exact(shown(step)) for step in steps]))
+    return LinesPart(**common, lines=lines, note="What each interval added." if adds else "")
+
+
+def _plain(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _average(value: Value) -> int:
+    return truncated(*pair(value))
