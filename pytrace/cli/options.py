@@ -649,7 +649,7 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
 
 def help_text() -> str:
     """The text of ``--help``."""
-    parts = [USAGE]
+    parts = [_QUESTIONS, USAGE, _others()]
     for group, title in GROUPS.items():
         parts.append(f"\n{title}:\n")
         for row in OPTIONS:
@@ -662,6 +662,25 @@ def help_text() -> str:
             parts.append(f"  {left}{gap}{row.help}\n")
     parts.append(_EXAMPLES)
     return "".join(parts)
+
+
+_QUESTIONS = """\
+pytrace traces programs and the Linux kernel with BPF. People ask:
+
+  where does it spend its time?  pytrace flame -c './program'      (-p PID; --off-cpu: where it waits)
+  what is busy now?              pytrace top
+  what does it do?               pytrace syscount -p PID           pytrace opensnoop -c './program'
+  which tool for it?             pytrace --tools slow              (lock, leak, fails, who deletes my file)
+  what changed?                  pytrace diff before.pts after.pts (snapshots of --save)
+  and anything else              pytrace -e 'tracepoint:sched:* { @[probe, comm] = count(); }' -c ./program
+
+"""
+
+
+def _others() -> str:
+    """The words that are no tools, each with its summary."""
+    lines = [f"  {name:10} {summary}\n" for name, summary in (*SHORTCUTS.items(), *SUBCOMMANDS.items())]
+    return f"\nCommands (each with -h):\n{''.join(lines)}"
 
 
 _EXAMPLES = """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -86,14 +87,103 @@ def _alias_rows(word: str) -> list[tuple[str, str, str]]:
     ]
 
 
+SYMPTOMS: Mapping[str, str] = {
+    "slow latenc stall lag time long": "flame profile offcputime runqlat fsslower biolatency funclatency syscount",
+    "cpu busy hot burn load": "top flame profile runqlen cpudist",
+    "hang stuck freez block wait sleep": "offcputime offwaketime futexwait wakeuptime naptime",
+    "lock mutex contention deadlock futex": "futexwait klockstat offwaketime",
+    "leak grow": "memleak mallocs slabratetop",
+    "memory oom ram alloc heap": "memleak mallocs pagefaults oomkill drsnoop swapin",
+    "fail error denied permission enoent eacces missing": "opensnoop statsnoop syscount capable trace",
+    "delet remov unlink vanish temporary": "filelife trace",
+    "open read write file path": "opensnoop fileslower filetop fsslower filelife",
+    "disk io i/o storage iops": "biolatency biosnoop biotop bitesize fsslower",
+    "network tcp connection socket port traffic packet": (
+        "tcplife tcptop tcpconnect tcpaccept solisten tcpretrans udpsnoop"
+    ),
+    "retransmit drop lost timeout reset": "tcpretrans tcpdrop skbdrop tcpconnlat",
+    "dns host resolve lookup": "gethostlatency",
+    "exec start process spawn fork cron short-lived": "execsnoop exitsnoop threadsnoop pidpersec",
+    "kill signal crash die exit end segfault": "killsnoop exitsnoop oomkill",
+    "syscall call strace": "syscount trace",
+    "interrupt irq": "hardirqs softirqs",
+    "sql database query postgres mysql": "dbslower dbstat",
+    "gc garbage": "ugc",
+    "schedul throttl runqueue": "runqlat runqslower runqlen cpudist",
+    "tls ssl https": "sslsnoop",
+    "function calls": "stackcount funccount funclatency trace argdist",
+    "cache": "cachestat cachetop dcstat llcstat",
+    "mount": "mountsnoop",
+    "root privilege sudo security": "capable setuids execsnoop",
+}
+"""Beginnings of words in which people ask, and the tools that answer, the first ones first."""
+
+_COMMANDS = {
+    "flame": "where a program or machine spends its time, as a picture (-p, -c; --off-cpu, --alloc)",
+    "top": "what is busy now: processes, files, disks, connections, live",
+}
+"""What answers a question and is no tool, with a summary."""
+
+_STOP_WORDS = frozenset(
+    {
+        *("a", "an", "and", "are", "do", "does", "for", "from", "has", "have", "in", "is", "it", "its", "my", "of"),
+        *("on", "the", "this", "to", "too", "what", "when", "where", "which", "who", "why", "with"),
+    }
+)
+
+
+def _answers(words: Iterable[str], known: Mapping[str, str]) -> list[str]:
+    """The tools for words of a question, those of most words first."""
+    scores: dict[str, float] = {}
+    for word in words:
+        for starts, found in SYMPTOMS.items():
+            if any(word.startswith(start) for start in starts.split()):
+                for place, name in enumerate(found.split()):
+                    scores[name] = scores.get(name, 0) + 1 - place / 100
+    return sorted((name for name in scores if name in known), key=lambda name: -scores[name])
+
+
+def _headers(word: str) -> list[tuple[str, str, str]]:
+    """Rows of the tools whose comment or options at the top of their scripts contain *word*."""
+    found = []
+    for row in rows():
+        file = os.path.join(FOLDER, row[0], f"{row[1]}.bt")
+        if row[0] in GROUPS and os.path.exists(file):
+            with open(file, encoding="utf-8") as script:
+                text = script.read()
+            if word in (text.partition("*/")[0] + "".join(_OPTIONS.findall(text))).lower():
+                found.append(row)
+    return found
+
+
+_OPTIONS = re.compile(r"^ *getopt\(.*", re.MULTILINE)
+
+
 def listing(word: str = "") -> str:
-    """The text of ``--tools``: one line for each tool whose name or summary contains *word*, by group."""
-    matches = [row for row in (*rows(), *_alias_rows(word)) if word.lower() in f"{row[1]} {row[2]}".lower()]
+    """The text of ``--tools``: one line for each tool, by group.
+
+    With a *word* those whose name, summary, description or options have it; first those that answer it as a question
+    (``slow``, ``who deletes my file``).
+    """
+    every, wanted = [*rows(), *_alias_rows(word)], word.lower()
+    matches = [row for row in every if wanted in f"{row[1]} {row[2]}".lower()]
+    answers = ""
+    if wanted:
+        known = {name: text for _, name, text in every} | _COMMANDS
+        words = [item for item in re.findall(r"[\w/]+", wanted) if item not in _STOP_WORDS]
+        names = _answers(words, known)
+        matches = [row for row in matches if row[1] not in names]
+        if not matches and not names:
+            matches = _headers(wanted)
+        answers = "".join(f"  {name:{max(map(len, names))}}  {known[name]}\n" for name in names)
+        answers = f"for {word!r}:\n{answers}" if answers else ""
     if not matches:
-        return f"No tool has {word!r} in its name or summary; pytrace --tools lists all.\n"
+        if answers:
+            return f"{answers}\npytrace NAME -h shows the options of a tool.\n"
+        return f"No tool has {word!r} in its name, summary or options; pytrace --tools lists all.\n"
     width = max(len(name) for _, name, _ in matches)
     order = (*GROUPS, *dict.fromkeys(group for group, _, _ in matches if group not in GROUPS))
-    parts = []
+    parts = [answers] if answers else []
     for group in order:
         lines = [f"  {name:{width}}  {text}\n" for title, name, text in sorted(matches) if title == group]
         if lines:

@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.cli import shortcuts, tools
 from pytrace.cli.completion import attach_points, program_candidates
-from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, help_text
 from pytrace.cli.shortcuts import expand, top_script
 from pytrace.core.diagnostics import TraceError
 
@@ -156,7 +156,39 @@ def test_the_list_of_those_with_a_word(folder: Path) -> None:
     assert folder.exists()
     assert tools.listing("QUEUE").startswith("scheduling:\n  queue  time")
     assert "files:" in tools.listing("opened")
-    assert tools.listing("nothing") == "No tool has 'nothing' in its name or summary; pytrace --tools lists all.\n"
+    assert tools.listing("nothing") == (
+        "No tool has 'nothing' in its name, summary or options; pytrace --tools lists all.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("slow", "flame"), ("lock", "futexwait"), ("leak", "memleak"), ("fails", "opensnoop"),
+        ("who deletes my file?", "filelife"), ("Why is my DISK slow", "biolatency"), ("network", "tcplife"),
+        ("permission denied", "opensnoop"), ("dns", "gethostlatency"), ("garbage collection", "ugc"),
+    ],
+)  # fmt: skip
+def test_the_list_answers_questions(question: str, first: str) -> None:
+    lines = tools.listing(question).split("\n")
+    assert lines[0] == f"for {question!r}:"
+    assert first in {line.split()[0] for line in lines[1:3] if line}
+
+
+def test_what_only_the_description_or_an_option_names_is_found() -> None:
+    assert "opensnoop" in tools.listing("full-path") + tools.listing("full_path")
+
+
+def test_answers_are_tools_that_there_are() -> None:
+    known = {*tools.names(), *tools._COMMANDS}
+    assert {name for names in tools.SYMPTOMS.values() for name in names.split()} <= known
+
+
+def test_help_begins_with_what_people_ask() -> None:
+    text = help_text()
+    assert text.index("People ask") < text.index("pytrace flame") < text.index("usage:")
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in (*SUBCOMMANDS, *SHORTCUTS))
+    assert all(len(line) <= 110 for line in text.partition("usage:")[0].split("\n"))
 
 
 def test_all_tools_have_a_summary_and_a_name_that_is_free() -> None:
