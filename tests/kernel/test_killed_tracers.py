@@ -202,7 +202,7 @@ def test_killed_while_it_attaches(programs: Path) -> None:
         tracer = subprocess.Popen(
             [sys.executable, "-m", "pytrace", "-e", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        time.sleep(0.1 * (number + 1) * patience(1))
+        time.sleep(0.05 * (number + 1) * patience(1))
         tracer.kill()
         tracer.wait(patience(20))
         killed.append(tracer.pid)
