@@ -273,7 +273,7 @@ _EVERYWHERE = {"begin", "end", "self", "interval", "profile", "i", "p"}
 """Probes that every machine has."""
 RUN = {"docs/reference/builtins.md", "docs/reference/language.md", "docs/start/from-bpftrace.md"}
 """Pages whose scripts are compiled for the kernel that runs, also those that are refused: ``test_language_doc.py`` and
-``kernel/test_builtin_examples.py``."""
+``kernel/test_acceptance.py``."""
 
 
 def script_errors(page: str, text: str) -> str:

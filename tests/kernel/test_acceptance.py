@@ -44,7 +44,7 @@ FAMILIES = ("code", "macros", "statements")
 PARAMETER = re.compile(r"\$\d|^$")
 """What stands for an argument of the command line, or no script at all."""
 
-pytestmark = pytest.mark.each_kernel
+EACH = pytest.mark.each_kernel
 
 
 def compiled(text: str) -> CompiledScript:
@@ -82,10 +82,35 @@ def parts() -> list[list[str]]:
     return [texts[start : start + TOGETHER] for start in range(0, len(texts), TOGETHER)]
 
 
+@EACH
 def test_examples_of_builtins() -> None:
     assert_accepted({texts[0]: "\n".join(texts) for texts in parts()})
 
 
+class WholeKernel(LiveKernel):
+    """This kernel as if it had been built with everything."""
+
+    def feature(self, name: str) -> bool:
+        return True
+
+    def kernel_symbol(self, name: str) -> int | None:
+        return super().kernel_symbol(name) or 0xFFFFFFFF81000000
+
+    def cgroup_id(self, path: str) -> int | None:
+        return 1
+
+
+def test_examples_that_this_kernel_cannot_load_compile() -> None:
+    loaded = set(possible(examples()))
+    others = [text for text in examples() if text not in loaded]
+    for start in range(0, len(others), TOGETHER):
+        diagnostics = Diagnostics()
+        text = "\n".join(others[start : start + TOGETHER])
+        script = pipeline.compile_script(Source("examples", text), OPTIONS, WholeKernel(), diagnostics)
+        assert script.manifest.programs
+
+
+@EACH
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cases_about_generated_code(family: str) -> None:
     cases = [case for case in load_all() if case.family == family and case.exit == 0 and "vm" in case.where]

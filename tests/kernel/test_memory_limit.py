@@ -53,7 +53,7 @@ def test_much_memory_of_maps_is_told_before_attaching() -> None:
 
 def test_a_run_that_grows_ends_in_order() -> None:
     """Its text waits for a reader; what was counted is printed, and the status is that of an error."""
-    script = f'{GETPPID} {{ @ = count(); @rows[comm] = count(); row((text="{"x" * 100}", number=nsecs)); }}'
+    script = f'{GETPPID} {{ @ = count(); @rows[comm] = count(); row((text="{"x" * 1000}", number=nsecs)); }}'
     caller = "import os, time\nwhile True:\n    for _ in range(50000): os.getppid()\n    time.sleep(0.05)\n"
     done = ran("--max-memory", "90M", "--save", "/dev/null", "-e", script, "-c", f"{sys.executable} -c '{caller}'")
     assert done.returncode == 1, done.stderr
