@@ -137,7 +137,7 @@ def _candidates(typed: Typed) -> Iterator[Candidate]:
     context = _context(typed.words[1:])
     current = typed.current
     if context.subcommand:
-        yield from _of_subcommand(context, typed)
+        yield from _subcommand_words(context, typed)
         return
     if context.pending is not None:
         yield from _arguments(context.pending, current)
@@ -152,7 +152,7 @@ def _candidates(typed: Typed) -> Iterator[Candidate]:
             return
         yield from _options(context)
     elif context.listing:
-        yield from ((text, "") for text in attach_points(current, _listed))
+        yield from ((text, "") for text in attach_points(current, _probe_names))
     elif not context.named:
         yield from _first_words()
         yield FILES, ""
@@ -178,13 +178,13 @@ def _context(words: Sequence[str]) -> _Context:
                     context.pending = option
                 index += 1
         elif not context.named and not context.listing:
-            _name(context, word)
+            _set_name(context, word)
         else:
             context.operands.append(word)
     return context
 
 
-def _name(context: _Context, word: str) -> None:
+def _set_name(context: _Context, word: str) -> None:
     """The first operand: a subcommand, a tool, or a file."""
     if word in SUBCOMMANDS:
         context.subcommand = word
@@ -250,10 +250,10 @@ def _operands(context: _Context, current: str) -> Iterator[Candidate]:
     elif item.choices:
         yield from ((choice, item.help) for choice in item.choices)
     else:
-        yield from _of_type(item, current)
+        yield from _typed_values(item, current)
 
 
-def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
+def _typed_values(option: ScriptOption, current: str) -> Iterator[Candidate]:
     """Candidates for an option or operand of a script, by its type; untyped text may be a file."""
     # In a list, the last entry is completed.
     before = current[: current.rfind(",") + 1] if option.listed else ""
@@ -269,13 +269,13 @@ def _arguments(option: Option | ScriptOption, current: str) -> Iterator[Candidat
     """Candidates for the argument of an option."""
     if isinstance(option, ScriptOption):
         yield from ((choice, "") for choice in option.choices)
-        yield from _of_type(option, current)
+        yield from _typed_values(option, current)
         return
     yield from ((choice, "") for choice in option.choices)
-    yield from _named(option.names, current)
+    yield from _argument_names(option.names, current)
 
 
-def _named(what: str, current: str) -> Iterator[Candidate]:
+def _argument_names(what: str, current: str) -> Iterator[Candidate]:
     """What :attr:`Option.names` says that an argument names."""
     match what:
         case "file":
@@ -283,7 +283,7 @@ def _named(what: str, current: str) -> Iterator[Candidate]:
         case "folder":
             yield FOLDERS, ""
         case "program":
-            yield from ((text, "") for text in program_candidates(current, _listed))
+            yield from ((text, "") for text in program_candidates(current, _probe_names))
         case "command":
             yield from ((text, "") for text in _command_line(current))
         case "process":
@@ -332,7 +332,7 @@ def _processes() -> Iterator[tuple[str, str]]:
             continue
 
 
-def _of_subcommand(context: _Context, typed: Typed) -> Iterator[Candidate]:
+def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:
     if context.operands and context.operands[-1] == "--map":
         yield from _maps(context.operands)
     elif typed.current.startswith("-"):
@@ -349,7 +349,7 @@ def _maps(words: Sequence[str]) -> Iterator[Candidate]:
                 yield from ((name, "map") for name in snapshot.maps)
 
 
-def _listed(pattern: str) -> Iterable[str]:
+def _probe_names(pattern: str) -> Iterable[str]:
     from pytrace.runtime.load import listing
     from pytrace.runtime.load.live_kernel import LiveKernel
 

@@ -59,7 +59,7 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-class _Own(TypedDict, total=False):
+class _ParserKeywords(TypedDict, total=False):
     """Arguments of :meth:`argparse.ArgumentParser.add_argument`."""
 
     action: str
@@ -73,7 +73,7 @@ class _Own(TypedDict, total=False):
     type: Callable[[str], int | float]
 
 
-OWN: dict[str, _Own] = {
+FLEET_OPTIONS: dict[str, _ParserKeywords] = {
     "--hosts": {"metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
     "--kubernetes": {"action": "store_true", "help": "ask the nodes of a Kubernetes cluster, from pods"},
     "--nodes": {"default": "", "metavar": "LABELS", "help": "nodes of the cluster with these labels (all)"},
@@ -117,7 +117,7 @@ def parser() -> CommandParser:
         "The script's options, --duration, --budget, -f, -o, --save and others of a run come after those above.",
         usage="pytrace fleet --hosts NODESET|--kubernetes [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",
     )  # fmt: skip
-    for name, keywords in OWN.items():
+    for name, keywords in FLEET_OPTIONS.items():
         made.add_argument(name, **keywords)
     return made
 
@@ -177,7 +177,7 @@ def _order_of_words(*, asked: bool) -> Iterator[None]:
     try:
         yield
     except TraceError as error:
-        if (option := _UNKNOWN.fullmatch(error.message)) is not None and option[1] in OWN:
+        if (option := _UNKNOWN.fullmatch(error.message)) is not None and option[1] in FLEET_OPTIONS:
             message = f"{option[1]} is an option of pytrace fleet, which stands before the script"
             hints = (f"pytrace fleet … {option[1]} … SCRIPT [options of the run]",)
         elif (word := _NO_SCRIPT.fullmatch(error.message)) is not None and not asked:
@@ -227,7 +227,7 @@ def _fleet(
             agent=arguments.agent or "", push=arguments.push or "", become=arguments.become == "sudo",
             worker=arguments.worker, fanout=arguments.fanout, ssh_options=arguments.ssh_options,
             topology=arguments.topology,
-            tell=(lambda _: None) if options.quiet else _tell,
+            tell=(lambda _: None) if options.quiet else _write_line,
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
             no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
             budget=options.budget.text if options.budget else None,
@@ -240,7 +240,7 @@ def _fleet(
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options of the fleet, and the words of the run."""
     own, rest = [], list(words)
-    while rest and (keywords := OWN.get(rest[0].partition("=")[0])) is not None:
+    while rest and (keywords := FLEET_OPTIONS.get(rest[0].partition("=")[0])) is not None:
         own.append(rest.pop(0))
         alone = keywords.get("action") == "store_true" or "nargs" in keywords
         if not alone and "=" not in own[-1] and rest:
@@ -296,7 +296,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
             if diagnostics.failed:
                 sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
     if lacks and not options.quiet:
-        _tell(lacking(lacks))
+        _write_line(lacking(lacks))
     questions = tuple(kernel.questions)
     matches = remote_kernel.probe_digest(kernel, questions) if compiled else ""
     return Program(
@@ -320,7 +320,7 @@ def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: 
 
     manifest = CompiledScript.from_bytes(program.compiled).manifest if program.compiled else None
     config = Config() if manifest is None else manifest.config
-    served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, lambda text: _tell(text.rstrip()))
+    served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, lambda text: _write_line(text.rstrip()))
     stack.callback(served.close)
     return served
 
@@ -373,7 +373,7 @@ def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, ma
     write(shown, row, form, Namespace(map=maps, output=options.output))
 
 
-def _tell(text: str) -> None:
+def _write_line(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

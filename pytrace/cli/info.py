@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import bpf, confine, perf, privileges
+from pytrace.runtime.machine import bpf, confine, libbpf, perf, privileges
 from pytrace.runtime.session import confinement
 
 Value = str | int | bool
@@ -43,7 +44,7 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Titles and features; features that are not listed are shown under the last title."""
 
-_AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
+_BPFTRACE_NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "Kernel helpers": (
         ("dpath", "d_path"), ("get_tai_ns", "tai_clock"), ("get_boot_ns", "boot_clock"), ("skboutput", "skb_output"),
         ("get_ktime_ns", "ringbuf"),
@@ -59,7 +60,7 @@ _INSTRUCTIONS = {True: 1_000_000, False: 4096}
 """Maximum instructions of a program, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
 
 
-_AS_BUILT_ELSEWHERE = (
+_BPFTRACE_PARTS = (
     ("bfd", False),
     ("libdw (DWARF support)", True),
     ("libsystemd (systemd notify support)", True),
@@ -102,7 +103,7 @@ def _sections(
     for index, (title, names) in enumerate(_SECTIONS):
         shown = names + rest if index == len(_SECTIONS) - 1 else names
         rows = [(name, name) for name in shown]
-        answers = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
+        answers = list(_answers([*_BPFTRACE_NAMES.get(title, ()), *rows], disabled))
         if title == "Kernel features":
             answers.insert(0, ("Instruction limit", _INSTRUCTIONS[features.has("large_programs")]))
         yield title, answers
@@ -157,7 +158,7 @@ def _lockdown() -> str:
     return text.partition("[")[2].partition("]")[0] or "none"
 
 
-_FOR = (
+_CAPABILITY_USES = (
     ("every run", privileges.NEEDED),
     ("-p and user stacks of other users' processes", ("CAP_SYS_PTRACE",)),
     ("names of kernel functions", ("CAP_SYSLOG",)),
@@ -174,7 +175,7 @@ def _privileges() -> Iterator[tuple[str, Value]]:
     yield "user id", os.geteuid()
     for name in privileges.CAPABILITIES:
         yield name, name in held
-    for title, wanted in _FOR:
+    for title, wanted in _CAPABILITY_USES:
         missing = privileges.missing_capabilities(held, wanted)
         yield f"{title} ({', '.join(wanted)})", f"no (lacks {', '.join(missing)})" if missing else True
     yield "user namespace of a container", bpf.in_container()
@@ -218,8 +219,8 @@ def _build() -> Iterator[tuple[str, Value]]:
             yield name, "not installed"
     yield "LLVM", _llvm()
     yield "libbpf", _libbpf()
-    yield "clang (for imports of C)", any(_programs("clang"))
-    yield from _AS_BUILT_ELSEWHERE
+    yield "clang (for imports of C)", shutil.which("clang") is not None
+    yield from _BPFTRACE_PARTS
     yield "dwunwind (DWARF stack unwinding)", platform.machine() == "x86_64" or "no (x86-64 only)"
 
 
@@ -232,20 +233,11 @@ def _llvm() -> str:
 
 
 def _libbpf() -> str:
-    from pytrace.runtime.machine import libbpf
-
     try:
         version: str = libbpf.version()
     except TraceError as error:
         return error.message
     return version
-
-
-def _programs(name: str) -> Iterator[Path]:
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        path = Path(folder) / name
-        if os.access(path, os.X_OK):
-            yield path
 
 
 def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:

@@ -475,13 +475,13 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
     """
     line = CommandLine()
     try:
-        _words(line, argv, find)
+        _parse_words(line, argv, find)
     except TraceError as error:
         raise line.explained(error) from None
     return line
 
 
-def _words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
+def _parse_words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
     index = 0
     while index < len(argv):
         word = argv[index]
@@ -491,9 +491,9 @@ def _words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
             break
         had_program = "program" in line.values
         if word.startswith("--"):
-            index = _long(line, word[2:], argv, index)
+            index = _parse_long(line, word[2:], argv, index)
         elif word.startswith("-") and word != "-" and not (line.words and line.words.is_operand(word)):
-            index = _short(line, word[1:], argv, index)
+            index = _parse_short(line, word[1:], argv, index)
         elif line.words is not None and line.words.takes_operands():
             line.words.operands.append(word)
         else:
@@ -503,10 +503,10 @@ def _words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
         if find is not None and not had_program and "getopt" in (line.text("program") or "") and not line.words:
             argv, index = find(line, argv[index:]), 0
     for name, text in line.words.general(line.after) if line.words is not None else ():
-        _long(line, f"{name}={text}", (), 0)
+        _parse_long(line, f"{name}={text}", (), 0)
 
 
-def _own_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int | None:
+def _script_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int | None:
     """Parse a long option of the script; None if the script has none of that name, or pytrace's matches exactly."""
     words = line.words
     name, equals, after = text.partition("=")
@@ -530,7 +530,7 @@ def _own_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> 
     return index
 
 
-def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> tuple[str, int] | None:
+def _script_letter(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> tuple[str, int] | None:
     """Parse the first of *letters* as an option of the script; None if the script has no such option."""
     words, letter, rest = line.words, letters[0], letters[1:]
     option = words.letter(letter) if words is not None else None
@@ -551,8 +551,8 @@ def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], index: int
     return rest, index
 
 
-def _long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
-    own = _own_long(line, text, argv, index)
+def _parse_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
+    own = _script_long(line, text, argv, index)
     if own is not None:
         return own
     name, equals, value = text.partition("=")
@@ -563,7 +563,7 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
             hint = "could be " + ", ".join(f"--{match}" for match in matches)
             raise TraceError(f"option --{name} is ambiguous", hints=(hint,))
         if not matches:
-            near = similar(name, (*_LONG, *_own_names(line)))
+            near = similar(name, (*_LONG, *_script_names(line)))
             hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
             raise TraceError(f"unknown option --{name}", hints=(*hints, *_where_listed(line)))
         row = _LONG[matches[0]]
@@ -578,7 +578,7 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
         value = argv[index]
         index += 1
     if row.second:
-        return _two(line, row, value, argv, index)
+        return _set_pair(line, row, value, argv, index)
     _set(line, row, value)
     return index
 
@@ -594,7 +594,7 @@ def _arguments(row: Option) -> str:
     return f"two arguments: {row.arguments}" if row.second else f"an argument: {row.argument}"
 
 
-def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], index: int) -> int:
+def _set_pair(line: CommandLine, row: Option, first: str, argv: Sequence[str], index: int) -> int:
     """Parse an option with two arguments, stored as a list of two values; the last occurrence counts."""
     # If the second argument was forgotten, the next option would be taken for it.
     if index >= len(argv) or argv[index].startswith("-"):
@@ -605,9 +605,9 @@ def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], index:
     return index + 1
 
 
-def _short(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> int:
+def _parse_short(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> int:
     while letters:
-        own = _own_letter(line, letters, argv, index)
+        own = _script_letter(line, letters, argv, index)
         if own is not None:
             letters, index = own
             continue
@@ -631,7 +631,7 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> 
     return index
 
 
-def _own_names(line: CommandLine) -> list[str]:
+def _script_names(line: CommandLine) -> list[str]:
     return [word for option in line.words.options for word in option.words] if line.words is not None else []
 
 

@@ -113,7 +113,7 @@ def _format(line: CommandLine) -> str:
     running = mode(line) == "run"
     if name is None:
         path = line.text("output")
-        return _of_file(path) if path is not None and running else "text"
+        return _format_of_file(path) if path is not None and running else "text"
     if name not in STREAMED:
         _check_format(name)
     if name not in ("text", "json") and mode(line) in ("test", "bench"):
@@ -121,7 +121,7 @@ def _format(line: CommandLine) -> str:
     return name
 
 
-def _of_file(path: str) -> str:
+def _format_of_file(path: str) -> str:
     stem, suffix = os.path.splitext(path.lower())
     format_ = _BY_SUFFIX.get(suffix)
     # Other formats may have the same last suffix: .speedscope.json
@@ -398,16 +398,16 @@ def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
         return rest
     program = line.text("program")
     if program is not None:
-        _declared(line, Source("stdin", program), "-e 'PROGRAM'", rest)
+        _set_declarations(line, Source("stdin", program), "-e 'PROGRAM'", rest)
         return rest
     name = line.operands[0]
     if name.isascii() and name.isalnum():
-        implied = _tool(line, name, rest)
+        implied = _select_tool(line, name, rest)
         if implied is not None:
             return [*implied, *rest]
     if os.path.isfile(name) or not (line.flag("list") or _needs_no_file(rest)):
         line.script = read_file(name)
-        _declared(line, line.script[0], name, rest)
+        _set_declarations(line, line.script[0], name, rest)
     return rest
 
 
@@ -422,14 +422,14 @@ def _needs_no_file(rest: Sequence[str]) -> bool:
     return False
 
 
-def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
+def _select_tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
     """Select the tool *name*. Returns the words that its name implies, or None if there is no such tool."""
     real, implied = tools.resolve(name)
     path = tools.path(real)
     if path:
         source = script_files.text(path, name)
         line.script, line.tool = (source, None), name
-        _declared(line, source, name, rest)
+        _set_declarations(line, source, name, rest)
         if line.words is not None:
             line.words.bcc_letters = LETTERS.get(real, {})
         return implied
@@ -443,7 +443,7 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
     return implied
 
 
-def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
+def _set_declarations(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
     """Set up the options and operands of the script on the rest of the command line."""
     if "getopt" not in source.text and "import" not in source.text:
         return
@@ -467,7 +467,7 @@ def complete(line: CommandLine) -> None:
     """
     if not line.tool or line.usage:
         return
-    _tell_letters(line)
+    _report_letters(line)
     if line.words is not None and line.words.given.pop("csv", []):
         line.values.setdefault("format", "csv")
     if line.words is not None and line.text("duration") is not None:
@@ -510,7 +510,7 @@ def named_values(
     return values
 
 
-def _tell_letters(line: CommandLine) -> None:
+def _report_letters(line: CommandLine) -> None:
     """Report letters that may be meant as in bcc, if no error will."""
     # -q silences the notes, but not the one about itself.
     quiet = line.flag("quiet")
@@ -530,8 +530,8 @@ def read_file(name: str) -> tuple[Source, bytes | None]:
         return script_files.read(name)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and tools.is_name(name):
-            raise TraceError(f"there is no tool and no file {name!r}", hints=_meant(name)) from error
-        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=_hints(name)) from error
+            raise TraceError(f"there is no tool and no file {name!r}", hints=_unknown_word_hints(name)) from error
+        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=_unreadable_hints(name)) from error
 
 
 _PEERS = {
@@ -551,7 +551,7 @@ _PEERS = {
 """What a word that is a command of perf or of other tools is called here."""
 
 
-def _hints(name: str) -> tuple[str, ...]:
+def _unreadable_hints(name: str) -> tuple[str, ...]:
     if any(c in name for c in "{<"):
         return ("a program on the command line goes after -e",)
     stem = name.removesuffix(".bt")
@@ -560,7 +560,7 @@ def _hints(name: str) -> tuple[str, ...]:
     return ()
 
 
-def _meant(name: str) -> tuple[str, ...]:
+def _unknown_word_hints(name: str) -> tuple[str, ...]:
     """Hints for a word that names neither a tool nor a file."""
     if name in _PEERS:
         return (_PEERS[name],)

@@ -221,7 +221,7 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
     text = source.text
     if "getopt" not in text and "import" not in text:
         return Declared()
-    name = _name(source)
+    name = _entry_name(source)
     cached = _load(name)
     if cached is not None:
         return cached
@@ -231,12 +231,12 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
     return declarations
 
 
-def _name(source: Source) -> str:
-    parts = (pytrace.__version__, str(FORMAT), cache.checkout(), _base(source), source.text)
+def _entry_name(source: Source) -> str:
+    parts = (pytrace.__version__, str(FORMAT), cache.checkout(), _import_folder(source), source.text)
     return "options-" + private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
 
 
-def _base(source: Source) -> str:
+def _import_folder(source: Source) -> str:
     """The directory to which names of imported files are relative."""
     if source.path is not None:
         return source.path
@@ -246,13 +246,13 @@ def _base(source: Source) -> str:
         return ""
 
 
-def _code() -> bytes:
+def _code_identity() -> bytes:
     return cache.changes(_CODE).encode() if cache.checkout() else b""
 
 
 def _load(name: str) -> Declared | None:
     code, _, rest = (private_files.read(cache.KIND, name) or b"").partition(b"\n")
-    if not rest or code != _code():
+    if not rest or code != _code_identity():
         return None
     try:
         entry = typed_json.decode(rest, _Entry)
@@ -263,7 +263,7 @@ def _load(name: str) -> Declared | None:
 
 def _store(name: str, declarations: Declared, files: list[str]) -> None:
     facts = tuple(fingerprints.file_fact(file) for file in files)
-    private_files.write(cache.KIND, name, _code(), b"\n", typed_json.encode(_Entry(facts, declarations)))
+    private_files.write(cache.KIND, name, _code_identity(), b"\n", typed_json.encode(_Entry(facts, declarations)))
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
@@ -274,11 +274,11 @@ def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str
     program, files = imports.scripts(parsed)
     options = parameters.read_declarations(program, diagnostics).options
     kinds = (nodes.PositionalParam, nodes.ParamCount)
-    positional = any(isinstance(node, kinds) or _in_point(node) for node in nodes.walk(program))
+    positional = any(isinstance(node, kinds) or _has_parameter(node) for node in nodes.walk(program))
     return Declared(options, positional), files
 
 
-def _in_point(node: object) -> bool:
+def _has_parameter(node: object) -> bool:
     """Whether an attach point has a positional parameter."""
     from pytrace.frontend.syntax import nodes
 

@@ -122,7 +122,7 @@ class Conversation(Generic[ConnectionT]):
         """Say that this controller is there, or that the runs end. Returns the hosts that are to be given up."""
         if now - self._beaten > self._heartbeat / 4:
             self._beaten = now
-            for name, connection in self._asked():
+            for name, connection in self._asked_connections():
                 connection.write(self._controller.beat(name))
         ended = set(self._controller.silent(now))
         if line := self._rollout.news(self._controller.attached, self._noun):
@@ -130,7 +130,7 @@ class Conversation(Generic[ConnectionT]):
         if self.leaving is None and (self._stopping.count or self._rollout.stopped):
             self.leaving = now
             ended |= self._controller.withdraw()
-            for name, connection in self._asked():
+            for name, connection in self._asked_connections():
                 if name not in ended:
                     connection.write(messages.encode(Stop()))
         return ended
@@ -140,7 +140,7 @@ class Conversation(Generic[ConnectionT]):
         patience = LEAVE + LEVEL * self._controller.levels
         return self.leaving is not None and (self._stopping.count > 1 or now - self.leaving > patience)
 
-    def _asked(self) -> list[tuple[str, ConnectionT]]:
+    def _asked_connections(self) -> list[tuple[str, ConnectionT]]:
         """The connections on which the request was sent."""
         peers = self._controller.peers
         return [(name, connection) for name, connection in self.connections.items() if peers[name].asked]

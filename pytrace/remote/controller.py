@@ -158,15 +158,15 @@ class Controller:
             if self._bytes[name] > allowed + messages.LONGEST_MESSAGE:
                 raise TraceError(f"it has sent more than the {allowed} bytes allowed")
             for line in self._lines[name].add(data):
-                self._line(host, line, now)
+                self._take_line(host, line, now)
             if host.hello is None and self._bytes[name] > MOST_NOISE:
                 raise TraceError("what it prints is no message of pytrace agent")
         except Exception as error:  # noqa: BLE001  (whatever a host says is its own fault)
             if host.state in OVER:
-                host.warn(f"what it said after its end is not used: {_why(error)}")
+                host.warn(f"what it said after its end is not used: {_failure_text(error)}")
                 self.naming.gone(name)
             else:
-                self._over(host, State.LOST if host.hello else State.FAILED, _why(error))
+                self._finish_host(host, State.LOST if host.hello else State.FAILED, _failure_text(error))
         return self.due(name, now)
 
     def due(self, name: str, now: float) -> bytes | None:
@@ -178,9 +178,9 @@ class Controller:
             line = b""
         else:
             try:
-                line = None if host.state in OVER else self._said(host)
+                line = None if host.state in OVER else self._next_line(host)
             except Exception as error:  # noqa: BLE001  (what is said depends on what it has said)
-                self._over(host, State.FAILED, _why(error))
+                self._finish_host(host, State.FAILED, _failure_text(error))
                 line = None
         if line is None:
             self._lines.pop(name, None)
@@ -195,7 +195,7 @@ class Controller:
         read, self._read = self._read, []
         return owed + self.naming.waiting + read
 
-    def _said(self, host: Host) -> bytes:
+    def _next_line(self, host: Host) -> bytes:
         """Parts of what is pushed; beats until the clock was measured, then the request; then answers."""
         if host.pushing and host.need is not None and self._pusher is not None:
             said = self._pusher.answer(host.need, host.send)
@@ -236,11 +236,11 @@ class Controller:
             return
         text = reason(printable_text(host.complaint.rstrip()), status)
         if host.hello is None:
-            self._over(host, State.FAILED, text + host.printed)
+            self._finish_host(host, State.FAILED, text + host.printed)
         else:
-            self._over(host, State.LOST, f"the connection ended before the run did ({text})")
+            self._finish_host(host, State.LOST, f"the connection ended before the run did ({text})")
 
-    def _line(self, host: Host, line: bytes, now: float) -> None:
+    def _take_line(self, host: Host, line: bytes, now: float) -> None:
         if host.hello is None:
             # What a login prints may be before it, even without the end of a line.
             first = (_FIRST if self._pusher is None else _PUSHED).search(line)
@@ -253,16 +253,16 @@ class Controller:
         if isinstance(message, Stated):
             # Facts that were asked for are no results.
             self._bytes[host.name] -= len(line)
-        self._message(host, message, now)
+        self._take_message(host, message, now)
 
-    def _message(self, host: Host, message: FromAgent, now: float) -> None:
+    def _take_message(self, host: Host, message: FromAgent, now: float) -> None:
         if host.state in OVER and not isinstance(message, (NamedPlaces, Clock)):
             raise TraceError("its run was over")
         match message:
             case NamedPlaces():
-                self._functions(host, message.places, now)
+                self._take_functions(host, message.places, now)
             case Need() | Send() | Hello() | Clock() | Misfit() | Stated():
-                self._prepare(host, message)
+                self._take_preparation(host, message)
             case Attached():
                 # What a login said is no reason for what comes now.
                 host.state, host.attached, host.complaint = State.RUNNING, now, ""
@@ -273,36 +273,36 @@ class Controller:
                     raise TraceError("what it prints is for a gateway to say")
                 host.update(self.hosts, message.reports, now)
             case Snapshot():
-                self._results(host, message, now)
+                self._take_results(host, message, now)
             case Refused():
                 host.status = message.status or 1
-                self._over(host, State.REFUSED, _first_line(message.text) or "it does not say why")
+                self._finish_host(host, State.REFUSED, _first_line(message.text) or "it does not say why")
             case End():
-                self._end(host, message)
+                self._take_end(host, message)
 
-    def _functions(self, host: Host, named: Iterable[NamedPlace], now: float) -> None:
+    def _take_functions(self, host: Host, named: Iterable[NamedPlace], now: float) -> None:
         """Take names of functions: answers to questions, or what the hosts of a gateway have answered."""
         if isinstance(host, Gateway):
             host.take(named)
         else:
             self.naming.answered(host.name, named, now)
 
-    def _results(self, host: Host, message: Snapshot, now: float) -> None:
+    def _take_results(self, host: Host, message: Snapshot, now: float) -> None:
         """Keep the newest snapshot."""
         if isinstance(host, Gateway):
             host.update(self.hosts, message.reports, now)
         host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
-        self._keep(host.name, message.data)
+        self._keep_snapshot(host.name, message.data)
 
-    def _end(self, host: Host, message: End) -> None:
+    def _take_end(self, host: Host, message: End) -> None:
         """Take the end of a run."""
         host.status, host.lost = message.status, message.lost
         host.over_budget |= over_budget(message.cost)
         early = message.reason not in ("duration", "exit", "stop")
         text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
-        self._over(host, State.CUT_SHORT if early else State.ANSWERED, text, message.details)
+        self._finish_host(host, State.CUT_SHORT if early else State.ANSWERED, text, message.details)
 
-    def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit | Stated) -> None:
+    def _take_preparation(self, host: Host, message: Need | Send | Hello | Clock | Misfit | Stated) -> None:
         """Take a message of a host that does not run yet."""
         match message:
             case Need() if isinstance(host, Gateway) and host.state is State.RUNNING:
@@ -328,7 +328,7 @@ class Controller:
                     host.measured, host.beat = host.measured + 1, 0
                     host.clock = better(host.clock, measured(message, self._clock()))
 
-    def _over(self, host: Host, state: State, text: str, details: Mapping[str, int] | None = None) -> None:
+    def _finish_host(self, host: Host, state: State, text: str, details: Mapping[str, int] | None = None) -> None:
         """A host has nothing more to say but names of functions: its newest snapshot becomes part of the answer."""
         host.state, host.text = state, said(text)
         if isinstance(host, Gateway):
@@ -342,17 +342,17 @@ class Controller:
         with open(path, "rb") as file:
             head = file.read(host_results.HEAD)
         if not self._reading and host_results.is_small(head):
-            self._settle(host, details, partial(self._merged, host, path))
+            self._settle(host, details, partial(self._merge, host, path))
             return
         if self._reader is None:
             self._reader = ThreadPoolExecutor(1, "pytrace-fleet-results")
         host.reading = True
-        self._reading.append(_Reading(host, details, self._reader.submit(self._merged, host, path)))
+        self._reading.append(_Reading(host, details, self._reader.submit(self._merge, host, path)))
 
-    def _merged(self, host: Host, path: str) -> SnapshotData:
+    def _merge(self, host: Host, path: str) -> SnapshotData:
         """Add the newest snapshot of a host to the answer. Returns it, as the host has sent it."""
         try:
-            snapshot = self._fitted(host, path)
+            snapshot = self._read_snapshot(host, path)
             with self._lock:
                 self._answer.add(host.name, snapshot, merged=isinstance(host, Gateway))
                 # Before :meth:`current` would add it once more.
@@ -372,7 +372,7 @@ class Controller:
             elif details:
                 self.naming.begin(host.name, snapshot, details, host.heard)
         except Exception as error:  # noqa: BLE001  (whatever a host sends is its own fault)
-            host.state, host.text = State.LOST, said(f"its results do not fit: {_why(error)}")
+            host.state, host.text = State.LOST, said(f"its results do not fit: {_failure_text(error)}")
             if isinstance(host, Gateway):
                 host.spoil(self.hosts)
         finally:
@@ -403,7 +403,7 @@ class Controller:
             self._reader.shutdown()
             self._reader = None
 
-    def _fitted(self, host: Host, path: str) -> SnapshotData:
+    def _read_snapshot(self, host: Host, path: str) -> SnapshotData:
         """The snapshot of a host, as part of the answer.
 
         Raises:
@@ -423,7 +423,7 @@ class Controller:
             snapshot = self._script.fitted(snapshot)
         return host_results.aligned(snapshot, host.clock) if host.clock is not None else snapshot
 
-    def _keep(self, name: str, data: bytes) -> None:
+    def _keep_snapshot(self, name: str, data: bytes) -> None:
         path = self._files[name]
         with open(path + ".new", "wb") as file:
             file.write(data)
@@ -441,7 +441,7 @@ class Controller:
             del self._spoilt[name]
             if self.peers[name].state not in OVER:
                 os.unlink(self._files[name])
-                self._over(self.peers[name], State.LOST, f"its results do not fit: {why}")
+                self._finish_host(self.peers[name], State.LOST, f"its results do not fit: {why}")
                 found.append(name)
         for name in list(self._lines):
             host = self.peers[name]
@@ -450,7 +450,7 @@ class Controller:
             if now - host.heard > patience.get(host.state, inf):
                 what = "the agent" if host.hello else "the connection"
                 text = f"nothing was heard of {what} for {now - host.heard:.0f} s{host.printed}"
-                self._over(host, State.SILENT, text)
+                self._finish_host(host, State.SILENT, text)
                 found.append(name)
         return found
 
@@ -459,7 +459,7 @@ class Controller:
         self.settle(wait=True)
         for host in (*self.peers.values(), *self.hosts.values()):
             if host.state not in OVER and (host.asked or host.state is State.RUNNING):
-                self._over(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
+                self._finish_host(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
             elif host.state in (State.NOT_ASKED, State.WAITING):
                 why = f"the roll-out stopped ({stopped})" if stopped else "interrupted"
                 host.state, host.text = State.NOT_ASKED, f"not asked: {why}"
@@ -497,10 +497,10 @@ class Controller:
                     continue
                 host = self.peers[name]
                 try:
-                    answer.add(name, self._fitted(host, link), merged=isinstance(host, Gateway))
+                    answer.add(name, self._read_snapshot(host, link), merged=isinstance(host, Gateway))
                 except Exception as error:  # noqa: BLE001  (whatever a host sends is its own fault)
                     # It would be read in vain each time.
-                    self._spoilt[name] = _why(error)
+                    self._spoilt[name] = _failure_text(error)
         return answer.result()
 
     def reports(self, names: Iterable[str], now: float) -> dict[str, HostReport]:
@@ -545,7 +545,7 @@ def _check_protocol(hello: Hello) -> None:
         )
 
 
-def _why(error: BaseException) -> str:
+def _failure_text(error: BaseException) -> str:
     """An error that what a host has sent leads to, as a reason."""
     if isinstance(error, TraceError):
         return error.message

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TypeVar
@@ -197,7 +198,7 @@ class _Run:
         now = time.monotonic()
         if self._due and now - self._polled >= POLL:
             self._polled = now
-            self._look(now)
+            self._poll_pods(now)
         with suppress(Empty):
             self._event(*self._events.get(timeout=TICK))
             for _ in range(WAITING_CHUNKS):
@@ -212,7 +213,7 @@ class _Run:
         if self._conversation.leaving is not None:
             self._due.clear()
 
-    def _look(self, now: float) -> None:
+    def _poll_pods(self, now: float) -> None:
         """Start agents in pods that have come to run, and give up those that never will.
 
         Raises:
@@ -227,21 +228,19 @@ class _Run:
         delays = {pod.node: delay(pod) for pod in found if pod.node in self._due}
         for pod in found:
             if pod.node in self._due:
-                self._consider(pod, now)
+                self._handle_pod(pod, now)
         if now - self._begun > PREPARING:
             for node in sorted(self._due):
                 self._give_up(node, f"no pod ran on it within {PREPARING:.0f} s: {delays.get(node, '')}".rstrip(": "))
 
-    def _consider(self, pod: Pod, now: float) -> None:
+    def _handle_pod(self, pod: Pod, now: float) -> None:
         if text := failure(pod):
             self._give_up(pod.node, text)
         elif pod.runs:
             self._due.discard(pod.node)
             self._controller.connecting(pod.node, now)
-            self._pipes[pod.node] = Pipe(pod.node, self._events, self._connecting(pod.metadata.name))
-
-    def _connecting(self, pod: str) -> Callable[[], WebSocket]:
-        return lambda: self._access.execute(self._deployment, pod)
+            connect = partial(self._access.execute, self._deployment, pod.metadata.name)
+            self._pipes[pod.node] = Pipe(pod.node, self._events, connect)
 
     def _give_up(self, node: str, text: str) -> None:
         self._due.discard(node)

@@ -29,7 +29,7 @@ Own = Callable[[str, str], int]
 """How much this machine knows of a binary, by build id and path: :data:`pytrace.remote.messages.Detail`."""
 
 
-def _nothing(_build_id: str, _path: str) -> int:
+def _no_detail(_build_id: str, _path: str) -> int:
     """What a gateway knows: its controller names functions."""
     return 0
 
@@ -47,7 +47,7 @@ class _Waiting(msgspec.Struct):
 class Naming:
     """Which host is asked for which places, and what was answered. *tell* is called with each new name."""
 
-    def __init__(self, own: Own = _nothing, tell: Callable[[NamedPlace], object] = lambda _: None) -> None:
+    def __init__(self, own: Own = _no_detail, tell: Callable[[NamedPlace], object] = lambda _: None) -> None:
         self.names: dict[Place, NamedPlace] = {}
         """What hosts have said; also of places that they do not know."""
         self._own, self._tell = own, tell

@@ -55,9 +55,9 @@ class Pusher:
         self._once = once
         self._archives: dict[tuple[str, str], Future[Archive]] = {}
         self._thread = ThreadPoolExecutor(1)
-        self._make = make or self._made
+        self._make = make or self._make_in_thread
 
-    def _made(self, python: str, machine: str) -> Future[Archive]:
+    def _make_in_thread(self, python: str, machine: str) -> Future[Archive]:
         return self._thread.submit(archive, python, machine)
 
     def _archive(self, need: Need) -> Archive | None:
@@ -106,18 +106,18 @@ def archive(python: str, machine: str) -> Archive:
     """
     with tempfile.TemporaryDirectory(prefix="pytrace-push-") as folder:
         target = Path(folder)
-        files = dict(_own()) | dict(_installed(OF_GATEWAYS))
+        files = dict(_package_files()) | dict(_distribution_files(OF_GATEWAYS))
         if (python, machine) == (f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine()):
-            files.update(_installed(PACKAGES))
+            files.update(_distribution_files(PACKAGES))
         else:
             _download(python, machine, target)
             for wheel in sorted(target.glob("*.whl")):
-                files.update(_unpacked(wheel))
+                files.update(_wheel_files(wheel))
         data = gzip.compress(_tar(files), 6, mtime=0)
     return Archive(data, hashlib.sha256(data).hexdigest())
 
 
-def _own() -> Iterator[tuple[str, bytes]]:
+def _package_files() -> Iterator[tuple[str, bytes]]:
     """The runtime part of this package."""
     for path in ROOT.rglob("*"):
         parts = path.relative_to(ROOT).parts
@@ -125,22 +125,22 @@ def _own() -> Iterator[tuple[str, bytes]]:
             yield str(PurePath("pytrace", *parts)), path.read_bytes()
 
 
-def _installed(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _distribution_files(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The packages as they are installed here."""
     for name in packages:
         for file in distribution(name).files or ():
-            if _wanted(str(file)):
+            if _is_code(str(file)):
                 yield str(file), Path(os.fspath(file.locate())).read_bytes()
 
 
-def _unpacked(wheel: Path) -> Iterator[tuple[str, bytes]]:
+def _wheel_files(wheel: Path) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(wheel) as opened:
         for name in opened.namelist():
-            if _wanted(name):
+            if _is_code(name):
                 yield name, opened.read(name)
 
 
-def _wanted(name: str) -> bool:
+def _is_code(name: str) -> bool:
     """Whether a file of a package is code: nothing outside of its folder, no cache, no description."""
     parts = PurePath(name).parts
     return (

@@ -37,7 +37,7 @@ def test_help(typed: Any) -> None:
         status, out, _ = typed(*words)
         assert status == 0
         assert out.startswith("usage: pytrace fleet --hosts NODESET|--kubernetes")
-        assert all(name in out for name in fleet_command.OWN)
+        assert all(name in out for name in fleet_command.FLEET_OPTIONS)
 
 
 SCRIPT = ("-e", "begin { @ = 1; }")

@@ -543,4 +543,4 @@ def test_other_names_follow_what_is_there(monkeypatch: pytest.MonkeyPatch) -> No
     text = info.report()
     for line in ("dpath: no", "Instruction limit: 4096", "Loop support: no", "module btf: no", "kprobe_multi: no"):
         assert f"  {line}\n" in text
-    assert {name for rows in info._AS_ELSEWHERE.values() for _, name in rows} <= set(features.FEATURES)
+    assert {name for rows in info._BPFTRACE_NAMES.values() for _, name in rows} <= set(features.FEATURES)

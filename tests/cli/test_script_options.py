@@ -383,7 +383,7 @@ def test_a_broken_entry_is_made_again(cache_folder: Path) -> None:
 
 def test_other_code_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     declared(SCRIPT)
-    monkeypatch.setattr(script_options, "_code", lambda: b"other")
+    monkeypatch.setattr(script_options, "_code_identity", lambda: b"other")
     no_parser(monkeypatch)
     with pytest.raises(AssertionError, match="was parsed"):
         declared(SCRIPT)

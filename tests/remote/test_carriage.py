@@ -149,8 +149,8 @@ NO_CODE = ("../bin/x", "/etc/x", "a-1.dist-info/RECORD", "a-1.data/x", "a/__pyca
 
 @pytest.mark.parametrize("name", NO_CODE)
 def test_what_is_no_code_is_left_out(name: str) -> None:
-    assert not push._wanted(name)
-    assert push._wanted("a/b.py")
+    assert not push._is_code(name)
+    assert push._is_code("a/b.py")
 
 
 def until_made(pusher: Pusher, need: Need, send: Send | None = None) -> bytes:
