@@ -12,20 +12,21 @@ import socket
 import sys
 import time
 import warnings
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.agent.host_facts import HostFacts
-from pytrace.agent.inbox import Inbox, Signals, end_requests
-from pytrace.agent.naming import Naming
-from pytrace.agent.outbox import Outbox
+from pytrace.agent.channels import Inbox, Outbox, Signals, end_requests
 from pytrace.agent.policy import ALL, Policy
 from pytrace.base import extras
+from pytrace.core import kernel_facts
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
-from pytrace.core.kernel_facts import MOST_CPUS
+from pytrace.core.kernel_facts import MOST_CPUS, Question
 from pytrace.core.manifest import CompiledScript as CompiledFile
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
@@ -39,20 +40,32 @@ from pytrace.remote.messages import (
     Attached,
     Beat,
     End,
+    Function,
     Hello,
     Inquiry,
+    Limits,
     Misfit,
+    NamedPlace,
+    NamedPlaces,
+    NamePlaces,
+    Place,
     Reason,
     Refused,
     Relay,
     Request,
     Snapshot,
+    Stated,
     Stop,
     Variant,
     Warned,
 )
+from pytrace.remote.variants import packed
+from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine.clocks import read_both
 from pytrace.runtime.output.streams import Channel
+from pytrace.runtime.symbols.images import Frame
+from pytrace.runtime.symbols.met_binaries import MetBinaries
 
 PATIENCE = 60.0
 """Seconds until the request must have come."""
@@ -60,9 +73,116 @@ REQUEST = "request"
 OTHERS_MATCH = "patterns of the script match other probes here"
 TURN, BUSY = 0.1, 0.005
 """Seconds of one wait for events, and of one while messages wait for room."""
+SLICE = 0.5
+"""Seconds of naming for one message."""
 MOST_WARNINGS = 1000
 GONE = ("input", "heartbeat", "signal", "bytes")
 """Reasons after which the controller is not waited for, or nothing more is sent to it."""
+
+
+class HostFacts:
+    """The facts about this host that its controller compiles with, collected when they are needed."""
+
+    def __init__(self, questions: tuple[Question, ...]) -> None:
+        """*questions*: what they answer."""
+        self._questions = questions
+        self._encoded = b""
+
+    def digest(self) -> str:
+        """What they are known by; empty if this host does not say, so that it is of no kind."""
+        try:
+            return kernel_facts.digest(self._facts())
+        except TraceError:
+            return ""
+
+    def matches(self) -> str:
+        """Which probes the patterns of the script match (:func:`pytrace.runtime.load.remote_kernel.probe_digest`)."""
+        with closing(LiveKernel()) as kernel:
+            return remote_kernel.probe_digest(kernel, self._questions)
+
+    def answer(self, inquiry: Inquiry) -> Stated:
+        """What the controller wants of them.
+
+        Raises:
+            TraceError: this host does not say.
+        """
+        if new := set(inquiry.questions).difference(self._questions):
+            self._questions += tuple(sorted(new))
+            self._encoded = b""
+        encoded = self._facts()
+        data = packed(encoded) if inquiry.whole else b""
+        return Stated(facts=kernel_facts.digest(encoded), data=data)
+
+    def _facts(self) -> bytes:
+        if not self._encoded:
+            with closing(LiveKernel()) as kernel:
+                self._encoded = remote_kernel.answer_questions(kernel, self._questions).encoded()
+        return self._encoded
+
+
+class Naming:
+    """Answers questions about places in binaries that were in stacks of the run, and in no others."""
+
+    def __init__(
+        self, met: MetBinaries, details: dict[str, int], inbox: Inbox, outbox: Outbox, signals: Signals
+    ) -> None:
+        self._met, self._details = met, details
+        self._inbox, self._outbox, self._signals = inbox, outbox, signals
+
+    def serve(self, limits: Limits) -> None:
+        """Answer until the input ends, the controller is silent or does not read, or the time for it is over."""
+        begun = heard = time.monotonic()
+        asked: deque[Place] = deque()
+        while (now := time.monotonic()) - begun < messages.NAMING and now - heard < limits.heartbeat:
+            if self._over or self._outbox.sent > limits.bytes:
+                return
+            self._outbox.advance()
+            if self._inbox.read(BUSY if asked or self._outbox.pending else TURN):
+                heard = now
+            for question in self._questions():
+                asked += question.places
+            if asked and not self._outbox.pending:
+                self._outbox.put(NamedPlaces(tuple(self._some(asked))))
+
+    def _some(self, asked: deque[Place]) -> Iterator[NamedPlace]:
+        """Names of places for some time, after which the controller is to hear of this host."""
+        end = time.monotonic() + SLICE
+        for _ in range(min(len(asked), messages.MOST_PLACES)):
+            yield self._named(asked.popleft())
+            if time.monotonic() > end:
+                return
+
+    @property
+    def _over(self) -> bool:
+        return self._inbox.over or self._signals.arrived or self._outbox.broken
+
+    def _questions(self) -> list[NamePlaces]:
+        """The questions that have come; beats are answered.
+
+        Raises:
+            TraceError: something else has come.
+        """
+        questions = []
+        lines, self._inbox.waiting = self._inbox.waiting, []
+        for message in map(messages.to_agent, lines):
+            if isinstance(message, NamePlaces):
+                questions.append(message)
+            elif not isinstance(message, (Beat, Stop)):
+                raise TraceError("an agent runs one request, and another one came")
+            elif (clock := self._inbox.clock(message)) is not None:
+                self._outbox.put(clock)
+        return questions
+
+    def _named(self, place: Place) -> NamedPlace:
+        frames = self._met.functions(place.build_id, place.address)
+        functions = tuple(map(_function, frames[-messages.MOST_INLINED :]))
+        return NamedPlace(place, self._details.get(place.build_id, 0), functions)
+
+
+def _function(frame: Frame) -> Function:
+    most = messages.LONGEST_NAME
+    offset = min(frame.offset, messages.LARGEST_OFFSET)
+    return Function(frame.name[:most], offset, frame.file[:most], frame.line, frame.inlined)
 
 
 def run(*, pushed: bool = False) -> int:

@@ -13,8 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from pytrace.agent.inbox import Inbox, Signals
-from pytrace.agent.outbox import Outbox
+from pytrace.agent.channels import Inbox, Outbox, Signals
 from pytrace.core.diagnostics import TraceError, render_error
 from pytrace.remote import clustershell, messages
 from pytrace.remote.answer import Answer, fitting

@@ -22,8 +22,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.agent import bootstrap
-from pytrace.agent.inbox import Inbox, end_requests
-from pytrace.agent.outbox import Outbox
+from pytrace.agent.channels import Inbox, Outbox, end_requests
 from pytrace.remote import messages
 from pytrace.remote.messages import (
     Ask,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.agent.host_facts import HostFacts
+from pytrace.agent.agent import HostFacts
 from pytrace.core import kernel_facts
 from pytrace.core.kernel_facts import Facts
 from pytrace.remote.messages import Inquiry

@@ -14,9 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.agent import policy
-from pytrace.agent.inbox import Inbox, Signals
-from pytrace.agent.naming import Naming
-from pytrace.agent.outbox import Outbox
+from pytrace.agent.agent import Naming
+from pytrace.agent.channels import Inbox, Outbox, Signals
 from pytrace.agent.policy import ALL, Policy, Rules
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.compile_options import CompileOptions
