@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.machine.kernel_functions import Kallsyms
@@ -181,6 +182,36 @@ def test_names_of_a_container_that_lived_for_a_moment(tmp_path: Path) -> None:
         (symbol,) = Binary.open(str(path)).functions("waits")
         (frame,) = symbols.user(process.pid, symbol.address)
         assert (frame.name, frame.module) == ("waits", "/bin/inside")
+    finally:
+        symbols.close()
+
+
+def test_files_of_processes_that_are_not_traced_are_not_spoken_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are opened while they last, as they may be wanted; who is not traced does not write into our warnings."""
+    path, root = compiled(tmp_path, "inside", IN_A_CONTAINER, "-static", "-O1"), tmp_path / "root"
+    root.mkdir()
+    steps = f"mount -t tmpfs none {root} && mkdir {root}/bin && cp {path} {root}/bin && exec chroot {root} /bin/inside"
+    symbols = Symbolizer()
+    symbols.start()
+
+    def refused(*_arguments: object) -> None:
+        raise TraceError("it is damaged")
+
+    try:
+        with subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            monkeypatch.setattr(symbols._images, "any_binary", refused)
+            symbols.poll()
+            assert not symbols.notices()
+            process.communicate(b"x")
+        (symbol,) = Binary.open(str(path)).functions("waits")
+        symbols.user(process.pid, symbol.address)
+        assert symbols.notices() == ["no symbols of /bin/inside: it is damaged"]
     finally:
         symbols.close()
 

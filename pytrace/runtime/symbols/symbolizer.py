@@ -112,7 +112,8 @@ class Symbolizer:
         self._cache = _cache_mode(cache)
         self._named = short_name if demangled and short else demangle if demangled else str
         self._lines = lines
-        self._unreadable = Unreadable()
+        self._unreadable = self._reasons = Unreadable()
+        self._untold = Unreadable()
         self._compiled = CompiledCode(self._unreadable)
         self._of_all = False
         self._brief_until = 0.0
@@ -241,12 +242,15 @@ class Symbolizer:
         """Read the kernel's records of processes; called several times a second while a session runs."""
         if self._recorder is not None:
             self._recorder.drain()
+            # These may be of processes that are not traced: why one cannot be read is said when a name of it is wanted.
+            self._reasons = self._untold
             for space, mapping in self._recorder.take_fleeting():
                 # Once its processes have ended, nobody can tell what it was.
                 self._part(space, mapping)
             for space, mapping in self._recorder.take_passing():
                 # A container may live for less than a second.
                 self._binary(space, mapping)
+            self._reasons = self._unreadable
             self._read_names(self._recorder.take_compiling())
 
     def _read_names(self, spaces: list[AddressSpace]) -> None:
@@ -557,13 +561,14 @@ class Symbolizer:
                 return self._images.any_binary(path, status, space.root)
             except TraceError as error:
                 if not is_memory_file(mapping):
-                    self._unreadable[f"symbols of {mapping.path}"] = error.message
+                    self._reasons[f"symbols of {mapping.path}"] = error.message
                 return None
         if is_memory_file(mapping):
             return None
         # The first reason says most: a file system that did not answer is not asked again.
-        if f"symbols of {mapping.path}" not in self._unreadable:
-            self._unreadable[f"symbols of {mapping.path}"] = why
+        what = f"symbols of {mapping.path}"
+        if what not in self._reasons:
+            self._reasons[what] = self._untold.get(what, why)
         return None
 
     def notices(self) -> list[str]:
