@@ -299,9 +299,9 @@ def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 OWN_FILES = {
-    "runtime/attach/legacy.py": {"_open", "sweep", "_write"},  # tracefs
-    "runtime/attach/opened.py": {"MissReader._profile"},  # tracefs
-    "runtime/attach/tracepoint.py": {"_attach_events"},  # tracefs
+    "runtime/load/legacy_probes.py": {"_open", "sweep", "_write"},  # tracefs
+    "runtime/load/probe_links.py": {"MissReader._profile"},  # tracefs
+    "runtime/load/kernel_probes.py": {"_attach_tracepoint_event"},  # tracefs
     "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
     "runtime/btf/reader.py": {"map_file"},
     "runtime/machine/bpf.py": {"_token_or_refusal"},  # a mounted bpf file system, by option

@@ -30,9 +30,8 @@ from pytrace.core.probes.targets import (
     UserTarget,
     WatchpointTarget,
 )
-from pytrace.runtime.attach import attachments, iterator
-from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.load import features
+from pytrace.runtime.load import attachments, features, kernel_probes
+from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.machine import perf
 from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import string_memory
@@ -524,7 +523,7 @@ def test_iterator_runs_when_read() -> None:
         link = done.attached[0].iterator
         assert link is not None
         forked, before = forks(), tasks()
-        assert b"".join(iterator.read(link)) == b""
+        assert b"".join(kernel_probes.read_iterator(link)) == b""
         # Other tests start and end threads meanwhile. Some sandboxes hide the first process, of their own.
         there = {path for path in before & tasks() if not path.startswith("/proc/1/")}
         assert len(there) <= loaded.hits <= len(before) + forks() - forked + 1, "and once behind the last"

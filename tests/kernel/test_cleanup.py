@@ -13,8 +13,8 @@ import pytest
 
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import TimerTarget, TracepointTarget
-from pytrace.runtime.attach import attachments, legacy, opened
-from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.load import attachments, legacy_probes, probe_links
+from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.machine import bpf, tracefs
 from tests.support import leaks
 from tests.support.loading import Loaded, program, target
@@ -81,11 +81,11 @@ def test_what_stays_is_found() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     path, name = f"{tracefs.root()}/uprobe_events", f"pytrace_{ended.pid}/p{ended.pid}_0"
-    legacy._write(path, f"p:{name} /bin/true:0x1000\n")
+    legacy_probes._write(path, f"p:{name} /bin/true:0x1000\n")
     try:
         assert name in leaks.definitions()
     finally:
-        legacy._write(path, f"-:{name}\n")
+        legacy_probes._write(path, f"-:{name}\n")
     assert name not in leaks.definitions()
 
 
@@ -98,13 +98,13 @@ def test_tracepoints_end_without_waiting_for_each(more: int, monkeypatch: pytest
     targets = [target(TracepointTarget("syscalls", name), index) for index, name in enumerate(sorted(wanted))]
     specs = (program("count_tracepoint", "tracepoint", *targets),)
     closed: list[int] = []
-    close_all = opened.close_all
+    close_all = probe_links.close_all
 
     def close(descriptors: Sequence[int]) -> None:
         closed.extend(descriptors)
         close_all(descriptors)
 
-    monkeypatch.setattr(opened, "close_all", close)
+    monkeypatch.setattr(probe_links, "close_all", close)
     with ExitStack() as stack:
         loaded = Loaded(stack, *specs, pid=os.getpid())
         done = attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)

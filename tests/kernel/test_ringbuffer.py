@@ -13,8 +13,8 @@ import pytest
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.targets import TracepointTarget
 from pytrace.render.events import each
-from pytrace.runtime.attach import attachments
-from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.load import attachments
+from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.output.batches import Handlers
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session import child

@@ -83,7 +83,7 @@ def test_probes_and_maps_import_no_slow_module_either(tmp_path: Path) -> None:
     script = "tracepoint:syscalls:sys_enter_getppid { @[comm] = count(); } interval:ms:1 { @a = 1; exit(); }"
     for _ in range(2):
         _, imported = start(tmp_path, "-e", script)
-    assert "pytrace.runtime.attach.tracepoint" in imported
+    assert "pytrace.runtime.load.kernel_probes" in imported
 
 
 def test_filters_of_processes_import_no_slow_module_either(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
     script = f"uprobe:{programs}/calls:add {{ }} uretprobe:{programs}/calls:add {{ }} interval:ms:1 {{ exit(); }}"
     for _ in range(2):
         _, imported = start(tmp_path, "-e", script)
-    assert "pytrace.runtime.attach.uprobe" in imported
-    assert "pytrace.runtime.attach.legacy" not in imported
+    assert "pytrace.runtime.load.user_probes" in imported
+    assert "pytrace.runtime.load.legacy_probes" not in imported
 
 
 TOOL = """/* tool: with options */

@@ -26,75 +26,77 @@ CORE = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text of a module of ``pytrace.runtime.attach``, and the faulty one in its place."""
+    """A text of a module of ``pytrace.runtime.load``, and the faulty one in its place."""
 
     module: str
     text: str
     fault: str
 
 
-KPROBE, UPROBE, TRACEPOINT, EVENTS = "kprobe", "uprobe", "tracepoint", "events"
-BASE, OPENED, ATTACHMENTS, LEGACY = "base", "opened", "attachments", "legacy"
+KERNEL, USER, LINKS, ATTACHMENTS = "kernel_probes", "user_probes", "probe_links", "attachments"
+MODULES = (KERNEL, USER, LINKS, ATTACHMENTS, "legacy_probes")
 MUTANTS = {
     # wrong target
-    "kprobe_offset_lost": Mutant(KPROBE, "else place.offset\n", "else 0\n"),
-    "kprobe_address_offset_lost": Mutant(KPROBE, "_address(place) + place.offset if", "_address(place) if"),
-    "kprobe_is_return": Mutant(KPROBE, '"retprobe") if job.returns else 0', '"retprobe")'),
-    "kretprobe_is_entry": Mutant(KPROBE, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
-    "kprobe_traced_offset_lost": Mutant(KPROBE, '(f"+{place.offset}" if place.offset else "")', '""'),
+    "kprobe_offset_lost": Mutant(KERNEL, "else place.offset\n", "else 0\n"),
+    "kprobe_address_offset_lost": Mutant(KERNEL, "address(place) + place.offset if", "address(place) if"),
+    "kprobe_is_return": Mutant(KERNEL, '"retprobe") if job.returns else 0', '"retprobe")'),
+    "kretprobe_is_entry": Mutant(KERNEL, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
+    "kprobe_traced_offset_lost": Mutant(KERNEL, '(f"+{place.offset}" if place.offset else "")', '""'),
     "kprobe_traced_is_return": Mutant(
-        KPROBE, "legacy.open_kprobe(_text(place), returns=job.returns", "legacy.open_kprobe(_text(place), returns=True"
+        KERNEL, "_definition_text(place), returns=job.returns", "_definition_text(place), returns=True"
     ),
-    "kprobe_on_address_0": Mutant(KPROBE, "        return place.address\n    address", "        return 0\n    address"),
-    "uprobe_first_byte": Mutant(UPROBE, "config1=name.address, config2=offset)", "config1=name.address, config2=0)"),
-    "uprobe_is_return": Mutant(UPROBE, '"retprobe") if returns else 0', '"retprobe")'),
-    "uretprobe_is_entry": Mutant(UPROBE, '(perf.pmu_bit("uprobe", "retprobe") if returns else 0)', "0"),
+    "kprobe_on_address_0": Mutant(KERNEL, "        return place.address\n    address", "        return 0\n    address"),
+    "uprobe_first_byte": Mutant(USER, "config1=name.address, config2=offset)", "config1=name.address, config2=0)"),
+    "uprobe_is_return": Mutant(USER, '"retprobe") if returns else 0', '"retprobe")'),
+    "uretprobe_is_entry": Mutant(USER, '(perf.pmu_bit("uprobe", "retprobe") if returns else 0)', "0"),
     "uprobe_traced_is_entry": Mutant(
-        UPROBE, "returns=job.returns, pid=job.options.uprobe_pid, opened=", "returns=False, pid=None, opened="
+        USER, "returns=job.returns, pid=job.options.uprobe_pid, opened=", "returns=False, pid=None, opened="
     ),
-    "usdt_counter_lost": Mutant(UPROBE, "else 0) | semaphore << 32", "else 0)"),
-    "usdt_counter_not_raised": Mutant(UPROBE, "if semaphore and not counted:", "if False:"),
-    "tracepoint_of_another_number": Mutant(TRACEPOINT, "number = int(file.read())", "number = int(file.read()) + 1"),
-    "tracepoint_missing_unnoticed": Mutant(TRACEPOINT, "except FileNotFoundError:", "except ZeroDivisionError:"),
-    "raw_cookie_lost": Mutant(TRACEPOINT, "attach_type], target.cookie)", "attach_type], 0)"),
-    "timer_is_slow": Mutant(EVENTS, "period=timer.frequency, frequency=True", "period=1, frequency=True"),
-    "timer_has_another_period": Mutant(EVENTS, "period=timer.period_ns)", "period=timer.period_ns // 4)"),
-    "interval_on_each_cpu": Mutant(EVENTS, "target, opened, one=True)", "target, opened)"),
-    "software_is_another_event": Mutant(EVENTS, "event_type, event.config, period=", "event_type, 9, period="),
-    "watchpoint_elsewhere": Mutant(EVENTS, "breakpoint_attr(place.address,", "breakpoint_attr(place.address + 8,"),
+    "usdt_counter_lost": Mutant(USER, "else 0) | semaphore << 32", "else 0)"),
+    "usdt_counter_not_raised": Mutant(USER, "if semaphore and not counted:", "if False:"),
+    "tracepoint_of_another_number": Mutant(KERNEL, "number = int(file.read())", "number = int(file.read()) + 1"),
+    "tracepoint_missing_unnoticed": Mutant(KERNEL, "except FileNotFoundError:", "except ZeroDivisionError:"),
+    "raw_cookie_lost": Mutant(KERNEL, "attach_type], target.cookie)", "attach_type], 0)"),
+    "timer_is_slow": Mutant(KERNEL, "period=timer.frequency, frequency=True", "period=1, frequency=True"),
+    "timer_has_another_period": Mutant(KERNEL, "period=timer.period_ns)", "period=timer.period_ns // 4)"),
+    "interval_on_each_cpu": Mutant(KERNEL, "target, opened, one=True)", "target, opened)"),
+    "software_is_another_event": Mutant(KERNEL, "event_type, event.config, period=", "event_type, 9, period="),
+    "watchpoint_elsewhere": Mutant(KERNEL, "breakpoint_attr(place.address,", "breakpoint_attr(place.address + 8,"),
     # no filter, or another one
-    "uprobe_of_all_processes": Mutant(UPROBE, "    if pid is not None:\n", "    if False:\n"),
+    "uprobe_of_all_processes": Mutant(USER, "    if pid is not None:\n", "    if False:\n"),
     "uprobe_traced_of_all_processes": Mutant(
-        UPROBE, "returns=job.returns, pid=job.options.uprobe_pid, opened", "returns=job.returns, pid=None, opened"
+        USER, "returns=job.returns, pid=job.options.uprobe_pid, opened", "returns=job.returns, pid=None, opened"
     ),
-    "events_of_all_processes": Mutant(BASE, "    if not pids:\n", "    if True:\n"),
-    "first_thread_only": Mutant(BASE, "for thread in threads(pid)):", "for thread in threads(pid)[:1]):"),
-    "threads_do_not_inherit": Mutant(BASE, "attr = attr.inheriting(threads_only=not job.options.follow)", "pass"),
-    "one_cpu_only": Mutant(BASE, "        if one:\n", "        if True:\n"),
+    "events_of_all_processes": Mutant(LINKS, "    if not pids:\n", "    if True:\n"),
+    "first_thread_only": Mutant(LINKS, "for thread in threads(pid)):", "for thread in threads(pid)[:1]):"),
+    "threads_do_not_inherit": Mutant(LINKS, "attr = attr.inheriting(threads_only=not job.options.follow)", "pass"),
+    "one_cpu_only": Mutant(LINKS, "        if one:\n", "        if True:\n"),
     # cookies, order, counts
-    "cookie_lost": Mutant(BASE, "(job.program, event, cookie)", "(job.program, event, 0)"),
-    "not_enabled": Mutant(BASE, "    if enabled:\n", "    if False:\n"),
-    "first_target_only": Mutant(BASE, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
-    "first_kprobe_only": Mutant(KPROBE, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
+    "cookie_lost": Mutant(LINKS, "(job.program, event, cookie)", "(job.program, event, 0)"),
+    "not_enabled": Mutant(LINKS, "    if enabled:\n", "    if False:\n"),
+    "first_target_only": Mutant(LINKS, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
+    "first_kprobe_only": Mutant(
+        KERNEL, "opened) for target in job.spec.targets]", "opened) for target in job.spec.targets[:1]]"
+    ),
     "blocks_in_reverse": Mutant(ATTACHMENTS, "(backward if kind.backwards else forward)", "backward"),
     "failure_unnoticed": Mutant(ATTACHMENTS, "raise failure_error(failures)", "pass"),
     "gone_is_failure": Mutant(ATTACHMENTS, "(gone if outcome.gone else failures)", "failures"),
     # not detached
-    "links_stay": Mutant(OPENED, "close_all(closing.links)\n", "pass\n"),
-    "events_stay": Mutant(OPENED, "        close_all(closing.events)\n", "        pass\n"),
-    "steps_stay": Mutant(OPENED, "for step in reversed(closing.steps):", "for step in ():"),
-    "programs_stay": Mutant(OPENED, "for part in closing.programs.values():", "for part in ():"),
-    "cpus_stay": Mutant(OPENED, "            for part in events.parts.values():", "            for part in ():"),
-    "failed_target_stays": Mutant(BASE, "    finally:\n        own.close()\n", "    finally:\n        pass\n"),
+    "links_stay": Mutant(LINKS, "close_all(closing.links)\n", "pass\n"),
+    "events_stay": Mutant(LINKS, "        close_all(closing.events)\n", "        pass\n"),
+    "steps_stay": Mutant(LINKS, "for step in reversed(closing.steps):", "for step in ():"),
+    "programs_stay": Mutant(LINKS, "for part in closing.programs.values():", "for part in ():"),
+    "cpus_stay": Mutant(LINKS, "            for part in events.parts.values():", "            for part in ():"),
+    "failed_target_stays": Mutant(LINKS, "    finally:\n        own.close()\n", "    finally:\n        pass\n"),
     # losses not counted
-    "recursion_not_counted": Mutant(OPENED, 'counts["recursion", self._indexes[symbol]] = missed', "pass"),
-    "missed_not_counted": Mutant(OPENED, 'counts.get(("missed", index), 0) + missed', "0"),
+    "recursion_not_counted": Mutant(LINKS, 'counts["recursion", self._indexes[symbol]] = missed', "pass"),
+    "missed_not_counted": Mutant(LINKS, 'counts.get(("missed", index), 0) + missed', "0"),
 }  # fmt: skip
 
 
 def apply(mutant: Mutant) -> int:
     """Replace the code of the functions in which the faulty module differs. Returns how many do."""
-    module = importlib.import_module(f"pytrace.runtime.attach.{mutant.module}")
+    module = importlib.import_module(f"pytrace.runtime.load.{mutant.module}")
     source, file = inspect.getsource(module), str(module.__file__)
     if source.count(mutant.text) != 1:
         raise LookupError(f"{mutant.module} has {source.count(mutant.text)} times: {mutant.text!r}")
@@ -118,7 +120,7 @@ def _code(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
 
 def _functions() -> Iterator[types.FunctionType]:
     """The functions of all attachers, and those that decorators have in their closures."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("pytrace.runtime.attach.")]
+    modules = [sys.modules[f"pytrace.runtime.load.{name}"] for name in MODULES]
     pending: list[object] = [item for module in modules for item in vars(module).values()]
     pending += [item for module in modules for item in getattr(module, "ATTACHERS", {}).values()]
     seen: set[int] = set()
@@ -130,7 +132,7 @@ def _functions() -> Iterator[types.FunctionType]:
         if isinstance(item, types.FunctionType):
             yield item
             pending += [cell.cell_contents for cell in item.__closure__ or ()]
-        elif isinstance(item, type) and item.__module__.startswith("pytrace.runtime.attach."):
+        elif isinstance(item, type) and item.__module__.rpartition(".")[2] in MODULES:
             pending += list(vars(item).values())
 
 
@@ -161,8 +163,8 @@ def killed(mutant: Mutant | None, tests: list[str]) -> bool:
 
 def main(words: list[str]) -> None:
     """Print what becomes of each mutant."""
-    for name in {mutant.module for mutant in MUTANTS.values()} | {"iterator", "python"}:
-        importlib.import_module(f"pytrace.runtime.attach.{name}")
+    for name in MODULES:
+        importlib.import_module(f"pytrace.runtime.load.{name}")
     names, _, tests = " ".join(words).partition("--")
     chosen = names.split() or list(MUTANTS)
     files = tests.split() or list(CORE)

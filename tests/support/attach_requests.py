@@ -11,9 +11,9 @@ from typing import Any
 
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.targets import AnyTarget, KernelFunctionTarget
-from pytrace.runtime.attach import attachments
-from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.attach.base import Job
+from pytrace.runtime.load import attachments
+from pytrace.runtime.load.attachments import AttachOptions
+from pytrace.runtime.load.probe_links import Job
 from pytrace.runtime.machine import bpf, perf, syscalls
 from pytrace.runtime.machine.bpf import AttachType, Command
 from tests.support.loading import HERE

@@ -16,7 +16,7 @@ from pytrace.core.manifest import Manifest, ProgramSpec, SessionData, Target
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
-from pytrace.runtime.attach.attachments import Attached
+from pytrace.runtime.load.attachments import Attached
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState

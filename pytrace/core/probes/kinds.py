@@ -2,7 +2,7 @@
 
 A row has the kind's names, its BPF program type, its context, how ``-p`` filters it, and the class of its targets.
 Code for it (parsing an attach point, expanding it, attaching it, listing it) is looked up by the row's name in
-``frontend.probes.attach_points``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a test checks that
+``frontend.probes.attach_points``, ``runtime.load.attachments`` and ``runtime.load.listing``; a test checks that
 none is missing.
 """
 

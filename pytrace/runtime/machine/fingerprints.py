@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 TRACER = "pytrace_"
-"""Start of the category of events that a tracer defines for itself (``attach.legacy``), and soon takes away again."""
+"""Start of the category of events that a tracer defines for itself (``legacy_probes``), and soon takes away again."""
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 """Where tracefs may be mounted (here, because a start needs it and not :mod:`pytrace.runtime.machine.tracefs`)."""

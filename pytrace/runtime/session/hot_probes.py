@@ -21,8 +21,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import ITER
-from pytrace.runtime.attach import attachments
-from pytrace.runtime.attach.attachments import AttachOptions
+from pytrace.runtime.load import attachments
+from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.session.services import SKIPPED, CounterReader
 

@@ -19,8 +19,8 @@ from pytrace.runtime.session.processes import Processes
 from pytrace.runtime.session.services import Key, NoHeartbeat
 
 if TYPE_CHECKING:
-    from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
-    from pytrace.runtime.attach.opened import MissReader, Opened
+    from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions
+    from pytrace.runtime.load.probe_links import MissReader, Opened
     from pytrace.runtime.session.session import Notices
 
 
@@ -72,8 +72,8 @@ class Probes:
         return attached
 
     def _attach_all(self) -> list[Attached]:
-        from pytrace.runtime.attach import attachments
-        from pytrace.runtime.attach.opened import MissReader
+        from pytrace.runtime.load import attachments
+        from pytrace.runtime.load.probe_links import MissReader
 
         programs = self._loaded.manifest.programs
         with progress.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
@@ -89,7 +89,7 @@ class Probes:
         return list(done.attached)
 
     def _attach_options(self, step: progress.Step) -> AttachOptions:
-        from pytrace.runtime.attach.attachments import AttachOptions
+        from pytrace.runtime.load.attachments import AttachOptions
         from pytrace.runtime.machine import procfs
 
         attached = count()
@@ -126,9 +126,9 @@ class Probes:
         if lister is None:
             warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
             return
-        from pytrace.runtime.attach import iterator
+        from pytrace.runtime.load import kernel_probes
 
-        descendants, left_out = iterator.include_descendants(pids, lister, self._loaded.map_fd(followed))
+        descendants, left_out = kernel_probes.include_descendants(pids, lister, self._loaded.map_fd(followed))
         if left_out:
             warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
         for pid in descendants:
@@ -180,10 +180,10 @@ class Probes:
 
     def move_clocks(self, now: int) -> int:
         """Move the periods of sampling clocks that are due. Returns when the next is, in monotonic nanoseconds."""
-        from pytrace.runtime.attach.opened import NEVER
+        from pytrace.runtime.load.probe_links import NEVER_DUE
 
         clocks = (events for opened in self._opened for events in opened.on_cpus() if events.mean)
-        return min((events.move(now) for events in clocks), default=NEVER)
+        return min((events.move(now) for events in clocks), default=NEVER_DUE)
 
     def unwatch(self, address: int) -> None:
         """Detach the watchpoints on *address*."""

@@ -39,7 +39,7 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
-    from pytrace.runtime.attach.attachments import Attached
+    from pytrace.runtime.load.attachments import Attached
     from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.costs import Costs
@@ -264,22 +264,22 @@ class Session:
 
         An ``exit()`` of an iterator leaves out those that follow, one of a begin probe all: then the result is None.
         """
-        from pytrace.runtime.attach import iterator
+        from pytrace.runtime.load import kernel_probes
 
         texts: list[bytes] | None = None
         for link in iterators:
             self._run.ring.collect()
             if self._ended:
                 break
-            texts = [*(texts or ()), *iterator.read(link)]
+            texts = [*(texts or ()), *kernel_probes.read_iterator(link)]
         return texts
 
     def _read_iterators(self, iterators: list[int]) -> None:
-        from pytrace.runtime.attach import iterator
+        from pytrace.runtime.load import kernel_probes
 
         for link in iterators:
             with self._run.renderer.iterating():
-                for text in iterator.read(link):
+                for text in kernel_probes.read_iterator(link):
                     self._write_text(text)
                 self.drain()
             self._look_for_exit()

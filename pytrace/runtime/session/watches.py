@@ -293,7 +293,7 @@ MOVES_APART = 0.025
 
 
 class SamplingClocks(Service):
-    """Moves the periods of the clocks that sample CPUs (:class:`pytrace.runtime.attach.opened.SamplingClock`)."""
+    """Moves the periods of the clocks that sample CPUs (:class:`pytrace.runtime.load.probe_links.SamplingClock`)."""
 
     def __init__(self, probes: Probes) -> None:
         self._probes = probes

@@ -18,13 +18,17 @@ import pytest
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import SYSTEM_CALLS, NoTarget, TracepointTarget, UserTarget
-from pytrace.runtime.attach import attachments, base
-from pytrace.runtime.attach import opened as opened_opened
-from pytrace.runtime.attach.attachments import ATTACHERS
-from pytrace.runtime.attach.base import Attached, AttachOptions, CannotAttachError, Failure, Job
-from pytrace.runtime.attach.opened import (
-    NEVER,
+from pytrace.runtime.load import attachments, probe_links
+from pytrace.runtime.load import probe_links as opened_opened
+from pytrace.runtime.load.attachments import ATTACHERS
+from pytrace.runtime.load.probe_links import (
+    NEVER_DUE,
+    Attached,
+    AttachOptions,
+    CannotAttachError,
     CpuEvents,
+    Failure,
+    Job,
     MissReader,
     Opened,
     SamplingClock,
@@ -81,7 +85,7 @@ def test_parts_of_a_program_for_system_calls_fare_like_it(monkeypatch: pytest.Mo
 
 
 # ---------------------------------------------------------------------------------------------- base
-# pytrace.runtime.attach.base: what becomes of failures, halving of refused sets, and events of CPUs and threads.
+# pytrace.runtime.load.probe_links: what becomes of failures, halving of refused sets, and events of CPUs and threads.
 
 
 TARGETS = tuple(Target(f"kprobe:{name}", number, NoTarget()) for number, name in enumerate("abcdefg"))
@@ -141,7 +145,7 @@ def test_return_instructions_are_probed_as_they_are() -> None:
 # ---------------------------------------------------------------------------------------------- failures
 
 
-def outcome(opened: Opened, error: BaseException | None, cause: BaseException | None = None) -> base.Outcome:
+def outcome(opened: Opened, error: BaseException | None, cause: BaseException | None = None) -> probe_links.Outcome:
     """What becomes of an attacher that opens a descriptor and then fails."""
 
     def attach(given: Job, target: Target, own: Opened) -> Attached:
@@ -156,7 +160,7 @@ def outcome(opened: Opened, error: BaseException | None, cause: BaseException | 
             raise error
         return Attached(given.spec, target)
 
-    return base.attempt(attach, job(PROBE), TARGETS[0], opened)
+    return probe_links.attempt(attach, job(PROBE), TARGETS[0], opened)
 
 
 def test_what_was_opened_is_handed_over(opened: Opened) -> None:
@@ -210,7 +214,7 @@ def test_one_by_one(opened: Opened) -> None:
             raise CannotAttachError("odd")
         return Attached(given.spec, target)
 
-    found = base.one_by_one(attach)(job(PROBE), opened)
+    found = probe_links.one_by_one(attach)(job(PROBE), opened)
     assert [isinstance(item, Attached) for item in found] == [True, False, True, False, True, False, True]
 
 
@@ -225,7 +229,7 @@ def test_one_by_one(opened: Opened) -> None:
     ],
 )  # fmt: skip
 def test_the_error_for_all_failures(failures: list[Failure], message: str, hints: int) -> None:
-    error = base.failure_error(failures)
+    error = probe_links.failure_error(failures)
     assert error.message == message
     assert len(error.hints) == hints
     assert any("missing_probes" in hint for hint in error.hints) is not failures[0].limit
@@ -255,7 +259,7 @@ class Refusing:
 )
 def test_a_refused_set_is_halved(opened: Opened, refused: str, sets: list[str]) -> None:
     link = Refusing(*refused)
-    found = base.in_one_link(
+    found = probe_links.in_one_link(
         job(PROBE), TARGETS, link, lambda target, error: Failure(target, str(error.strerror)), opened
     )
     assert link.sets == sets
@@ -269,7 +273,7 @@ def test_a_refused_set_is_halved(opened: Opened, refused: str, sets: list[str]) 
 def test_want_of_memory_is_not_the_fault_of_a_target(opened: Opened) -> None:
     link = Refusing("a", number=errno.ENOMEM)
     with pytest.raises(OSError, match="Cannot allocate memory"):
-        base.in_one_link(job(PROBE), TARGETS, link, lambda target, _: Failure(target, "x"), opened)
+        probe_links.in_one_link(job(PROBE), TARGETS, link, lambda target, _: Failure(target, "x"), opened)
     assert link.sets == []
 
 
@@ -282,7 +286,7 @@ PLACE = Target("profile:hz:9", 7, NoTarget())
 @pytest.mark.parametrize(("tracepoint", "kept"), [(False, "events"), (True, "idle_events")])
 def test_a_program_by_a_link(fake: Kernel, opened: Opened, tracepoint: bool, kept: str) -> None:
     event = fake.answer("event")()
-    base.attach_event(job(PROBE), event, 42, opened, tracepoint=tracepoint)
+    probe_links.attach_event(job(PROBE), event, 42, opened, tracepoint=tracepoint)
     assert fake.arguments("link_perf_event") == [(PROGRAM, event, 42)]
     assert getattr(opened, kept) == [event]
     assert opened.events + opened.idle_events == [event]
@@ -291,7 +295,7 @@ def test_a_program_by_a_link(fake: Kernel, opened: Opened, tracepoint: bool, kep
 
 def test_a_program_without_links(fake: Kernel, opened: Opened) -> None:
     event = fake.answer("event")()
-    base.attach_event(job(PROBE, lacks=("perf_link",)), event, 42, opened, tracepoint=True)
+    probe_links.attach_event(job(PROBE, lacks=("perf_link",)), event, 42, opened, tracepoint=True)
     assert [name for name, _, _ in fake.asked[1:]] == ["set_bpf", "enable"]
     assert (fake.arguments("set_bpf"), fake.arguments("enable")) == ([(event, PROGRAM)], [(event,)])
     assert (opened.events, opened.idle_events, opened.links) == ([event], [], [])
@@ -301,19 +305,19 @@ def test_a_link_that_fails_leaves_the_event_to_its_owner(fake: Kernel, opened: O
     fake.errors["link_perf_event"] = errno.EINVAL
     event = fake.answer("event")()
     with pytest.raises(OSError, match="Invalid argument"):
-        base.attach_event(job(PROBE), event, 0, opened)
+        probe_links.attach_event(job(PROBE), event, 0, opened)
     assert opened.events == [event]
 
 
 def test_an_event_of_each_cpu(fake: Kernel, opened: Opened) -> None:
-    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
+    probe_links.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
     assert fake.options("open_event") == [{"cpu": 2}, {"cpu": 5}]
     assert fake.arguments("open_event") == [(ATTR,), (ATTR,)]
     assert [arguments[2] for arguments in fake.arguments("link_perf_event")] == [7, 7]
 
 
 def test_an_event_of_any_cpu(fake: Kernel, opened: Opened) -> None:
-    base.attach_event_on_cpus(job(PROBE), ATTR, PLACE, opened, one=True)
+    probe_links.attach_event_on_cpus(job(PROBE), ATTR, PLACE, opened, one=True)
     assert fake.options("open_event") == [{"cpu": 2}]
     (events,) = opened.on_cpus()
     assert (events.probe, events.one, list(events.parts)) == (PLACE.probe, True, [2])
@@ -334,19 +338,19 @@ def test_a_cpu_that_goes_offline_meanwhile_is_passed_over(
     monkeypatch.setattr(perf, "open_event", some)
     monkeypatch.setattr(perf, "online_cpus", lambda: list(online))
     if gone:
-        base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
+        probe_links.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
         assert fake.options("open_event") == [{"cpu": 5}]
     else:
         with pytest.raises(OSError, match="No such device"):
-            base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
+            probe_links.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
 
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_an_event_of_each_thread(
     fake: Kernel, opened: Opened, follow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "threads", lambda pid: [pid, pid + 1])
-    base.attach_event_everywhere(job(PROBE, follow=follow), ATTR, PLACE, opened, (100,))
+    monkeypatch.setattr(probe_links, "threads", lambda pid: [pid, pid + 1])
+    probe_links.attach_event_everywhere(job(PROBE, follow=follow), ATTR, PLACE, opened, (100,))
     assert fake.options("open_event") == [{"pid": 100}, {"pid": 101}]
     assert {arguments[0] for arguments in fake.arguments("open_event")} == {ATTR.inheriting(threads_only=not follow)}
 
@@ -354,7 +358,7 @@ def test_an_event_of_each_thread(
 def test_a_thread_that_ends_meanwhile_is_passed_over(
     fake: Kernel, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "threads", lambda pid: [1, 2, 3])
+    monkeypatch.setattr(probe_links, "threads", lambda pid: [1, 2, 3])
     answer = fake.answer("open_event")
 
     def some(attr: perf.EventAttr, *, pid: int) -> int:
@@ -363,15 +367,15 @@ def test_a_thread_that_ends_meanwhile_is_passed_over(
         return int(answer(attr, pid=pid))
 
     monkeypatch.setattr(perf, "open_event", some)
-    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, (1,))
+    probe_links.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, (1,))
     assert fake.options("open_event") == [{"pid": 1}, {"pid": 3}]
 
 
 def test_threads_of_a_process() -> None:
-    assert os.getpid() in base.threads(os.getpid())
-    assert base.threads(os.getpid()) == sorted(base.threads(os.getpid()))
+    assert os.getpid() in probe_links.threads(os.getpid())
+    assert probe_links.threads(os.getpid()) == sorted(probe_links.threads(os.getpid()))
     with pytest.raises(CannotAttachError, match=f"there is no process {1 << 22 | 1}"):
-        base.threads(1 << 22 | 1)
+        probe_links.threads(1 << 22 | 1)
 
 
 def test_threads_of_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,11 +384,11 @@ def test_threads_of_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "listdir", ended)
     with pytest.raises(CannotAttachError, match="there is no process 7"):
-        base.threads(7)
+        probe_links.threads(7)
 
 
 # ---------------------------------------------------------------------------------------------- opened
-# pytrace.runtime.attach.opened: who owns what was opened, and the order in which it is closed.
+# pytrace.runtime.load.probe_links: who owns what was opened, and the order in which it is closed.
 
 
 @pytest.fixture
@@ -623,7 +627,7 @@ def test_a_kernel_that_does_not_take_them(count: int, monkeypatch: pytest.Monkey
 def test_the_map_of_a_quick_end_is_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run gives up the privilege to make maps once its probes are attached."""
     handed: list[tuple[list[int], int | None]] = []
-    monkeypatch.setattr(opened_opened, "_holder", lambda entries: 70 + entries)
+    monkeypatch.setattr(opened_opened, "_event_holder", lambda entries: 70 + entries)
     monkeypatch.setattr(opened_opened, "close_later", lambda events, holder: handed.append((list(events), holder)))
     monkeypatch.setattr(opened_opened, "close_all", lambda _: None)
     made = Opened(idle_events=[5, 6])
@@ -701,7 +705,7 @@ def test_clocks_of_cpus_move_when_they_are_due(monkeypatch: pytest.MonkeyPatch) 
     assert events.move(now) > now + 10_000_000
     assert moved[3:] == [second], "one that is nearly due moves along"
     events.drop(1)
-    assert events.move(0) == NEVER
+    assert events.move(0) == NEVER_DUE
 
 
 def test_a_clock_whose_cpu_is_offline_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -726,11 +730,11 @@ def test_a_clock_whose_cpu_is_offline_stops_alone(monkeypatch: pytest.MonkeyPatc
         moved.clear()
         for clock in events.clocks.values():
             clock.armed -= 1_000_000_000
-        assert events.move(time.monotonic_ns() + 1_000_000_000) < NEVER
+        assert events.move(time.monotonic_ns() + 1_000_000_000) < NEVER_DUE
         assert moved == [events.clocks[1].event, events.clocks[2].event]
     events.drop(1)
     events.drop(2)
-    assert events.move(0) == NEVER
+    assert events.move(0) == NEVER_DUE
     events.drop(0)
     monkeypatch.setattr(CpuEvents, "drop", lambda *_: None)
     refused.update(range(100))

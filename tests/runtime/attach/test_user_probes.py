@@ -13,15 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.core.probes.targets import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
-from pytrace.runtime.attach import legacy, python, uprobe
-from pytrace.runtime.attach.base import Attached, Failure, Outcome
-from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.load import legacy_probes, user_probes
+from pytrace.runtime.load.probe_links import Attached, Failure, Opened, Outcome
 from pytrace.runtime.machine import perf
 from pytrace.runtime.python.eval_loop import EvalLoop
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
 
 # ---------------------------------------------------------------------------------------------- uprobe
-# pytrace.runtime.attach.uprobe: links by file, single events, semaphores, and refusals.
+# pytrace.runtime.load.user_probes: links by file, single events, semaphores, and refusals.
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def attached(
 ) -> list[Outcome]:
     opened = Opened()
     targets = tuple(target(place, number) for number, place in enumerate(places))
-    found = uprobe.attach(job(spec("p", kind, targets, multi=multi), lacks=lacks, **options), opened)
+    found = user_probes.attach_uprobe(job(spec("p", kind, targets, multi=multi), lacks=lacks, **options), opened)
     opened.close()
     return found
 
@@ -96,7 +95,8 @@ def test_a_perf_event(
     where: dict[str, int], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     names: list[str] = []
-    monkeypatch.setattr(uprobe, "string_memory", lambda text: names.append(text) or SimpleNamespace(address=0x5000))
+    memory = SimpleNamespace(address=0x5000)
+    monkeypatch.setattr(user_probes, "string_memory", lambda text: names.append(text) or memory)
     (found,) = attached(place, kind=kind, lacks=lacks, **options)
     assert isinstance(found, Attached)
     ((attr,),) = fake.arguments("open_event")
@@ -112,7 +112,7 @@ def test_a_kernel_with_tracefs_only(fake: Kernel, monkeypatch: pytest.MonkeyPatc
         asked.append((*arguments, returns, pid))
         return int(fake.answer("legacy")())
 
-    monkeypatch.setattr(legacy, "open_uprobe", open_uprobe)
+    monkeypatch.setattr(legacy_probes, "open_uprobe", open_uprobe)
     (found,) = attached(UserTarget("/a", 16), kind="uretprobe", lacks=("perf_uprobe",), pids=(7,))
     assert isinstance(found, Attached)
     assert asked == [("/a", 16, 0, True, 7)]
@@ -142,7 +142,7 @@ def test_semaphores_that_the_kernel_does_not_raise(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        legacy, "raise_semaphore",
+        legacy_probes, "raise_semaphore",
         lambda path, offset, pid, *, everywhere, opened: asked.append((path, offset, pid, everywhere)),
     )  # fmt: skip
     place = StaticProbeTarget("/a", 16, semaphore_offset=semaphore)
@@ -197,7 +197,7 @@ def test_offsets_that_the_kernel_refuses(fake: Kernel, tmp_path: Path, place: Fi
 
 
 # ---------------------------------------------------------------------------------------------- python
-# pytrace.runtime.attach.python: links at the places of an interpreter, and refusals.
+# pytrace.runtime.load.user_probes: links at the places of an interpreter, and refusals.
 
 
 LOOP = EvalLoop((16, 32), (48,), 6)
@@ -205,14 +205,14 @@ LOOP = EvalLoop((16, 32), (48,), 6)
 
 @pytest.fixture
 def python_fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr(python, "_interpreter", lambda _pid: ("/python", LOOP))
+    monkeypatch.setattr(user_probes, "_find_interpreter", lambda _pid: ("/python", LOOP))
     return kernel(monkeypatch)
 
 
 def python_attached(kind: str = "python", *, multi: str = "uprobe_multi", **options: Any) -> list[Outcome]:
     opened = Opened()
     place = target(PythonTarget(("a.py",), "f"), 0)
-    found = python.attach(job(spec("p", kind, (place,), multi=multi), **options), opened)
+    found = user_probes.attach_python(job(spec("p", kind, (place,), multi=multi), **options), opened)
     opened.close()
     return found
 
@@ -254,5 +254,5 @@ def test_processes_without_an_interpreter() -> None:
 
 
 def test_the_interpreter_of_this_process() -> None:
-    path, _ = python._interpreter(os.getpid())
+    path, _ = user_probes._find_interpreter(os.getpid())
     assert os.path.isfile(path)

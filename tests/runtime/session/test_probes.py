@@ -14,9 +14,9 @@ from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, ProgramSpec
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.attach import attachments, iterator, opened
-from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
-from pytrace.runtime.attach.opened import CpuEvents, Opened
+from pytrace.runtime.load import attachments, kernel_probes, probe_links
+from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions, Failure
+from pytrace.runtime.load.probe_links import CpuEvents, Opened
 from pytrace.runtime.machine import perf
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services import NoHeartbeat
@@ -39,7 +39,7 @@ class Kernel:
         self.unwound: list[int] = []
         self.stack = ExitStack()
         patch.setattr(attachments, "attach_all", self.attach_all)
-        patch.setattr(opened, "MissReader", lambda *_: self)
+        patch.setattr(probe_links, "MissReader", lambda *_: self)
 
     def attach_all(self, _loaded: Any, programs: Any, options: AttachOptions, stack: ExitStack) -> Attachments:
         self.asked.append(options)
@@ -148,7 +148,7 @@ def test_descendants_need_an_iterator(kernel: Kernel) -> None:
 
 
 def test_descendants_are_followed_and_unwound(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iterator, "include_descendants", lambda *_: ([21, 22], 1))
+    monkeypatch.setattr(kernel_probes, "include_descendants", lambda *_: ([21, 22], 1))
     kernel.services = (Attached(PROBE, PROBE.targets[0], iterator=4),)
     kernel.probes(PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
     assert kernel.unwound == [21, 22]

@@ -429,7 +429,7 @@ def test_files_and_functions_of_a_script() -> None:
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
-    "pytrace.runtime.attach", "pytrace.runtime.btf", "pytrace.runtime.load", "pytrace.runtime.machine",
+    "pytrace.runtime.btf", "pytrace.runtime.load", "pytrace.runtime.machine",
     "pytrace.runtime.python", "pytrace.runtime.session", "pytrace.runtime.unwind",
     "pytrace.core.options", "pytrace.live", "pyroute2",
 )  # fmt: skip

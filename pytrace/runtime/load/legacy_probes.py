@@ -19,8 +19,7 @@ import re
 import struct
 from functools import cache, partial
 
-from pytrace.runtime.attach.base import CannotAttachError
-from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.load.probe_links import CannotAttachError, Opened
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 
 _numbers = itertools.count()

@@ -30,70 +30,43 @@ from pytrace.core.probes.kinds import (
     known_kind,
 )
 from pytrace.core.probes.targets import SYSTEM_CALLS
-from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
-from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.probe_links import (
+    Attached,
+    Attacher,
+    AttachOptions,
+    Failure,
+    Job,
+    Opened,
+    Outcome,
+    failure_error,
+)
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 
-# Each attacher is imported for the probes that need it.
+# Attachers are imported for the probes that need them.
 
 
-def _kprobe(_kind: str) -> Attacher:
-    from pytrace.runtime.attach import kprobe
+def _kernel_attacher(kind: str) -> Attacher:
+    from pytrace.runtime.load import kernel_probes
 
-    return kprobe.attach
-
-
-def _uprobe(_kind: str) -> Attacher:
-    from pytrace.runtime.attach import uprobe
-
-    return uprobe.attach
+    return kernel_probes.ATTACHERS[kind]
 
 
-def _python(_kind: str) -> Attacher:
-    from pytrace.runtime.attach import python
+def _user_attacher(kind: str) -> Attacher:
+    from pytrace.runtime.load import user_probes
 
-    return python.attach
-
-
-def _tracepoint(kind: str) -> Attacher:
-    from pytrace.runtime.attach import tracepoint
-
-    return tracepoint.ATTACHERS[kind]
+    return user_probes.ATTACHERS[kind]
 
 
-def _event(kind: str) -> Attacher:
-    from pytrace.runtime.attach import events
-
-    return events.ATTACHERS[kind]
-
-
-def _iterator(_kind: str) -> Attacher:
-    from pytrace.runtime.attach import iterator
-
-    return iterator.attach
-
-
+_KERNEL_KINDS = (
+    KPROBE, KRETPROBE, TRACEPOINT, RAWTRACEPOINT, FENTRY, FEXIT,
+    PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER,
+)  # fmt: skip
+_USER_KINDS = (UPROBE, URETPROBE, USDT, PYTHON, PYTHONRET)
 ATTACHERS: dict[str, Callable[[str], Attacher]] = {
-    KPROBE: _kprobe,
-    KRETPROBE: _kprobe,
-    UPROBE: _uprobe,
-    URETPROBE: _uprobe,
-    USDT: _uprobe,
-    PYTHON: _python,
-    PYTHONRET: _python,
-    TRACEPOINT: _tracepoint,
-    RAWTRACEPOINT: _tracepoint,
-    FENTRY: _tracepoint,
-    FEXIT: _tracepoint,
-    PROFILE: _event,
-    INTERVAL: _event,
-    SOFTWARE: _event,
-    HARDWARE: _event,
-    WATCHPOINT: _event,
-    ITER: _iterator,
-}
+    **dict.fromkeys(_KERNEL_KINDS, _kernel_attacher), **dict.fromkeys(_USER_KINDS, _user_attacher),
+}  # fmt: skip
 """The attacher of each probe kind. Kinds that the session runs (begin, end, self, test, bench) attach to nothing."""
 
 

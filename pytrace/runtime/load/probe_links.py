@@ -1,6 +1,7 @@
-"""Links and perf events of attached probes: the hits that the kernel did not run programs for, and closing.
+"""What attachers share: options, outcomes, attachment to perf events; and the links and events of attached probes.
 
-The kernel counts two kinds of skipped hits:
+Those have the hits that the kernel did not run programs for, and are closed here. The kernel counts two kinds of
+skipped hits:
 
 - A program that is hit while it runs already on that CPU (or, for kprobes, tracepoints and perf events, while any such
   program runs) is not run: ``recursion_misses`` of ``struct bpf_prog_info`` (trampolines since 5.12, others since 6.7).
@@ -20,20 +21,27 @@ the other.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import MapType
-from pytrace.core.probes.kinds import KPROBE, KRETPROBE
+from pytrace.core.manifest import MapType, ProgramSpec, Target
+from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, known_kind
+from pytrace.core.probes.targets import UserTarget
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import bpf, perf
+from pytrace.runtime.load.loader import has_feature
+from pytrace.runtime.machine import bpf, perf, procfs
+
+# ----------------------------------------------------------------------------------------------------- links and events
 
 
 class SamplingClock(msgspec.Struct):
@@ -60,19 +68,19 @@ class SamplingClock(msgspec.Struct):
     def start(self, now: int) -> None:
         """Begin with a period of random length, for the phase."""
         self.started = now
-        self._set(now, round(self.mean * (0.5 + _random())), 1)
+        self._set(now, round(self.mean * (0.5 + _random_fraction())), 1)
 
     def move(self, now: int) -> None:
         """Set another period."""
         self.samples += (now - self.armed) // self.period
         behind = (now - self.started) / self.mean - self.samples
-        count = max(1, round(self.every / self.mean * (0.75 + _random() / 2)))
+        count = max(1, round(self.every / self.mean * (0.75 + _random_fraction() / 2)))
         # Bounded: samples that cannot be made up for, after a suspension for example, are none of this CPU's time.
         if abs(behind) > 2 * count + 1:
             self.started, self.samples, behind = now, 0, 0.0
         share = count / max(count + behind, 1e-9)
         middle = self.mean * min(max(share, 1 - MOST_CORRECTION), 1 + MOST_CORRECTION)
-        self._set(now, round(middle * (1 + MOVES * (2 * _random() - 1))), count)
+        self._set(now, round(middle * (1 + MOVES * (2 * _random_fraction() - 1))), count)
 
     def _set(self, now: int, period: int, count: int) -> None:
         perf.set_period(self.event, period)
@@ -89,7 +97,7 @@ _CPUS_AT_ONCE = 32
 """A move takes some microseconds, and interrupts the CPU: with more CPUs than these each is moved less often."""
 
 
-def _random() -> float:
+def _random_fraction() -> float:
     """A number from 0 to 1; ``random`` takes milliseconds to import."""
     return int.from_bytes(os.urandom(4)) / (1 << 32)
 
@@ -148,11 +156,11 @@ class CpuEvents(msgspec.Struct):
                 try:
                     clock.move(time.monotonic_ns())
                 except OSError:
-                    clock.due = NEVER
-        return min((clock.due for clock in self.clocks.values()), default=NEVER)
+                    clock.due = NEVER_DUE
+        return min((clock.due for clock in self.clocks.values()), default=NEVER_DUE)
 
 
-NEVER = 1 << 63
+NEVER_DUE = 1 << 63
 
 
 class Opened(msgspec.Struct):
@@ -223,7 +231,7 @@ class Opened(msgspec.Struct):
         """Create the map that a quick end needs: a run gives up the privilege to create any."""
         idle = sum(len(part.idle_events) for part in self.parts())
         if idle and self.holder is None:
-            self.holder = _holder(idle)
+            self.holder = _event_holder(idle)
 
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
@@ -249,12 +257,12 @@ _PERF_LINK, _KPROBE_MULTI_LINK = 7, 8
 _PERF_KPROBES = frozenset({3, 4})
 """``BPF_PERF_EVENT_KPROBE``, ``BPF_PERF_EVENT_KRETPROBE``."""
 
-_INFO = 64
+_LINK_INFO = 64
 
 
 def link_misses(link: int) -> int:
     """Hits that the kprobes of a link missed; 0 for links of other types."""
-    data = bpf.info(link, _INFO)
+    data = bpf.info(link, _LINK_INFO)
     (link_type,) = struct.unpack_from("=I", data)
     if link_type == _KPROBE_MULTI_LINK:
         return int(struct.unpack_from("=Q", data, 32)[0])
@@ -361,7 +369,7 @@ def close_later(events: Sequence[int], holder: int | None = None) -> None:
     *holder* is a map with room for them, which is closed; without one it is made.
     """
     if holder is None and events:
-        holder = _holder(len(events))
+        holder = _event_holder(len(events))
     if holder is None:
         close_all(events)
         return
@@ -374,7 +382,7 @@ def close_later(events: Sequence[int], holder: int | None = None) -> None:
     os.close(holder)
 
 
-def _holder(entries: int) -> int | None:
+def _event_holder(entries: int) -> int | None:
     """A map for perf events; None if the kernel refuses."""
     try:
         return bpf.map_create(MapType.PERF_EVENT_ARRAY, 4, 4, entries, name="closing")
@@ -391,3 +399,314 @@ def _hand_over(events: Sequence[int], holder: int) -> bool:
     except OSError:
         return False
     return True
+
+
+# ------------------------------------------------------------------------------------------------------------ attaching
+
+
+class AttachOptions(msgspec.Struct, frozen=True):
+    """How to attach.
+
+    *pids* are the processes of ``-p``, or that of ``-c``, for the kinds of probes whose filter is the kernel's
+    (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *unbound*: user
+    probes are attached for all processes once, as programs compare those of ``-p`` themselves, too, and the kernel
+    binds none to one whose first thread has ended (``uprobe_multi_link_filter`` of kernel/trace/bpf_trace.c,
+    ``__uprobe_perf_filter``). *child* is the process of ``-c``. *awaits*: programs look for the process of
+    ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
+    *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
+    answers whether the kernel has a feature. *progress* is called before the first target and after each one.
+    """
+
+    pids: tuple[int, ...] = ()
+    awaits: bool = False
+    follow: bool = False
+    unbound: bool = False
+    child: int | None = None
+    missing_probes: str = "error"
+    disabled: frozenset[str] = frozenset()
+    file_activation: bool = False
+    feature: Callable[[str], bool] = has_feature
+    progress: Callable[[], object] = bool
+
+    def has(self, name: str) -> bool:
+        """Whether a kernel feature is there and wanted."""
+        return name not in self.disabled and self.feature(name)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The processes of ``-p``, or without them that of ``-c``, whatever other filters select."""
+        return self.pids or (() if self.child is None else (self.child,))
+
+    @property
+    def uprobe_pid(self) -> int | None:
+        """The process that user probes are bound to; none when programs look for processes themselves."""
+        return None if self.follow or self.unbound or not self.pids else self.pids[0]
+
+    @property
+    def event_pids(self) -> tuple[int, ...]:
+        """The processes whose perf events are wanted, and with *follow* those of what they fork, which inherits them.
+
+        None when programs look for followed processes themselves: of those that run already (``-p``) any may have
+        inherited an event or not.
+        """
+        return () if self.awaits or self.finds_descendants else self.pids
+
+    @property
+    def finds_descendants(self) -> bool:
+        """Whether programs look for followed processes themselves, among those that run already (``-p``)."""
+        return self.follow and self.child is None
+
+    def each(self, kind: ProbeKind) -> list[AttachOptions]:
+        """These options for each process that programs of *kind* are attached for; perf events are for all at once."""
+        apart = kind.pid_filter is PidFilter.ATTACH and kind.user and len(self.pids) > 1
+        apart = apart and not self.follow and not self.unbound
+        return [replace(self, pids=(pid,)) for pid in self.pids] if apart else [self]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One target that could not be attached, and why.
+
+    *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
+    *limit*: a limit of the machine is reached, so nothing is wrong with the target.
+    """
+
+    target: Target
+    reason: str
+    hints: tuple[str, ...] = ()
+    gone: bool = False
+    limit: bool = False
+
+    def __str__(self) -> str:
+        return f"cannot attach {self.target.probe}: {self.reason}"
+
+
+class CannotAttachError(Exception):
+    """Raised inside an attacher for one target; becomes a :class:`Failure`."""
+
+    def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False, limit: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hints = tuple(hints)
+        self.gone = gone
+        self.limit = limit
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """One target that a program is attached to.
+
+    *iterator* is the link of an ``iter`` probe that is to be read
+    (:func:`pytrace.runtime.load.kernel_probes.read_iterator`).
+    *note* is a message for the user (where an iterator was pinned).
+    """
+
+    spec: ProgramSpec
+    target: Target
+    iterator: int | None = None
+    note: str = ""
+
+
+class Job(msgspec.Struct, frozen=True, dict=True):
+    """One program to attach, with all that an attacher needs. *program* is the program's descriptor."""
+
+    spec: ProgramSpec
+    program: int
+    options: AttachOptions
+    loaded: LoadedScript
+
+    @cached_property
+    def cpu(self) -> int:
+        """A CPU that is online."""
+        return perf.online_cpus()[0]
+
+    @cached_property
+    def by_link(self) -> bool:
+        """Whether programs are put on perf events by links, which have cookies."""
+        return self.options.has("perf_link")
+
+    @property
+    def multi(self) -> str:
+        """The multi link that the program was loaded for, or nothing."""
+        return self.loaded.multi(self.spec.symbol)
+
+    @property
+    def returns(self) -> bool:
+        """Whether the program runs when a function returns, by a return address that the kernel replaces."""
+        places = [target.place for target in self.spec.targets]
+        leaving = any(isinstance(place, UserTarget) and place.leaving is not None for place in places)
+        return known_kind(self.spec.kind).returns and not leaving
+
+
+Outcome = Attached | Failure
+Attacher = Callable[[Job, Opened], list[Outcome]]
+"""Attaches one program to all its targets and hands over what it opens; targets that fail leave nothing open."""
+
+SingleAttacher = Callable[[Job, Target, Opened], Attached]
+
+
+LIMITS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.ENOSPC})
+"""Error numbers of what there is too little of."""
+OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Error numbers that are about the whole machine or process: other targets would not fare better."""
+
+
+def _error_number(error: BaseException | None) -> int | None:
+    """The number of an error that the kernel gave.
+
+    Raises:
+        OSError: it is about the whole machine or process: other targets would not fare better.
+    """
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in OF_ALL:
+        raise error
+    return error.errno
+
+
+def one_by_one(attach: SingleAttacher) -> Attacher:
+    """An attacher that makes one link for each target."""
+
+    def attach_targets(job: Job, opened: Opened) -> list[Outcome]:
+        return [attempt(attach, job, target, opened) for target in job.spec.targets]
+
+    return attach_targets
+
+
+def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) -> Outcome:
+    """Attach one target; a failure closes what was opened for it."""
+    own = Opened()
+    try:
+        done = attach(job, target, own)
+        opened.take(own)
+    except CannotAttachError as error:
+        number = _error_number(error.__context__)
+        return Failure(target, error.reason, error.hints, error.gone, error.limit or number in LIMITS)
+    except OSError as error:
+        return Failure(target, str(error.strerror or error), limit=_error_number(error) in LIMITS)
+    finally:
+        own.close()
+    return done
+
+
+Linker = Callable[[Sequence[Target]], int]
+
+
+def in_one_link(
+    job: Job,
+    targets: Sequence[Target],
+    link: Linker,
+    explain: Callable[[Target, OSError], Failure],
+    opened: Opened,
+) -> list[Outcome]:
+    """Attach many targets with one link; where the kernel refuses some, with as few links as the others need.
+
+    A multi link fails as a whole and does not say by which target, so a refused set is halved until the
+    culprits stand alone.
+
+    Args:
+        job: the program.
+        targets: at least one.
+        link: makes the link for some of the targets and returns its descriptor.
+        explain: the failure of one target that the kernel refuses by itself.
+        opened: takes over the links.
+
+    Returns:
+        The outcome of each target, in their order.
+
+    Raises:
+        OSError: (ENOMEM) the kernel's memory does not suffice, whatever the targets.
+    """
+    try:
+        descriptor = link(targets)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
+        if len(targets) == 1:
+            return [explain(targets[0], error)]
+        middle = len(targets) // 2
+        first = in_one_link(job, targets[:middle], link, explain, opened)
+        return first + in_one_link(job, targets[middle:], link, explain, opened)
+    opened.links.append(descriptor)
+    return [Attached(job.spec, target) for target in targets]
+
+
+def attach_event(
+    job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False, enabled: bool = True
+) -> None:
+    """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
+    (opened.idle_events if tracepoint and job.by_link else opened.events).append(event)
+    if job.by_link:
+        opened.links.append(bpf.link_perf_event(job.program, event, cookie))
+        return
+    perf.set_bpf(event, job.program)
+    if enabled:
+        perf.enable(event)
+
+
+def attach_event_on_cpus(
+    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, *, one: bool = False, mean: int = 0
+) -> None:
+    """Put the program on an event of every online CPU, or of any one; *opened* can attach it to other CPUs later.
+
+    *mean* is the period in nanoseconds of a clock whose period is moved.
+    """
+
+    def attach(cpu: int, part: Opened) -> None:
+        attach_event(job, perf.open_event(attr, cpu=cpu), target.cookie, part)
+
+    events = CpuEvents(target.probe, attach, one, mean=mean)
+    opened.cpu_events.append(events)
+    for cpu in perf.online_cpus():
+        try:
+            events.add(cpu)
+        except OSError:
+            if cpu in perf.online_cpus():
+                raise
+            continue  # it went offline in the meantime
+        if one:
+            return
+
+
+def attach_event_everywhere(
+    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, pids: Sequence[int]
+) -> None:
+    """Put the program on an event of every thread of the processes *pids*; without any, of every online CPU.
+
+    Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
+    """
+    if not pids:
+        attach_event_on_cpus(job, attr, target, opened)
+        return
+    attr = attr.inheriting(threads_only=not job.options.follow)
+    # Until it executes its program, the child of -c is a copy of this process.
+    child = job.options.child
+    begins_at_exec = child is not None and child in pids and not procfs.has_executed(child)
+    if begins_at_exec:
+        attr = attr.beginning_at_exec()
+    for thread in (thread for pid in pids for thread in threads(pid)):
+        try:
+            event = perf.open_event(attr, pid=thread)
+        except ProcessLookupError:
+            continue
+        attach_event(job, event, target.cookie, opened, enabled=not begins_at_exec)
+
+
+def threads(pid: int) -> list[int]:
+    """Thread ids of a process.
+
+    Raises:
+        CannotAttachError: there is no such process.
+    """
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        raise CannotAttachError(f"there is no process {pid}") from None
+
+
+def failure_error(failures: Sequence[Failure]) -> TraceError:
+    """The error for probes that could not be attached: the first in words, the number of the others."""
+    first = failures[0]
+    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    if first.limit:
+        return TraceError(f"{first}{more}", hints=first.hints)
+    hints = (*first.hints, "config key missing_probes: warn or ignore continues without such probes")
+    return TraceError(f"{first}{more}", hints=hints)

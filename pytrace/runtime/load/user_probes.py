@@ -1,0 +1,258 @@
+"""Attachers of user probes: multi links, perf events, or the tracefs interface, whichever the kernel has.
+
+uprobe, uretprobe and usdt are at an offset of a file; python and pythonret are uprobes in the evaluation loop of the
+interpreter that a process runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Target
+from pytrace.core.probes.kinds import PYTHON, PYTHONRET, UPROBE, URETPROBE, USDT
+from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
+from pytrace.runtime.load.probe_links import (
+    Attached,
+    Attacher,
+    CannotAttachError,
+    Failure,
+    Job,
+    Linker,
+    Opened,
+    Outcome,
+    attach_event,
+    attempt,
+    in_one_link,
+)
+from pytrace.runtime.machine import bpf, perf, procfs
+from pytrace.runtime.machine.foreign_files import kernel_path
+from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
+
+if TYPE_CHECKING:
+    from pytrace.runtime.python.eval_loop import EvalLoop
+
+# ---------------------------------------------------------------------------------------------- uprobe, uretprobe, usdt
+
+_REASONS = {
+    errno.ENOENT: "there is no such file",
+    errno.EACCES: "the file may not be read",
+    errno.EIO: "the offset is not in the file's code",
+    errno.ESRCH: "there is no such process",
+    errno.EBADF: "it is not a regular file",
+    errno.EILSEQ: "the offset is not at the start of an instruction that can be probed",
+    ENOTSUPP: "the instruction there cannot be probed",
+    errno.E2BIG: "too many offsets for one link",
+}
+
+
+def attach_uprobe(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach a uprobe, uretprobe or usdt program to all its targets."""
+    if not job.multi:
+        return [attempt(_attach_uprobe_event, job, target, opened) for target in job.spec.targets]
+    by_path: dict[str, list[Target]] = {}
+    for target in job.spec.targets:
+        by_path.setdefault(_probed_file(target), []).append(target)
+    outcomes: list[Outcome] = []
+    for path, targets in by_path.items():
+        outcomes += in_one_link(job, targets, _linker(job, path), _explain, opened)
+    return outcomes
+
+
+def _probed_file(target: Target) -> str:
+    """The file that the kernel knows: the archive, for a library in one (``ARCHIVE!/MEMBER``)."""
+    return target.of(FileTarget).path.partition("!/")[0]
+
+
+def _semaphore(target: Target) -> int:
+    """Where the counter of a static probe lies in the file; 0 without one."""
+    return target.place.semaphore_offset if isinstance(target.place, StaticProbeTarget) else 0
+
+
+def _linker(job: Job, path: str) -> Linker:
+    def link(targets: Sequence[Target]) -> int:
+        counters = [_semaphore(target) for target in targets]
+        with kernel_path(path) as file:
+            return bpf.link_uprobe_multi(
+                job.program,
+                file,
+                [target.of(FileTarget).offset for target in targets],
+                cookies=[target.cookie for target in targets],
+                semaphores=counters if any(counters) else (),
+                pid=job.options.uprobe_pid or 0,
+                returns=job.returns,
+                session=job.multi == "uprobe_session",
+            )
+
+    return link
+
+
+def _explain(target: Target, error: OSError) -> Failure:
+    return Failure(target, _reason(target, error), gone=_gone(target, error))
+
+
+def _gone(target: Target, error: OSError) -> bool:
+    """Whether a file that a pattern found has gone since: its process ended, or it was deleted."""
+    return target.of(FileTarget).by_pattern and error.errno in (errno.ENOENT, errno.ESRCH)
+
+
+def _reason(target: Target, error: OSError) -> str:
+    if error.errno == errno.EINVAL:
+        return _invalid(target)
+    return _REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _invalid(target: Target) -> str:
+    """Why the kernel refused an offset that was found in the file (``uprobe_register`` in kernel/events/uprobes.c)."""
+    offset, counter = target.of(FileTarget).offset, _semaphore(target)
+    size = _size(_probed_file(target))
+    if size is not None and offset > size:
+        return f"the file has only {size} bytes, the offset is {offset}: it was replaced since the script was compiled"
+    if counter % 2:
+        return f"its counter (semaphore) is at the odd offset {counter}, which the kernel does not accept"
+    # alloc_uprobe() refuses another ref_ctr_offset. Tools of bcc in Python pass one that is left on the stack.
+    wanted = f"counter (semaphore) at offset {counter:#x}" if counter else "no counter (semaphore)"
+    return (
+        f"another tracer has a probe at that offset with another counter: this one has {wanted}, and the kernel"
+        " allows one for each offset (the kernel's log has 'ref_ctr_offset mismatch' with both). Tools of bcc that"
+        " are written in Python pass a random one: end them first"
+    )
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def _attach_uprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
+    options = job.options
+    path, offset = _probed_file(target), target.of(FileTarget).offset
+    semaphore = _semaphore(target)
+    counted = semaphore if options.has("semaphores") else 0
+    try:
+        if options.has("perf_uprobe"):
+            with kernel_path(path) as file:
+                event = _open_uprobe(file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid)
+        elif options.has("uprobe"):
+            from pytrace.runtime.load import legacy_probes
+
+            with kernel_path(path) as file:
+                event = legacy_probes.open_uprobe(
+                    file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid, opened=opened
+                )
+        else:
+            raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
+        attach_event(job, event, target.cookie, opened)
+    except OSError as error:
+        raise CannotAttachError(_reason(target, error), gone=_gone(target, error)) from None
+    if semaphore and not counted:
+        from pytrace.runtime.load import legacy_probes
+
+        for pid in options.pids or (None,):
+            legacy_probes.raise_semaphore(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
+    return Attached(job.spec, target)
+
+
+def _open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None) -> int:
+    """Open a perf event at an offset of a file."""
+    kind = perf.pmu_type("uprobe")
+    if kind is None:
+        raise CannotAttachError("this kernel has no perf uprobes")
+    name = string_memory(path)
+    # The reference counter's offset lies in the upper half of config (events/uprobe format ref_ctr_offset).
+    config = (perf.pmu_bit("uprobe", "retprobe") if returns else 0) | semaphore << 32
+    attr = perf.EventAttr(kind, config=config, config1=name.address, config2=offset)
+    if pid is not None:
+        return perf.open_event(attr, pid=pid)
+    return perf.open_event(attr, cpu=perf.online_cpus()[0])
+
+
+# ---------------------------------------------------------------------------------------------------- python, pythonret
+
+
+def attach_python(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach a program to the interpreter of the process of ``-p`` or ``-c``, or of several where it is unbound."""
+    return [attempt(_attach_python_target, job, target, opened) for target in job.spec.targets]
+
+
+def _attach_python_target(job: Job, target: Target, opened: Opened) -> Attached:
+    pids = job.options.processes
+    if not pids:
+        raise CannotAttachError("it needs a process", hints=["-p PID or -c COMMAND"])
+    # A file is probed once: of several processes in one (each has its own job else) all programs run.
+    for path, loop in {_file_identity(path): (path, loop) for path, loop in map(_find_interpreter, pids)}.values():
+        _attach_interpreter_file(job, target, path, loop, opened)
+    return Attached(job.spec, target)
+
+
+def _file_identity(path: str) -> Hashable:
+    """The same for all paths of one file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
+def _attach_interpreter_file(job: Job, target: Target, path: str, loop: EvalLoop, opened: Opened) -> None:
+    options = job.options
+    # With --follow programs look for followed processes themselves.
+    bound = None if options.follow or options.unbound else options.processes[0]
+    offsets = loop.ends if job.returns else loop.entries
+    with kernel_path(path) as file:
+        if job.multi:
+            cookies = [target.cookie] * len(offsets)
+            opened.links.append(bpf.link_uprobe_multi(job.program, file, offsets, cookies=cookies, pid=bound or 0))
+        elif not options.has("perf_uprobe"):
+            raise CannotAttachError("this kernel has no perf uprobes")
+        else:
+            for offset in offsets:
+                attach_event(job, _open_uprobe(file, offset, 0, returns=False, pid=bound), target.cookie, opened)
+
+
+def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
+    """The file of a process's interpreter, and the places in it.
+
+    Raises:
+        CannotAttachError: it has none, or one whose functions cannot be probed.
+    """
+    # Few scripts probe functions of Python.
+    from pytrace.runtime.elf.file import ElfFile
+    from pytrace.runtime.python import interpreters
+    from pytrace.runtime.python.eval_loop import eval_loop
+    from pytrace.runtime.python.layouts import UnsupportedError
+
+    text = procfs.read_maps(pid)
+    if not text:
+        raise CannotAttachError(f"there is no process {pid}")
+    files = {item.path: None for item in procfs.executable_mappings(text) if item.inode}
+    for number, name in enumerate(files):
+        if not interpreters.may_have(name, program=not number):
+            continue
+        path = procfs.root_prefix(pid) + name
+        with suppress(OSError, TraceError):
+            try:
+                with ElfFile.open(path) as file:
+                    interpreter = interpreters.interpreter(file)
+                    if interpreter is not None:
+                        return path, eval_loop(file, interpreter.layout)
+            except UnsupportedError as error:
+                raise CannotAttachError(f"{name}: {error}") from None
+    program = next(iter(files), "")
+    hints = ["give the process of the interpreter itself, not that of a wrapper that started it"]
+    raise CannotAttachError(f"process {pid} ({program}) runs no CPython that is known", hints=hints)
+
+
+ATTACHERS: dict[str, Attacher] = {
+    UPROBE: attach_uprobe,
+    URETPROBE: attach_uprobe,
+    USDT: attach_uprobe,
+    PYTHON: attach_python,
+    PYTHONRET: attach_python,
+}
