@@ -75,6 +75,7 @@ class Pipe:
             try:
                 status = self._carry(websocket)
             finally:
+                # The client library has no types here.
                 websocket.shutdown()  # type: ignore[no-untyped-call]
         except ApiException as error:
             self._put(STDERR_CHANNEL, f"exec: {api_message(error)}\n".encode())

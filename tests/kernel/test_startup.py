@@ -55,7 +55,7 @@ def own(imported: set[str]) -> set[str]:
     """The modules of pytrace among *imported*, without packages, which are empty."""
     return {
         name for name in imported
-        if name.startswith("pytrace.") and not (ROOT / name.replace(".", "/")).is_dir()
+        if name.startswith("pytrace.") and not (ROOT / name.replace(".", "/") / "__init__.py").exists()
     }  # fmt: skip
 
 
