@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Self, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import manifest
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import HiddenKernelError, TraceError
 from pytrace.core.options.run_options import SAMPLE
+from pytrace.core.types import Type
 from pytrace.interface import asked_hosts
 from pytrace.interface.asked_hosts import AskedHosts, Nodes
 from pytrace.interface.compiled import (
     Arguments,
     CompiledScript,
     Script,
+    Users,
     ahead_of_time,
     check_names,
     compile_options,
@@ -30,20 +35,24 @@ from pytrace.interface.compiled import (
 )
 from pytrace.interface.errors import ScriptError
 from pytrace.interface.kinds_of_hosts import Compiler, Program, lacking
-from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
-from pytrace.interface.stack_names import StackNames
 from pytrace.remote import controller, hosts, messages
-from pytrace.remote.answer import MOST_KEYS, Answer, left_out_warnings
+from pytrace.remote.answer import MOST_KEYS, Answer, left_out_warnings, renamed
 from pytrace.remote.carriage import AGENT, ALL, PYTHON, SOAK, Carriage, Rollout, Stopping, stage_sizes
 from pytrace.remote.controller import Tree
 from pytrace.remote.hosts import Host, Offset
-from pytrace.remote.messages import Limits, Options, Relay, Request, Route
-from pytrace.remote.naming import Naming
+from pytrace.remote.messages import Limits, NamedPlace, Options, Place, Relay, Request, Route
+from pytrace.remote.naming import Naming, has_stacks, place_of, places
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
-from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
+from pytrace.results.snapshot import WITHOUT_ANSWER, Frame, SnapshotData, StackTrace
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf import debug_files
 from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.machine.demangle import demangle, short_name
+from pytrace.runtime.symbols.images import Images
+from pytrace.runtime.symbols.line_reading import LineReading
+from pytrace.runtime.symbols.met_binaries import Detail, detail
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -389,3 +398,162 @@ def _program(
 
 def _names(value: Users) -> tuple[str, ...]:
     return (str(value),) if isinstance(value, (str, int)) else tuple(map(str, value))
+
+
+# ---------------------------------------------------------------------------------------------- names in stacks
+
+
+Names = Mapping[Place, NamedPlace]
+"""What hosts have said (:attr:`pytrace.remote.naming.Naming.names`)."""
+NONE: Names = MappingProxyType({})
+
+
+class _Files:
+    """Files of this machine by build id."""
+
+    def __init__(
+        self, debuginfo: Iterable[str], named: Callable[[str], str], *, lines: bool, fetched: bool = False
+    ) -> None:
+        self._search = [folder.removeprefix("+") for folder in debug_files.directories(debuginfo)]
+        self.reading = LineReading()
+        self.images = Images(
+            {}, named=named, lines=lines, fetched=fetched, debuginfo=debuginfo, reading=self.reading
+        )
+        self._binaries: dict[tuple[str, str], tuple[Binary, Detail] | None] = {}
+        self._fetched: dict[str, Binary | None] = {}
+
+    def binary(self, build_id: str, path: str) -> tuple[Binary | None, Detail]:
+        """A file with a build id, and how much it says: the binary itself if it is here, or else its debug file."""
+        key = build_id, path
+        if key not in self._binaries:
+            binary = self._binary(build_id, path)
+            self._binaries[key] = None if binary is None else (binary, detail(binary))
+        return self._binaries[key] or (None, Detail.NOTHING)
+
+    def _binary(self, build_id: str, path: str) -> Binary | None:
+        for candidate in (path, *debug_files.of_build_id(build_id, self._search)):
+            if _is_file(candidate) and debug_files.has_build_id(candidate, build_id):
+                return self._opened(candidate)
+        return None
+
+    def fetched(self, build_id: str) -> Binary | None:
+        """The debug file of a build id from a server, if one has it, and the user waits for that."""
+        if build_id not in self._fetched:
+            downloaded: list[str] = []
+            asked = self.reading.download(lambda stop: downloaded.extend(self._fetch(build_id, stop)))
+            if not asked:
+                return None
+            self._fetched[build_id] = self._opened(downloaded[0]) if downloaded else None
+        return self._fetched[build_id]
+
+    def _fetch(self, build_id: str, stop: Callable[[], bool]) -> list[str]:
+        path, problems = debug_files.fetch(build_id, stop)
+        if problems:
+            # The next question would take as long.
+            self.reading.no_downloads()
+        return [] if path is None else [path]
+
+    def _opened(self, path: str) -> Binary | None:
+        try:
+            return self.images.binary(path, os.stat(path))
+        except (TraceError, OSError):
+            return None
+
+    def prepare(self, frames: Iterable[Frame]) -> Iterator[None]:
+        """Read the source lines of places in short steps."""
+        wanted = []
+        for frame in frames:
+            place = place_of(frame)
+            binary = None if place is None else self.binary(place.build_id, frame.module)[0]
+            if binary is not None and place is not None:
+                wanted.append((binary, place.address))
+        yield from self.images.prepare(wanted)
+
+
+class StackNames:
+    """Names the functions of snapshots of hosts."""
+
+    def __init__(self, debuginfo: Iterable[str] = (), config: Config | None = None) -> None:
+        """*debuginfo*: directories with debug files, instead of ``/usr/lib/debug``; *config*: of the script."""
+        config, debuginfo = config or Config(), tuple(debuginfo)
+        named: Callable[[str], str] = str
+        if config.cpp_demangle:
+            named = short_name if config.short_generics else demangle
+        self._so_far = _Files(debuginfo, named, lines=False)
+        self._whole = _Files(debuginfo, named, lines=config.show_debug_info, fetched=config.debuginfod_lines)
+        self._looked = _Files(debuginfo, str, lines=False)
+        """For :meth:`detail`, which another thread asks."""
+        self._lock = threading.Lock()
+        """As answers so far are made in several threads."""
+
+    def detail(self, build_id: str, path: str) -> int:
+        """How much this machine knows of a binary (:class:`Detail`); nothing is downloaded, no symbols are read."""
+        return self._looked.binary(build_id, path)[1]
+
+    def named(self, snapshot: SnapshotData, names: Names = NONE) -> SnapshotData:
+        """The answer so far, in which functions have names, as far as files with their build ids are here."""
+        with self._lock:
+            return _named(snapshot, self._so_far, names)
+
+    def final(self, snapshot: SnapshotData, stop: Callable[[], bool], names: Names = NONE) -> SnapshotData:
+        """The final answer, named with lines: servers of ``DEBUGINFOD_URLS`` are asked, until one fails.
+
+        When *stop* says so, nothing more is downloaded, and functions that are left have no lines.
+        """
+        files = self._whole
+        with self._lock:
+            if os.environ.get("DEBUGINFOD_URLS"):
+                files.reading.hurry(None, "stacks", stop)
+            for _ in files.prepare(places(snapshot)):
+                if stop():
+                    files.reading.given_up = True
+                    break
+            named = _named(snapshot, files, names)
+            files.images.keep()
+            return named
+
+
+def _named(snapshot: SnapshotData, files: _Files, names: Names) -> SnapshotData:
+    known: dict[Frame, tuple[Frame, ...]] = {}
+
+    def functions(frame: Frame) -> tuple[Frame, ...]:
+        if frame not in known:
+            place = place_of(frame)
+            known[frame] = (frame,) if place is None else _functions(frame, place, files, names)
+        return known[frame]
+
+    def leaf(type_: Type | None, value: object) -> object:
+        if isinstance(value, StackTrace) and has_stacks(type_):
+            return value._replace(frames=tuple(one for frame in value.frames for one in functions(frame)))
+        return value
+
+    return renamed(snapshot, has_stacks, leaf)
+
+
+def _functions(frame: Frame, place: Place, files: _Files, names: Names) -> tuple[Frame, ...]:
+    """The functions of a place, by whoever knows most of its binary; the place itself where none is known."""
+    binary, own = files.binary(place.build_id, frame.module)
+    said = names.get(place)
+    if said is not None and said.functions and said.detail > own:
+        return tuple(
+            _frame(frame, place, one.name, one.offset, one.file, one.line, one.inlined) for one in said.functions
+        )
+    found = [] if binary is None else files.images.frames(binary, frame.module, place.address)
+    if binary is None and (fetched := files.fetched(place.build_id)) is not None:
+        found = files.images.frames(fetched, frame.module, place.address)
+    if not found or not found[0].name:
+        return (frame._replace(offset=frame.address),)
+    return tuple(_frame(frame, place, one.name, one.offset, one.file, one.line, one.inlined) for one in found)
+
+
+def _frame(frame: Frame, place: Place, name: str, offset: int, file: str, line: int, inlined: bool) -> Frame:
+    """A function of a place, which is that of an address or of the byte before."""
+    start = offset + frame.address - place.address
+    return Frame(name, start, frame.module, frame.build_id, file, line, inlined, frame.address)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return os.path.isabs(path) and stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False

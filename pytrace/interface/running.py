@@ -14,7 +14,6 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, watchdog_seconds
-from pytrace.interface import selection
 from pytrace.interface.compiled import (
     FIXED,
     Arguments,
@@ -24,6 +23,7 @@ from pytrace.interface.compiled import (
     check_names,
     command_text,
     folders,
+    of_compiled,
     process_filters,
     refuse,
 )
@@ -101,7 +101,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         fixed = (*FIXED, "parameters", *(() if script.options.follow else ("follow",)))
         refuse(arguments, fixed, "the script is compiled already; give {} to compile()")
         if not script.ahead:
-            filters = selection.of_compiled(filters, script.options)
+            filters = of_compiled(filters, script.options)
     else:
         script = compile_script(script, **(arguments | {"command": command}))
     for text in script.warnings:

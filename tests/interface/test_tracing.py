@@ -26,12 +26,12 @@ from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.interface import compiled, running
 from pytrace.interface.collector import FOLLOWED_BY_TEXT, OVERHEAD, Collector, EventSources, table
+from pytrace.interface.compiled import filters, of_compiled
 from pytrace.interface.errors import LossWarning, ScriptError, TraceWarning, placed, warn
 from pytrace.interface.events import Event, EventSource
+from pytrace.interface.fleet import StackNames
 from pytrace.interface.listing import Argument, _argument, features, probes
 from pytrace.interface.running import _checked
-from pytrace.interface.selection import filters, of_compiled
-from pytrace.interface.stack_names import StackNames
 from pytrace.interface.tracing import Trace, _close, _forgotten, _is_loss
 from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
