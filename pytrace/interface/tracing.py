@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.failures import FAILURES
 from pytrace.core.options.run_options import RunOptions
 from pytrace.interface.collector import Collector, EventSources, table
 from pytrace.interface.compiled import CompiledScript
@@ -25,7 +26,6 @@ from pytrace.interface.events import Event
 from pytrace.interface.maps import MapAccess, Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
 from pytrace.results.snapshot import MapData
-from pytrace.runtime.output.messages import FAILURES
 from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Embedding, Session
 from pytrace.runtime.session.signals import WakeUp

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 from pytrace.core.costs import ProbeCost, RunCost
+from pytrace.core.failures import failure
 from pytrace.core.types import Count
 from pytrace.render import json
 from pytrace.render.text import encoded
@@ -43,7 +44,9 @@ def losses(snapshot: SnapshotData) -> Iterator[str]:
             if kind == "map_full" and subject in snapshot.maps:
                 yield _incomplete(snapshot.maps[subject], count)
             else:
-                yield f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
+                words = failure(kind)
+                sentence = f"{count} {words.one if count == 1 else words.many}"
+                yield f"{sentence} ({subject})" if subject and subject != "total" else sentence
 
 
 def _incomplete(data: MapData, dropped: int) -> str:

@@ -22,6 +22,7 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
     cut_exit_status,
 )
+from pytrace.core.failures import failure
 from pytrace.core.manifest import Manifest
 from pytrace.render import events, json
 from pytrace.render.events import RunHandler, Tally
@@ -432,7 +433,7 @@ class Renderer:
         if lost:
             self.lost(lost)
         others = {
-            key: count for key, count in fresh.items() if key[0] != "lost" and count > messages.failure(key[0]).told
+            key: count for key, count in fresh.items() if key[0] != "lost" and count > failure(key[0]).told
         }
         if any(others.values()) and self.options.warnings and not ended:
             self._tell("failures", others)

@@ -276,8 +276,8 @@ def test_a_paragraph_names_runs_and_losses() -> None:
     assert about.text(found).splitlines() == [
         "# x.bt (SHA-256 abababababab) on web1, Linux 6.1.0 x86_64",
         "# 1970-01-01 00:01:40.000 UTC to 1970-01-01 00:01:50.000 UTC (10.000 s), run run-1, pytrace 0.1",
-        "# lost: 3 (begin)",
-        "# map_full: 2",
+        "# 3 events lost (begin)",
+        "# 2 map updates dropped",
         "",
     ]
 
@@ -533,10 +533,10 @@ def test_a_comparison_colours_what_grew_red_and_what_shrank_blue() -> None:
 
 def test_what_was_lost_is_told() -> None:
     whole = snapshot(STACKS)
-    whole.losses = {"lost events": {"k:f": 3}}
+    whole.losses = {"lost": {"k:f": 3}}
     file = BytesIO()
     svg.write(whole, WriteOptions(), file)
-    assert "lost events: 3 (k:f)" in texts(file.getvalue())
+    assert "3 events lost (k:f)" in texts(file.getvalue())
 
 
 @pytest.mark.parametrize("wanted", ["svg:width=ten", "svg:width=1", "svg:color=blue"])

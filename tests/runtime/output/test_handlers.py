@@ -13,6 +13,7 @@ import pytest
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
+from pytrace.core.failures import FAILURES
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
 from pytrace.core.probes.targets import TimerTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String, Type
@@ -403,9 +404,9 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-@each_row("kind", sorted(messages.FAILURES))
+@each_row("kind", sorted(FAILURES))
 def test_each_kind_has_a_sentence(kind: str) -> None:
-    row = messages.FAILURES[kind]
+    row = FAILURES[kind]
     (one,) = messages.summary_lines(MANIFEST, {(kind, 0): 1})
     assert one.startswith(f"1 {row.one}")
     (many,) = messages.summary_lines(MANIFEST, {(kind, 0): 2, (kind, 1): 3}, told=[kind])
