@@ -49,7 +49,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.instructions import is_misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, rebuilt
-from pytrace.runtime.elf.file import attach_path
+from pytrace.runtime.elf.file import ElfFile, attach_path
 from pytrace.runtime.machine import fingerprints
 
 _MOST_SHOWN = 5
@@ -360,8 +360,6 @@ def _word(value: int) -> bytes:
 
 def _patched(elf: bytes, values: Iterable[tuple[int, bytes]]) -> bytes:
     """*elf* with *values* written into the section for them."""
-    from pytrace.runtime.elf.file import ElfFile
-
     image = bytearray(elf)
     section = ElfFile(elf, "").section(LOAD_TIME_SECTION)
     for offset, data in values:

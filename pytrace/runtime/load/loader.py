@@ -307,8 +307,6 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
 
 def _map_sizes(lib: libbpf.Library, maps: list[int], script: CompiledScript) -> list[MapSize]:
     """The parameters of all maps; of double-buffered ones those of the two buffers."""
-    from pytrace.runtime.load.loaded_script import MapSize
-
     buffers = {
         spec.symbol: MapSize(spec.symbol, *spec.inner, spec.max_entries, 2)
         for spec in script.manifest.maps
