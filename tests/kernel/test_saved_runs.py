@@ -33,6 +33,7 @@ from pytrace.results.snapshot import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load.live_kernel import LiveKernel
+from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Session
 from pytrace.runtime.session.signals import TOGETHER
 from tests.support import portable_json
@@ -543,7 +544,7 @@ def test_a_session_gives_snapshots_after_its_end(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     options = RunOptions(output=out, quiet=True, script="-e", text=text, save=saved, keep_privileges=True)
     with ExitStack() as stack:
-        session = Session.open(compiled_script, options, stack)
+        session = Session(open_run(compiled_script, options, stack))
         before = session.snapshot()
         assert session.run() == 0
         first, second = session.snapshot(), session.snapshot()
