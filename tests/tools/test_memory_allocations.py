@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ def test_memory_ends_with_exec(tool: Tool, programs: Path) -> None:
     run = tool("memleak", "--older", 0, "-T", 0, command=f"sh -c '{script}'")
     assert outstanding(run, "allocations", "keep") == (3, 3003)
     assert outstanding(run, "allocations", ".*")[0] == 3 + 2  # two buffers for input and output, and nothing of sh
+
+
+@pytest.mark.tool("memleak")
+def test_an_allocator_that_nothing_calls_is_told(tool: Tool, programs: Path, tmp_path: Path) -> None:
+    """As that of the C library in programs that have another one."""
+    (library,) = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so.6" in line}
+    copy = shutil.copy(library, tmp_path / "unused.so")
+    run = tool("memleak", "-O", copy, command=leaks(programs), troubles=("no allocation by",))
+    (said,) = (message["msg"] for message in run.messages if message["type"] == "warnf")
+    assert said == f"no allocation by {copy} was seen: give the library or program that has the allocator by -O"
 
 
 @pytest.mark.tool("memleak", "mallocs")
