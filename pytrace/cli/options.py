@@ -343,7 +343,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("bench", "", "bench", "", "run the bench: probes", "mode"),
     Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
     Option("show_script", "", "show-script", "", "print the script, or that of a tool, and stop", "mode"),
-    Option("tools", "", "tools", "", "list the tools, or those with WORD in name or summary", "mode"),
+    Option("tools", "", "tools", "", "list the tools, or those that answer a word or question", "mode"),
     Option("info", "", "info", "", "show what this user may do, what a script needs, what the kernel supports", "mode"),
     Option("examples", "", "examples", "", "list the example scripts", "mode"),
     Option("help", "h", "help", "", "show this help", "mode"),
