@@ -319,7 +319,7 @@ OWN_FILES = {
     "runtime/machine/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
     "runtime/output/handlers.py": {"PcapWriter.__init__", "read_file", "_family"},  # cat(): a limited process reads
     "runtime/output/streams.py": {"create"},
-    "runtime/python/layouts.py": {"_rows"},  # part of pytrace
+    "runtime/python/interpreters.py": {"_rows"},  # part of pytrace
     "runtime/symbols/image_places.py": {"_build_id_of_notes"},  # sysfs
 }
 """Functions of ``pytrace/runtime`` that open what no traced program, container or other user names."""

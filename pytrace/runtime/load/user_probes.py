@@ -34,7 +34,7 @@ from pytrace.runtime.machine.foreign_files import kernel_path
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
 
 if TYPE_CHECKING:
-    from pytrace.runtime.python.eval_loop import EvalLoop
+    from pytrace.runtime.python.interpreters import EvalLoop
 
 # ---------------------------------------------------------------------------------------------- uprobe, uretprobe, usdt
 
@@ -225,8 +225,7 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     # Few scripts probe functions of Python.
     from pytrace.runtime.elf.file import ElfFile
     from pytrace.runtime.python import interpreters
-    from pytrace.runtime.python.eval_loop import eval_loop
-    from pytrace.runtime.python.layouts import UnsupportedError
+    from pytrace.runtime.python.interpreters import UnsupportedError, eval_loop
 
     text = procfs.read_maps(pid)
     if not text:

@@ -16,10 +16,8 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
 from pytrace.runtime.elf.file import read_file
 from pytrace.runtime.machine import bpf, procfs
-from pytrace.runtime.python import checking, interpreters
-from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
-from pytrace.runtime.python.interpreters import Interpreter
-from pytrace.runtime.python.layouts import UnsupportedError
+from pytrace.runtime.python import interpreters
+from pytrace.runtime.python.interpreters import EvalLoop, Interpreter, UnsupportedError, eval_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -236,7 +234,7 @@ def _located(interpreter: Interpreter, place: _Place) -> Interpreter:
 def _check(pid: int, binary: _Binary, interpreter: Interpreter, bias: int) -> None:
     """Check the layout with the first process of a binary that has threads."""
     try:
-        binary.checked = checking.check(pid, interpreter, bias)
+        binary.checked = interpreters.check(pid, interpreter, bias)
     except UnsupportedError as error:
         binary.problem, binary.interpreter = str(error), None
     except OSError:

@@ -37,12 +37,21 @@ from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.elf.symbol_table import Symbol
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.python import checking, interpreters, layouts, line_tables, processes
-from pytrace.runtime.python.eval_loop import EvalLoop
+from pytrace.runtime.python import functions, interpreters, processes
 from pytrace.runtime.python.functions import UNKNOWN, PythonFunctions, function
-from pytrace.runtime.python.handlers import LOOP, HandlerTables, are_functions
-from pytrace.runtime.python.interpreters import _LOCAL_EXEC, Interpreter, interpreter, may_have, thread_values
-from pytrace.runtime.python.layouts import UnsupportedError, layout
+from pytrace.runtime.python.interpreters import (
+    _LOCAL_EXEC,
+    LOOP,
+    EvalLoop,
+    HandlerTables,
+    Interpreter,
+    UnsupportedError,
+    are_functions,
+    interpreter,
+    layout,
+    may_have,
+    thread_values,
+)
 from pytrace.runtime.python.processes import _MUSL, Walker, _Place, call_row, row
 from pytrace.runtime.symbols.images import Frame
 from tests.support.compile import compiled, tool
@@ -141,17 +150,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 def published(minor: int, **changed: int) -> bytes:
     """The beginning of ``_PyRuntime`` of an interpreter with the layout of the file."""
     build = minor, bool(changed.get("free_threaded"))
-    row, indexes = layouts._rows()[0][build], layouts._rows()[1][build]
-    words = [0] * layouts._WORDS
-    words[layouts._VERSION] = 0x300 + minor << 16 | 0x4F0
+    row, indexes = interpreters._rows()[0][build], interpreters._rows()[1][build]
+    words = [0] * interpreters._WORDS
+    words[interpreters._VERSION] = 0x300 + minor << 16 | 0x4F0
     for name, index in indexes.items():
         words[index] = changed.get(name, getattr(row, name))
-    words[layouts._FREE_THREADED] = changed.get("free_threaded", 0)
-    return layouts.COOKIE + struct.pack(f"={layouts._WORDS - 1}Q", *words[1:])
+    words[interpreters._FREE_THREADED] = changed.get("free_threaded", 0)
+    return interpreters.COOKIE + struct.pack(f"={interpreters._WORDS - 1}Q", *words[1:])
 
 
 def test_versions() -> None:
-    rows, _ = layouts._rows()
+    rows, _ = interpreters._rows()
     ordinary, free = ([(minor, one) for minor in range(first, 16)] for first, one in ((9, False), (13, True)))
     assert sorted(rows) == sorted(ordinary + free)
     for (minor, free_threaded), known in rows.items():
@@ -170,7 +179,7 @@ def test_versions() -> None:
 @pytest.mark.parametrize("minor", [13, 14, 15])
 def test_what_is_published_counts(minor: int, free_threaded: bool) -> None:
     build = {"free_threaded": int(free_threaded)}
-    assert layout(minor, published(minor, **build)) == layouts._rows()[0][minor, free_threaded]
+    assert layout(minor, published(minor, **build)) == interpreters._rows()[0][minor, free_threaded]
     assert layout(minor, published(minor, thread_id=1234, **build)).thread_id == 1234
 
 
@@ -192,7 +201,7 @@ def test_refused(minor: int, runtime: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("headers", sorted(glob.glob("/usr/include/python3.*[0-9]")))
 def test_headers_of_this_machine(headers: str) -> None:
-    text = Path(layouts.FILE).read_text()
+    text = Path(interpreters.FILE).read_text()
     assert python_layouts.merged(text, [headers]) == text
 
 
@@ -267,7 +276,7 @@ def test_lines_of_this_interpreter() -> None:
         for start, end, line in one.co_lines():
             for index in range(start // 2, end // 2):
                 if line is not None:
-                    read = line_tables.line(sys.version_info.minor, one.co_linetable, one.co_firstlineno, index)
+                    read = functions.line_of(sys.version_info.minor, one.co_linetable, one.co_firstlineno, index)
                     assert read == line
                     found += 1
     assert found > 100
@@ -283,16 +292,16 @@ def test_lines_of_other_versions(python: Python, tmp_path: object) -> None:
     text = subprocess.run([*python.command, "-c", DUMP, path], check=True, capture_output=True, text=True).stdout
     for first, table, lines in json.loads(text):
         for index, line in enumerate(lines):
-            read = line_tables.line(python.minor, base64.b64decode(table), first, index)
+            read = functions.line_of(python.minor, base64.b64decode(table), first, index)
             assert read == (first if line is None else line), (first, index)
 
 
 @pytest.mark.parametrize("minor", [9, 10, 11, 14])
 def test_a_table_that_is_cut_or_damaged_has_the_first_line_or_some_other(minor: int) -> None:
-    assert line_tables.line(minor, b"", 7, 3) == 7
-    assert line_tables.line(minor, b"\xff", 7, -1) == 7
+    assert functions.line_of(minor, b"", 7, 3) == 7
+    assert functions.line_of(minor, b"\xff", 7, -1) == 7
     for damaged in (b"\xf7\xff\xff\xff", b"\x00" * 9, bytes(range(255))):
-        assert isinstance(line_tables.line(minor, damaged, 7, 1 << 23), int)
+        assert isinstance(functions.line_of(minor, damaged, 7, 1 << 23), int)
 
 
 # ---------------------------------------------------------------------------------------------- checking
@@ -321,23 +330,23 @@ def running(python: Python) -> Iterator[tuple[int, Interpreter, int]]:
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
 def test_the_right_layout(python: Python) -> None:
     with running(python) as (pid, interpreter, bias):
-        assert checking.check(pid, interpreter, bias)
+        assert interpreters.check(pid, interpreter, bias)
 
 
 @pytest.mark.parametrize("member", ["thread_id", "frame_code", "threads_head", "thread_frame"])
 def test_another_layout(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_PAUSE", 0)
+    monkeypatch.setattr(interpreters, "_PAUSE", 0)
     with running(PYTHONS[0]) as (pid, interpreter, bias):
         layout = interpreter.layout
         wrong = replace(interpreter, layout=replace(layout, **{member: getattr(layout, member) + 8}))
         with pytest.raises(UnsupportedError, match="differ from those of CPython"):
-            checking.check(pid, wrong, bias)
+            interpreters.check(pid, wrong, bias)
 
 
 def test_a_process_that_is_gone() -> None:
-    interpreter = Interpreter(layouts.layout(11, b""), 0, 0, None)
+    interpreter = Interpreter(interpreters.layout(11, b""), 0, 0, None)
     with pytest.raises(OSError, match="No such file"):
-        checking.check(1 << 22 | 1, interpreter, 0)
+        interpreters.check(1 << 22 | 1, interpreter, 0)
 
 
 # ---------------------------------------------------------------------------------------------- functions
@@ -476,7 +485,7 @@ def test_no_loop() -> None:
 
 
 def processes_interpreter(minor: int, distance: int | None = None, *, free_threaded: bool = False) -> Interpreter:
-    return Interpreter(layouts._rows()[0][minor, free_threaded], 0x1000, 0x2000, distance)
+    return Interpreter(interpreters._rows()[0][minor, free_threaded], 0x1000, 0x2000, distance)
 
 
 def test_row_of_an_old_version() -> None:
@@ -611,7 +620,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
 
 def test_second_rows() -> None:
     """Of a version whose functions cannot be probed, they have nothing."""
-    known = Interpreter(layouts._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3, 4))
+    known = Interpreter(interpreters._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3, 4))
     words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
     assert len(words) == len(CallWord)
     assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)

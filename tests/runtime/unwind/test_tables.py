@@ -21,8 +21,8 @@ from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.unwind import call_frames, tables
-from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP
+from pytrace.runtime.unwind import tables
+from pytrace.runtime.unwind.tables import RBP, RETURN, RSP
 from tests.support.examples import examples
 from tests.support.waiting import finished
 
@@ -140,7 +140,7 @@ def test_linker_stubs(programs: Path) -> None:
     ],
 )
 def test_expressions(code: bytes, rule: tuple[Rule, int] | None) -> None:
-    assert call_frames.cfa_expression(code) == rule
+    assert tables.cfa_expression(code) == rule
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0" * 16, b"\x10\0\0\0" + b"\0" * 4, b"\xff" * 64, bytes(range(200))])
