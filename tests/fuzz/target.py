@@ -66,11 +66,18 @@ class _Watch:
     installed = False
 
 
+_COMPILED = "/__pycache__"
+
+
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if _Watch.thread != threading.get_ident():
         return
+    if arguments and _COMPILED in str(arguments[0]):
+        return  # a module that is imported for the first time
     if event in _WRITES:
         raise HarmError(f"{event} {arguments!r}")
+    if event == "open" and isinstance(arguments[0], int):
+        return  # what it was opened as was looked at
     if event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING_FLAGS:
         raise HarmError(f"opens {arguments[0]!r} to write")
 

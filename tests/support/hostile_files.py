@@ -322,6 +322,8 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if event != "open" or not isinstance(arguments[0], str) or not isinstance(arguments[2], int):
         return
     path, flags = arguments[0], arguments[2]
+    if "/__pycache__/" in path:
+        return  # a module that is imported for the first time
     if flags & os.O_PATH or not path.startswith("/"):
         return  # it is only looked for, or below a folder that is allowed
     if path.startswith("/proc/self/fd/"):
