@@ -488,6 +488,14 @@ def test_interval() -> None:
         assert hits <= (time.monotonic_ns() - start) / period
 
 
+def test_interval_of_a_frequency() -> None:
+    need("perf_events")
+    with ExitStack() as stack:
+        loaded = Loaded(stack, program("count_perf", "interval", target(TimerTarget(frequency=1000), 4)))
+        attach_to(loaded, stack)
+        until(lambda: loaded.hits >= 50, 1)  # one a second would not do in the test machine, which has 24
+
+
 def test_hardware_event() -> None:
     need("pmu")
     with ExitStack() as stack:
