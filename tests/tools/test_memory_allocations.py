@@ -86,7 +86,7 @@ def test_an_allocator_that_nothing_calls_is_told(tool: Tool, programs: Path, tmp
     copy = shutil.copy(library, tmp_path / "unused.so")
     run = tool("memleak", "-O", copy, command=leaks(programs), troubles=("no allocation by",))
     (said,) = (message["msg"] for message in run.messages if message["type"] == "warnf")
-    assert said == f"no allocation by {copy} was seen: give the library or program that has the allocator by -O"
+    assert said == f"no allocation by {copy} was seen: if the program has another allocator, give its file by -O"
 
 
 @pytest.mark.tool("memleak", "mallocs")
@@ -139,7 +139,9 @@ def test_a_sample_and_each_allocation(tool: Tool, programs: Path) -> None:
 def test_a_process_at_intervals(tool: Tool, programs: Path) -> None:
     needs("uprobe")
     with memory.leaking(programs) as process:
-        run = tool("memleak", "-p", process.pid, 1, 2, form="text", interrupt=False)
+        run = tool(
+            "memleak", "-p", process.pid, 1, 2, form="text", interrupt=False, troubles=("no allocation by libc",)
+        )
     assert len(re.findall(r"^\[\d\d:\d\d:\d\d\]$", run.stdout, re.MULTILINE)) == 2
     assert "keep+" not in run.stdout  # it was allocated before
 
