@@ -195,7 +195,7 @@ def test_the_command_line_tells_it(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def fail(*_: object) -> int:
         raise MemoryError
 
-    monkeypatch.setattr(main, "_dispatch", fail)
+    monkeypatch.setattr(main, "run", fail)
     assert main.main(["-e", "begin { }"]) == TraceError("").status == 1
     assert capsys.readouterr().err.startswith("ERROR: out of memory\nHINT: ")
 

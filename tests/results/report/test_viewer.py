@@ -445,7 +445,7 @@ def test_hosts_by_buckets(tmp_path: Path) -> None:
         )
         for number in range(1, 13)
     ]  # fmt: skip
-    hosts[6].maps["@lat_us"].mark, hosts[6].losses = "estimate", {"lost events": {"t:x:y": 3}}
+    hosts[6].maps["@lat_us"].mark, hosts[6].losses = "estimate", {"lost": {"t:x:y": 3}}
     with opened(written(tmp_path, by_host(*hosts))) as page:
         columns = "document.querySelectorAll('div.keyheat')[{}].columns()"
         drawn = page.evaluate(columns.format(0))
@@ -471,7 +471,7 @@ def test_hosts_by_buckets(tmp_path: Path) -> None:
         section = page.locator("section").first
         assert section.locator("h2").inner_text() == "estimate @lat_us"
         assert "Hits were left out on: web7." in section.inner_text()
-        assert "lost events: 3 (web7: t:x:y)" in text_of(page, "header .losses")
+        assert "3 events lost (web7: t:x:y)" in text_of(page, "header .losses")
         page.set_viewport_size({"width": 500, "height": 700})
         come_true(page, "document.querySelector('div.keyheat canvas').getBoundingClientRect().width < 500")
 

@@ -305,7 +305,7 @@ def file(*rows: tuple[str, bytes, int], wide: bool = True, kind: int = 1) -> Any
         wide=wide,
         sections=sections,
         contents=lambda section: memoryview(rows[section.offset][1]),
-        check_size=partial(ElfFile.check_size, SimpleNamespace(path="/bin/app", _copied={})),
+        check_size=partial(ElfFile.check_size, SimpleNamespace(path="/bin/app", _copied={}, view=memoryview(b""))),
     )
 
 
