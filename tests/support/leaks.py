@@ -9,7 +9,7 @@ import platform
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,5 +155,7 @@ def no_leaks() -> Iterator[None]:
     yield
     assert not watch.leaked(), "left in the kernel"
     until(lambda: definitions() <= defined)
+    with suppress(AssertionError):  # one that is on its way out is gone in a moment
+        until(lambda: all(map(_serves, _family() - children)))
     left = {process for process in _family() - children if not _serves(process)}
     assert not left, f"processes left: {[(process, _command(process)) for process in left]}"

@@ -4,6 +4,8 @@
 kill -USR1 "$1" || exit
 for pid; do
     until grep -q '^ShdPnd:.*0000$' "/proc/$pid/status" && grep -qE '^(128|137) ' "/proc/$pid/syscall"; do
+        # A process that has ended waits for nothing any more.
+        grep -q '^State:.*[ZX]' "/proc/$pid/status" 2>/dev/null && exit 1
         [ -d "/proc/$pid" ] || exit
         sleep 0.01
     done
