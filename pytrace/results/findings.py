@@ -70,7 +70,6 @@ def _stacks(data: MapData) -> Iterator[tuple[Path, set[str], int]]:
 
 def _profile(data: MapData, run: Run) -> Iterator[str]:
     counts, period = counted(run) if isinstance(data.value, types.Count) else ("", 0.0)
-    unit = data.unit if not isinstance(data.value, types.Count) else ""
     what = what_of(run)
     own: dict[str, int] = {}
     interpreted: dict[str, int] = {}
@@ -90,7 +89,7 @@ def _profile(data: MapData, run: Run) -> Iterator[str]:
         return
 
     def text(number: int) -> str:
-        return readable(number * period, "s") if period else readable(number, unit)
+        return readable(number * period, "s") if period else readable(number, data.unit)
 
     total = f"{text(whole)} {what}".rstrip()
     if counts:

@@ -376,7 +376,7 @@ def flame_part(
         {place[1] for place, _, was in rows if was is not nothing},
         {place[1] for place, now, _ in rows if now is not nothing},
     )
-    counts, period = counted(document.runs[-1]) if document.runs and is_count(after) else ("", 0.0)
+    counts, period = counted(document.runs[-1]) if document.runs and isinstance(after.value, types.Count) else ("", 0.0)
     return FlamePart(
         name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
         measures=[(part, unit) for part, unit in measures(after)],
@@ -389,11 +389,6 @@ def flame_part(
         ],
         counts=counts, period=period, what=what_of(document.runs[-1]) if document.runs else "",
     )  # fmt: skip
-
-
-def is_count(data: MapData) -> bool:
-    """True if its numbers count hits."""
-    return isinstance(data.value, types.Count)
 
 
 def _note(data: MapData, fixed: str) -> str:
