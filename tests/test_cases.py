@@ -300,7 +300,7 @@ def test_differences_are_documented() -> None:
 def test_documented_differences_have_tests() -> None:
     text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     named = {item.section for item in outputs.DIFFERENCES.values()} | {"Imports of root", "Functions of Python"}
-    # The last two: tests/frontend/expand, tests/kernel/test_python_calls.py
+    # The last two: tests/frontend/expand, tests/kernel/test_python_stacks.py
     for file in CASES.glob("*.case"):
         named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
     assert not _titles(text) - named

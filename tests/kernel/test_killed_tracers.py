@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.machine import tracefs
-from tests.kernel.test_pinning import in_bpffs
+from tests.kernel.test_cleanup import in_bpffs
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience

@@ -1,16 +1,22 @@
-"""Output of real runs: snapshots that lose nothing, and policies seen from the other end of a pipe."""
+"""Output of real runs: snapshots, policies at the end of a pipe, hot probes, files that a run writes."""
 
 from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import select
+import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.programs import build
 
@@ -31,8 +37,7 @@ def syscalls() -> Path:
 @pytest.mark.parametrize("update", ["@seen = count();", "@seen = sum(1);", "@seen = hist(1);", "@seen = stats(1);"])
 def test_print_and_clear_counts_each_update_once(syscalls: Path, update: str) -> None:
     script = (
-        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }} "
-        "interval:ms:2 { print_clear(@seen); }"
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }} interval:ms:2 {{ print_clear(@seen); }}"
     )
     done = subprocess.run(
         tracer("-q", "-f", "json", "-e", script, "-c", f"{syscalls} {CALLS}"),
@@ -206,3 +211,135 @@ def _shown_on_terminal(saved: str) -> bytes:
     text = os.read(main, 1 << 16)
     os.close(main)
     return text
+
+
+# ---------------------------------------------------------------------------------------------- hot probes
+# The question before probes that are hit very often, at a terminal and elsewhere.
+
+
+HOT_CALLS = 100
+SCRIPT = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ { @ = count(); }"
+"""Number 110 is getppid on x86-64; the trial counts the calls of all processes."""
+QUESTION = re.compile(r"1 probe \(all system calls\): [\d,]+ hits per second in a trial of .*, which cost about \d+%")
+
+
+@pytest.fixture
+def busy(no_leaks: None) -> Iterator[None]:
+    """A process that makes very many system calls."""
+    process = subprocess.Popen(
+        ["timeout", "60", "dd", "if=/dev/zero", "of=/dev/null", "bs=1"], stderr=subprocess.DEVNULL
+    )
+    yield
+    process.terminate()
+    process.wait()
+
+
+def at_terminal(programs: Path, answer: str, *words: str) -> tuple[int, str, str]:
+    """Run pytrace with a terminal as standard input and error. Returns status, output, and what the terminal shows."""
+    leader, follower = pty.openpty()
+    argv = [sys.executable, "-m", "pytrace", *words, "-e", SCRIPT, "-c", f"{programs}/flood {HOT_CALLS}"]
+    tracer = subprocess.Popen(argv, stdin=follower, stdout=subprocess.PIPE, stderr=follower, text=True)
+    os.close(follower)
+    shown, end = b"", time.monotonic() + patience(60)
+    while time.monotonic() < end:
+        try:
+            data = os.read(leader, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += data
+        if b"[y/N] " in shown and answer:
+            os.write(leader, answer.encode())
+            answer = ""
+    output, _ = tracer.communicate(timeout=patience(20))
+    os.close(leader)
+    return tracer.returncode, output, shown.decode()
+
+
+@pytest.mark.usefixtures("busy")
+def test_yes_traces_and_nothing_of_the_trial_is_in_the_results(programs: Path) -> None:
+    status, output, shown = at_terminal(programs, "y\n")
+    assert QUESTION.search(shown), shown
+    assert (status, output.splitlines()[-1]) == (0, f"@: {HOT_CALLS}")
+
+
+@pytest.mark.usefixtures("busy")
+def test_no_traces_nothing(programs: Path) -> None:
+    status, output, shown = at_terminal(programs, "n\n")
+    assert QUESTION.search(shown), shown
+    assert (status, output) == (1, "")
+    assert "nothing was traced" in shown
+    assert "Attached" not in shown
+
+
+@pytest.mark.usefixtures("busy")
+def test_yes_on_the_command_line(programs: Path) -> None:
+    status, output, shown = at_terminal(programs, "", "--yes")
+    assert "Trace them" not in shown
+    assert (status, output.splitlines()[-1]) == (0, f"@: {HOT_CALLS}")
+
+
+@pytest.mark.usefixtures("busy")
+def test_without_a_terminal_there_is_no_question(programs: Path) -> None:
+    """Scripts and services run as they do with bpftrace."""
+    argv = [sys.executable, "-m", "pytrace", "-e", SCRIPT, "-c", f"{programs}/flood {HOT_CALLS}"]
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(60), check=True
+    )
+    assert done.stdout.splitlines()[-1] == f"@: {HOT_CALLS}"
+    assert done.stderr == "Attached 1 probe\n"
+
+
+# ---------------------------------------------------------------------------------------------- written files
+# What a run writes, seen from outside: it runs on an overlay of the root file system, which keeps what is written.
+
+
+ROOT = Path(__file__).resolve().parents[2]
+OVERLAY = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs {folder}
+cd {folder}
+mkdir upper work root
+mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+for place in proc sys dev; do mount --rbind /$place root/$place; done
+chroot root env -u XDG_CACHE_HOME PYTHONDONTWRITEBYTECODE=1 HOME=/root sh -c {command}
+cd upper
+find . -not -type d
+"""
+"""Prints what the command prints, and then the files that it changed, made or removed."""
+
+
+def written(folder: Path, *words: str) -> tuple[list[str], list[str]]:
+    """Lines of the command's output, and files that it left."""
+    need("overlay")
+    command = f"cd {ROOT} && exec {shlex.join([sys.executable, '-m', 'pytrace', '-q', *words])}"
+    script = OVERLAY.format(folder=folder, command=shlex.quote(command))
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True, timeout=patience(60)
+    )
+    lines = done.stdout.split()
+    return [line for line in lines if line[0] != "."], [line[1:] for line in lines if line[0] == "."]
+
+
+def test_a_run_writes_what_it_was_asked_for_and_its_cache(tmp_path: Path) -> None:
+    """Loading, tracing, stacks with names, a command, and the end."""
+    script = 't:syscalls:sys_enter_getpgid { @[ustack(3), kstack(3), comm] = count(); } begin { print("begins"); }'
+    output, files = written(tmp_path, "-e", script, "-c", "true", "-o", "/srv/out", "--save", "/srv/run.pts")
+    assert output == []
+    asked = {"/srv/out", "/srv/run.pts"}
+    assert asked <= set(files)
+    assert all(file.startswith("/root/.cache/pytrace/") for file in set(files) - asked), files
+
+
+def test_an_ahead_of_time_file_is_all_that_its_compilation_writes(tmp_path: Path) -> None:
+    output, files = written(tmp_path, "--aot", "/srv/script.aot", "-e", "begin { exit(); }")
+    assert output == []
+    assert "/srv/script.aot" in files
+    assert all(file.startswith("/root/.cache/pytrace/") for file in set(files) - {"/srv/script.aot"}), files
+
+
+def test_without_a_cache_nothing_is_written(tmp_path: Path) -> None:
+    script = 't:syscalls:sys_enter_getpgid { @ = count(); } begin { print("begins"); }'
+    output, files = written(tmp_path, "--no-cache", "-e", script, "-c", "true")
+    assert output == ["begins"]
+    assert not [file for file in files if "/pytrace/scripts/" in file or not file.startswith("/root/.cache/pytrace/")]

@@ -1,17 +1,20 @@
-"""Poor surroundings: streams that are closed or full, no home, no locale, few descriptors, signals, killed tracers."""
+"""Poor surroundings: streams, home, locale, descriptors, signals; commands and processes that do not behave."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,14 +24,17 @@ from pytrace.runtime.load.probe_links import Opened
 from pytrace.runtime.machine import tracefs
 from tests.support.machine import need
 from tests.support.patience import patience
+from tests.support.running import Tracer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTRACE = f"{shlex.quote(sys.executable)} -m pytrace"
-HELLO = "begin { printf(\"hello\\n\"); @x[1] = count(); exit(); }"
+HELLO = 'begin { printf("hello\\n"); @x[1] = count(); exit(); }'
 PRINTED = "hello\n\n\n@x[1]: 1\n"
+RIGHTS = "+bpf,+perfmon,+dac_override,+dac_read_search"
+USER = f"setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps {RIGHTS} --ambient-caps {RIGHTS} env HOME=/"
 
 
 def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +81,7 @@ def test_standard_streams(tmp_path: Path, command: str, status: int, printed: st
 def test_no_file_gets_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     """What is meant for standard error must not end up in a file that was opened instead of it."""
     script = 'begin { warnf("a warning"); printf("text\\n"); exit(); }'
-    done = shell("$P -o out -e \"$S\" 2>&-; cat out", tmp_path, S=script)
+    done = shell('$P -o out -e "$S" 2>&-; cat out', tmp_path, S=script)
     assert done.stdout.strip() == "text"
 
 
@@ -96,7 +102,7 @@ def test_no_place_for_the_cache(tmp_path: Path, home: str) -> None:
 
 
 def test_no_environment(tmp_path: Path) -> None:
-    done = shell(f"env -i PYTHONPATH={ROOT} $P -q -e \"$S\" -c /bin/true", tmp_path)
+    done = shell(f'env -i PYTHONPATH={ROOT} $P -q -e "$S" -c /bin/true', tmp_path)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, PRINTED.strip(), "")
 
 
@@ -125,7 +131,7 @@ def test_few_descriptors(tmp_path: Path, limit: int) -> None:
 @pytest.mark.parametrize("limit", range(7, 13))
 def test_few_descriptors_for_maps(tmp_path: Path, limit: int) -> None:
     """libbpf takes what it could not open for something that the kernel lacks, and the verifier then complains."""
-    script = "begin { @a = count(); @b[1] = 1; printf(\"x\"); exit(); }"
+    script = 'begin { @a = count(); @b[1] = 1; printf("x"); exit(); }'
     done = shell(f'ulimit -n {limit}; $P -q -e "$S"', tmp_path, S=script)
     assert (done.returncode, done.stdout) == (1, "")
     assert "too many open files" in done.stderr
@@ -328,3 +334,153 @@ def test_proc_without_files_of_the_kernel(tmp_path: Path, script: str) -> None:
     assert "Traceback" not in done.stderr
     if "raed" not in script:
         assert (done.returncode, "ERROR" in done.stderr) == (0, False), done.stderr
+
+
+# ---------------------------------------------------------------------------------------------- traced processes
+# Commands and processes that do not behave: they ignore signals, change their rights or program, or end too early.
+
+
+def alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def test_a_command_that_ignores_signals(tmp_path: Path) -> None:
+    """It gets SIGTERM, and two seconds later SIGKILL."""
+    stubborn = "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
+    stubborn += "print(os.getpid(), flush=True); time.sleep(999)"
+    script = "interval:ms:900 { @ = 1; exit(); }"
+    done = shell(f'$P -q -e "$S" -c "{sys.executable} -c \'{stubborn}\'"', tmp_path, S=script)
+    pid, *printed = done.stdout.split()
+    assert (done.returncode, printed, done.stderr) == (0, ["@:", "1"], "")
+    assert not alive(int(pid))
+
+
+def test_a_command_that_forks_twice(tmp_path: Path) -> None:
+    """The run ends with the command itself; what it left running is not ours to end, and is no longer traced."""
+    need("syscalls")
+    script = "tracepoint:syscalls:sys_enter_exit_group /pid == cpid/ { @ = count(); }"
+    mark = tmp_path / "mark"
+    command = f"sh -c 'setsid sh -c \"sleep 1; echo > {mark}\" & exit 0'"
+    done = shell('$P -q -e "$S" -c "$C"', tmp_path, S=script, C=command)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["@:", "1"], "")
+    until(mark.exists)
+
+
+def test_a_command_that_executes_other_programs(tmp_path: Path) -> None:
+    need("syscalls")
+    script = "tracepoint:syscalls:sys_enter_exit_group /pid == cpid/ { @[comm] = count(); }"
+    done = shell('$P -q -e "$S" -c "$C"', tmp_path, S=script, C="sh -c 'exec env sh -c \"exec env true\"'")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["@[true]:", "1"], "")
+
+
+@pytest.fixture
+def privileged() -> Iterator[Path]:
+    """A program that runs as root, whoever starts it, in a folder that all may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Path(folder) / "privileged"
+        shutil.copy("/bin/sleep", made)
+        made.chmod(0o4755)
+        yield made
+
+
+def test_a_command_with_the_rights_of_another_user(tmp_path: Path, privileged: Path) -> None:
+    """It may be ended by whom it was started: the real user is the same."""
+    script = "interval:ms:300 { @ = 1; exit(); }"
+    done = shell(f'{USER} $P -q -e "$S" -c "{privileged} 86403"', tmp_path, S=script)
+    assert (done.returncode, done.stdout.split()) == (0, ["@:", "1"]), done
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"86403" in read(path)]
+    assert not found
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+# ------------------------------------------------------------------------------------------------ processes of -p
+
+EVERYTHING = (
+    "uprobe:PROGRAM:add { @u = count(); } software:faults:1 { @f = count(); } "
+    "profile:hz:99 { @p[ustack] = count(); } tracepoint:syscalls:sys_enter_getppid { @t = count(); }"
+)
+
+
+@pytest.mark.parametrize("lifetime", [0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])
+def test_a_process_that_ends_before_it_is_traced(programs: Path, tmp_path: Path, lifetime: float) -> None:
+    """Whichever step finds out, it is an error of one line, or a run that ends at once."""
+    need("uprobe", "perf_events", "syscalls")
+    script = EVERYTHING.replace("PROGRAM", str(programs / "calls"))
+    if lifetime == 0.0:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        done = shell(f'$P -q -e "$S" -p {ended.pid}', tmp_path, S=script)
+    else:
+        done = shell(f'sleep {lifetime} & $P -q -e "$S" -p $!', tmp_path, S=script)
+    assert done.returncode in (0, 1)
+    if done.returncode:
+        assert "no process" in done.stderr.lower() or "No such process" in done.stderr
+    assert "BUG" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_number_that_is_given_to_another_process() -> None:
+    """The run ends with the process that had the number: a pidfd stands for it."""
+    need("perf_events")
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    if not last.exists():
+        pytest.skip("this kernel has no ns_last_pid")
+    first = subprocess.Popen(["sleep", "999"])
+    with Tracer("-q", "-e", "software:faults:1 { @ = count(); }", "-p", str(first.pid)) as tracer:
+        first.kill()
+        first.wait()
+        others = []
+        while len(others) < 50 and (not others or others[-1].pid != first.pid):
+            last.write_text(str(first.pid - 1))
+            others.append(subprocess.Popen(["sleep", "999"]))
+        assert tracer.process.wait(patience(10)) == 0
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+# ------------------------------------------------------------------------------------------------ the terminal
+
+
+@pytest.mark.parametrize("options", [(), ("-c", "sleep 86404")])
+def test_a_terminal_that_disappears(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A hang-up ends the run in order: what was traced is saved though nobody reads the output."""
+    mine, other = pty.openpty()
+    script = 'begin { @ = count(); } interval:ms:20 { printf("x\\n"); }'
+    tracer = subprocess.Popen(
+        ["setsid", "--ctty", sys.executable, "-m", "pytrace", "-e", script, "--save", "saved", *options],
+        stdin=other, stdout=other, stderr=other, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(other)
+    seen = b""
+    while b"x\r\n" not in seen:
+        seen += os.read(mine, 4096)
+    os.close(mine)
+    assert tracer.wait(patience(10)) == 0
+    assert (tmp_path / "saved").stat().st_size > 100
+
+
+@pytest.mark.parametrize("terminal", ["dumb", "", None])
+def test_terminals_that_know_little(tmp_path: Path, terminal: str | None) -> None:
+    mine, other = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "TERM"}
+    environment |= {} if terminal is None else {"TERM": terminal}
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytrace", "-q", "-e", 'begin { print("ä"); @x[1] = 2; exit(); }'],
+        stdin=other, stdout=other, stderr=other, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+    ) as tracer:  # fmt: skip
+        os.close(other)
+        assert tracer.wait(patience(10)) == 0
+    seen = b""
+    with suppress(OSError):  # EIO: nobody has the other end
+        while piece := os.read(mine, 4096):
+            seen += piece
+    os.close(mine)
+    assert seen.decode().split() == ["ä", "@x[1]:", "2"]

@@ -1,4 +1,4 @@
-"""What a script with probes of Python functions consists of; what they see is in tests/kernel/test_python_calls.py."""
+"""What a script with probes of Python functions consists of; what they see is in tests/kernel/test_python_stacks.py."""
 
 from __future__ import annotations
 

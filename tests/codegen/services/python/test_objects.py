@@ -1,4 +1,4 @@
-"""Objects as text in strings of any size; what the texts are is shown in tests/kernel/test_python_calls.py."""
+"""Objects as text in strings of any size; what the texts are is shown in tests/kernel/test_python_stacks.py."""
 
 from __future__ import annotations
 
