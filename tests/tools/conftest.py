@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.support import leaks, network
+from tests.support.machine import need
 from tests.support.network import End
 from tests.support.patience import EMULATED
 from tests.support.server import Server
@@ -28,8 +29,12 @@ class Tool(Protocol):
 
 
 @pytest.fixture
-def tool(server: Server) -> Iterator[Tool]:
-    """Runs a tool, and checks that the case left no BPF objects or processes behind."""
+def tool(server: Server, request: pytest.FixtureRequest) -> Iterator[Tool]:
+    """Runs a tool, and checks that the case left no BPF objects or processes behind.
+
+    What its mark says of the ``kernel`` are features of :data:`tests.support.machine.FEATURES` that the case needs.
+    """
+    need(*(name for mark in request.node.iter_markers("tool") for name in mark.kwargs.get("kernel", "").split()))
     server.run(("--version",))  # it starts before processes are counted
 
     def run(name: str, *arguments: object, troubles: Iterable[str] = (), **options: Any) -> ToolRun:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_features import needs
 from tests.support.machine import missing
 from tests.support.server import Running
 from tests.support.tools import ToolRun, check_columns
@@ -64,9 +63,8 @@ def directories(folder: Path, count: int) -> None:
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("vfsstat")
+@pytest.mark.tool("vfsstat", kernel="kprobe")
 def test_calls_by_second(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     run = tool("vfsstat", "-p", os.getpid(), work=within_outputs(lambda: directories(place, 20), "UNLINK/s", 20))
     check_columns(run)
     for column in ("MKDIR/s", "RMDIR/s", "CREATE/s", "UNLINK/s", "FSYNC/s"):
@@ -76,9 +74,8 @@ def test_calls_by_second(tool: Tool, place: Path) -> None:
     assert total(run, "WRITE/s") >= 40
 
 
-@pytest.mark.tool("vfsstat")
+@pytest.mark.tool("vfsstat", kernel="kprobe")
 def test_rates_of_longer_intervals(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     run = tool("vfsstat", 2, 2, "-p", os.getpid(), work=lambda _: directories(place, 20), interrupt=False)
     assert len(run.rows) == 2
     assert total(run, "MKDIR/s") in (10, 11)  # two halves may be rounded
@@ -87,9 +84,8 @@ def test_rates_of_longer_intervals(tool: Tool, place: Path) -> None:
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("vfscount")
+@pytest.mark.tool("vfscount", kernel="kprobe")
 def test_functions_by_calls(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     run = tool("vfscount", "-p", os.getpid(), work=lambda _: directories(place, 15))
     check_columns(run)
     assert run.of(FUNC="vfs_mkdir")[0]["COUNT"] == 15
@@ -106,9 +102,8 @@ def names(run: ToolRun, kind: str, prefix: str) -> list[str]:
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("dcsnoop")
+@pytest.mark.tool("dcsnoop", kernel="kprobe")
 def test_names_that_are_not_in_the_directory_cache(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     run = tool("dcsnoop", "-p", os.getpid(), work=lambda _: files.stat(place, good=2, missing=3))
     check_columns(run)
     assert names(run, "M", "absent") == ["absent0", "absent1", "absent2"]
@@ -118,9 +113,8 @@ def test_names_that_are_not_in_the_directory_cache(tool: Tool, place: Path) -> N
     assert not again.of(FILE="absent0")
 
 
-@pytest.mark.tool("dcsnoop")
+@pytest.mark.tool("dcsnoop", kernel="kprobe")
 def test_all_look_ups(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     run = tool("dcsnoop", "--all", "-p", os.getpid(), work=lambda _: files.stat(place, good=1, missing=2))
     assert names(run, "R", "absent") == ["absent0", "absent1"]
     assert names(run, "M", "absent") == ["absent0", "absent1"]
@@ -130,9 +124,8 @@ def test_all_look_ups(tool: Tool, place: Path) -> None:
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("dcstat")
+@pytest.mark.tool("dcstat", kernel="kprobe")
 def test_look_ups_by_second(tool: Tool, place: Path) -> None:
-    needs("kprobe")
     look = within_outputs(lambda: files.stat(place, good=0, missing=300), "MISS/s", 300)
     run = tool("dcstat", "-p", os.getpid(), work=look)
     check_columns(run)

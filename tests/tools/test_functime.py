@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_features import needs
 from tests.support.tools import Row, ToolRun, check_columns
 from tests.tools.conftest import Tool
 
@@ -25,9 +24,8 @@ def measured(run: ToolRun) -> dict[str, float]:
     return dict(zip(("upper", "lower", "again"), map(float, words.groups()), strict=True))
 
 
-@pytest.mark.tool("functime")
+@pytest.mark.tool("functime", kernel="uprobe")
 def test_times_of_functions(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("functime", f"{programs}/nested:work_*", command=f"{programs}/nested {ROUNDS}")
     check_columns(run)
     rows, own = by_name(run), measured(run)
@@ -46,9 +44,8 @@ def test_times_of_functions(tool: Tool, programs: Path) -> None:
     assert [row["TOTAL(ms)"] for row in run.rows] == sorted((row["TOTAL(ms)"] for row in run.rows), reverse=True)
 
 
-@pytest.mark.tool("functime")
+@pytest.mark.tool("functime", kernel="uprobe")
 def test_time_without_callees(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("functime", "--self", f"{programs}/nested:work_*", command=f"{programs}/nested {ROUNDS}")
     rows, own = by_name(run), measured(run)
     assert 10 * ROUNDS <= rows["work_upper"]["TOTAL(ms)"] < own["upper"] - own["lower"] / 2
@@ -59,9 +56,8 @@ def test_time_without_callees(tool: Tool, programs: Path) -> None:
     assert rows["work_catch"]["TOTAL(ms)"] >= 3 * ROUNDS
 
 
-@pytest.mark.tool("functime")
+@pytest.mark.tool("functime", kernel="uprobe")
 def test_intervals_add_up(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("functime", "-i", "1", f"{programs}/nested:work_lower", command=f"{programs}/nested 30")
     assert len(run.rows) > 1
     assert sum(row["COUNT"] for row in run.rows) == 60
@@ -69,18 +65,16 @@ def test_intervals_add_up(tool: Tool, programs: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.tool("functime")
+@pytest.mark.tool("functime", kernel="kprobe")
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
-    needs("kprobe")
     run = tool("functime", "do_nanoslee*", command=f"{programs}/nested 2")
     rows = by_name(run)
     assert rows["do_nanosleep"]["COUNT"] == 16
     assert rows["do_nanosleep"]["TOTAL(ms)"] >= 2 * (10 + 40 + 20 + 3)
 
 
-@pytest.mark.tool("funclatency")
+@pytest.mark.tool("funclatency", kernel="uprobe")
 def test_histogram(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("funclatency", "-m", f"{programs}/nested:work_lower", command=f"{programs}/nested {ROUNDS}")
     buckets = run.maps["@msecs"]
     assert sum(bucket["count"] for bucket in buckets) == 2 * ROUNDS
@@ -88,17 +82,15 @@ def test_histogram(tool: Tool, programs: Path) -> None:
     assert f"count: {2 * ROUNDS}" in run.stdout
 
 
-@pytest.mark.tool("funclatency")
+@pytest.mark.tool("funclatency", kernel="uprobe")
 def test_a_histogram_for_each_function(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("funclatency", "-F", "-u", f"{programs}/nested:work_*", command=f"{programs}/nested {ROUNDS}")
     found = {name: sum(bucket["count"] for bucket in buckets) for name, buckets in run.maps["@usecs"].items()}
     assert found == {"work_upper": 5, "work_lower": 10, "work_again": 20, "work_catch": 5}
 
 
-@pytest.mark.tool("funclatency")
+@pytest.mark.tool("funclatency", kernel="uprobe")
 def test_nanoseconds_at_intervals(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("funclatency", "-T", "-i", "1", f"{programs}/nested:work_lower", command=f"{programs}/nested 30",
                form="text")  # fmt: skip
     assert run.stdout.count("avg = ") > 1
@@ -106,16 +98,14 @@ def test_nanoseconds_at_intervals(tool: Tool, programs: Path) -> None:
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("funclatency")
+@pytest.mark.tool("funclatency", kernel="kprobe")
 def test_latency_of_kernel_functions(tool: Tool, programs: Path) -> None:
-    needs("kprobe")
     run = tool("funclatency", "-m", "do_nanosleep", command=f"{programs}/nested 2")
     assert sum(bucket["count"] for bucket in run.maps["@msecs"]) == 16
 
 
-@pytest.mark.tool("funcslower")
+@pytest.mark.tool("funcslower", kernel="uprobe")
 def test_slow_calls(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("funcslower", "-m", "15", "-a", "1", f"{programs}/nested:work_lower", f"{programs}/nested:work_upper",
                command=f"{programs}/nested 3")  # fmt: skip
     check_columns(run)
@@ -127,17 +117,15 @@ def test_slow_calls(tool: Tool, programs: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.tool("funcslower")
+@pytest.mark.tool("funcslower", kernel="uprobe")
 def test_quick_calls_are_not_shown(tool: Tool, programs: Path) -> None:
-    needs("uprobe")
     run = tool("funcslower", "-m", "3600000", f"{programs}/nested:work_*", command=f"{programs}/nested 1")
     assert not run.rows
 
 
 @pytest.mark.each_kernel
-@pytest.mark.tool("funcslower")
+@pytest.mark.tool("funcslower", kernel="kprobe")
 def test_slow_kernel_functions(tool: Tool, programs: Path) -> None:
-    needs("kprobe")
     run = tool("funcslower", "-m", "9", "do_nanosleep", command=f"{programs}/nested 1")
     assert len(run.rows) >= 3
     assert {row["FUNC"] for row in run.rows} == {"do_nanosleep"}

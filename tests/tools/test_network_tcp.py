@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_features import needs
 from tests.support.network import End, heal, lose
 from tests.support.patience import patience
 from tests.support.server import Running
@@ -117,9 +116,8 @@ def test_connections_are_counted(tool: Tool, ends: Ends) -> None:
     ]
 
 
-@pytest.mark.tool("tcpconnect")
+@pytest.mark.tool("tcpconnect", kernel="uprobe")
 def test_names_that_were_looked_up(tool: Tool, tmp_path: Path) -> None:
-    needs("uprobe")
     program = tmp_path / "connects.py"
     program.write_text(
         "import socket; s = socket.create_server(('127.0.0.1', 0)); p = s.getsockname()[1]\n"
@@ -167,9 +165,8 @@ def test_accepted_at_some_ports_and_of_one_version(tool: Tool, ends: Ends) -> No
         assert len(run.rows[0]["TIME"]) == len("HH:MM:SS")
 
 
-@pytest.mark.tool("tcpaccept", "tcpretrans")
+@pytest.mark.tool("tcpaccept", "tcpretrans", kernel="kprobe")
 def test_where_functions_have_kprobes_only(tool: Tool, ends: Ends) -> None:
-    needs("kprobe")
     made: list[Connection] = []
     without = ("--no-feature", "fentry")
     run = tool("tcpaccept", *without, *me(), work=lambda _: made.extend(sockets.connections(*ends, count=2)))

@@ -48,10 +48,9 @@ def kilobytes(run: ToolRun, local: str, remote: str) -> tuple[float, float]:
     return sum(row["RX_KB"] for row in rows), sum(row["TX_KB"] for row in rows)
 
 
-@pytest.mark.tool("tcptop")
+@pytest.mark.tool("tcptop", kernel="rawtracepoint")
 @BOTH
 def test_bytes_of_connections(tool: Tool, ends: Ends, version: int) -> None:
-    needs("rawtracepoint")
     made: list[Connection] = []
 
     def work(running: Running) -> None:
@@ -166,10 +165,9 @@ def histogram(run: ToolRun, name: str) -> dict[str, list[dict[str, int]]]:
     return found
 
 
-@pytest.mark.tool("tcprtt")
+@pytest.mark.tool("tcprtt", kernel="rawtracepoint")
 @BOTH
 def test_round_trip_times(tool: Tool, ends: Ends, version: int) -> None:
-    needs("rawtracepoint")
     smoothed: list[int] = []
 
     with sockets.listening(ends[1], version) as listener, sockets.tcp_socket(ends[0], version) as one:
@@ -241,10 +239,9 @@ def queues(run: ToolRun, limit: int) -> dict[tuple[int, int], int]:
     return {(bucket["min"], bucket["max"]): bucket["count"] for bucket in buckets}
 
 
-@pytest.mark.tool("tcpsynbl")
+@pytest.mark.tool("tcpsynbl", kernel="rawtracepoint")
 @BOTH
 def test_queues_of_connections_to_accept(tool: Tool, ends: Ends, version: int) -> None:
-    needs("rawtracepoint")
     other = sockets.IPV4 + sockets.IPV6 - version
 
     def work(_run: Running) -> None:
@@ -274,9 +271,8 @@ def directions(run: ToolRun, port: int) -> dict[str, list[Row]]:
     return found
 
 
-@pytest.mark.tool("udpsnoop")
+@pytest.mark.tool("udpsnoop", kernel="rawtracepoint syscalls")
 def test_datagrams(tool: Tool, ends: Ends) -> None:
-    needs("rawtracepoint", "syscalls")
     made: list[sockets.Datagrams] = []
     run = tool("udpsnoop", *ME, work=lambda _run: made.append(sockets.datagrams(*ends, count=3, size=200)))
     check_columns(run)
