@@ -1,7 +1,4 @@
-"""What a start from the compile cache imports, and that it does the same as the first start.
-
-``docs/develop/architecture.md`` lists the modules of such a start.
-"""
+"""What a start imports and costs, and that a start from the cache does the same as the first one."""
 
 from __future__ import annotations
 
@@ -14,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_main import SLOW_TO_IMPORT
+from tests.support import costs, kernel_costs
 from tests.support.machine import need
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.own_process
+
+
+# ``docs/develop/architecture.md`` lists the modules of such a start.
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = 'begin { printf("%d %s\\n", 40 + 2, "x"); @n = 3; exit(); }'
@@ -146,3 +147,33 @@ def test_other_options_and_other_imports_are_compiled_again(tmp_path: Path) -> N
             assert expected in start(tmp_path, str(script), *words)[0]
     library.write_text('getopt("library=N", 22);')
     assert "(false, 22, 0)" in start(tmp_path, str(script))[0]
+
+
+# ---------------------------------------------------------------------------------------------- costs
+# What the verifier counts of a fixed set of scripts, and what a start from the cache does, does not grow unnoticed.
+
+
+def _recorded(part: str) -> None:
+    if not costs.recorded(part):
+        pytest.skip(f"nothing is recorded of programs {part}: the numbers are compared where they were taken")
+
+
+def test_the_verifier_has_no_more_to_do_than_recorded() -> None:
+    part = kernel_costs.verifier()
+    _recorded(part)
+    # The same program was seen with 128 and with 129: numbers that are those of a boot or a run are in it.
+    costs.check(part, kernel_costs.of_all_programs(), kernel_costs.OF_A_RUN)
+
+
+def test_a_start_from_the_cache_does_no_more_than_recorded() -> None:
+    need("tracepoint")
+    part = kernel_costs.starter()
+    _recorded(part)
+    found = kernel_costs.of_all_starts()
+    for _ in range(2):
+        # What else a machine does may make a start wait or look again: the least is what the start itself does.
+        if not costs.changes(found, costs.recorded(part), kernel_costs.TOLERANCE)[0]:
+            break
+        again = kernel_costs.of_all_starts()
+        found = {name: {what: min(n, again[name][what]) for what, n in each.items()} for name, each in found.items()}
+    costs.check(part, found, kernel_costs.TOLERANCE)

@@ -1,17 +1,26 @@
-"""Multi-purpose tools in general: patterns, parts of scripts, lists of probes."""
+"""Multi-purpose tools in general: patterns, parts of scripts, lists of probes, the table of them."""
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.cli import request, script_options, tools
+from pytrace.cli.options import read
+from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools import multitool
 from pytrace.multitools.counts import FUNCCOUNT
 from pytrace.multitools.latencies import FUNCLATENCY
-from pytrace.multitools.multitool import MultiTool, Naming, Options, Pattern, Translation
+from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE, MultiTool, Naming, Options, Pattern, Translation
+from pytrace.multitools.table import TOOLS
+from pytrace.runtime.load import live_kernel
 from tests.support.facts import RecordedKernel
 from tests.support.multitools import translate
+from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- multitool
 # .
@@ -181,3 +190,44 @@ def test_mistakes() -> None:
         translate("tplist", lib="c", pid="1")
     with pytest.raises(TraceError, match="one process"):
         translate("tplist", pid="1,2")
+
+
+# ---------------------------------------------------------------------------------------------- table
+
+
+def test_the_command_line_knows_the_names_without_the_table() -> None:
+    assert tuple(TOOLS) == tools.TRANSLATED
+
+
+def test_each_tool_has_examples_and_help() -> None:
+    for name, tool in TOOLS.items():
+        assert tool.summary
+        assert all(line.startswith(f"pytrace {name}") for line in tool.examples.split("\n"))
+        assert all(option.help for option in tool.options)
+        names = [text for option in tool.options for text in option.names]
+        assert len(names) == len(set(names))
+
+
+EXAMPLES = [(name, re.split(r" {2,}", line)[0]) for name, tool in TOOLS.items() for line in tool.examples.split("\n")]
+
+
+@each_row(("name", "command"), EXAMPLES)
+def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_kernel, "LiveKernel", RecordedKernel)
+    monkeypatch.setattr(script_options, "check", lambda words, other_network: None)
+    line = read(shlex.split(command)[1:], request.find)
+    request.complete(line)
+    if name == "tplist":
+        assert line.flag("list")
+        return
+    assert line.script is not None
+    diagnostics = Diagnostics()
+    format_source(line.script[0], diagnostics)
+    assert not diagnostics.items
+
+
+def test_each_tool_has_a_group_and_one_sentence() -> None:
+    assert len(TOOLS) == 8
+    assert all(tool.group in (LANGUAGES, MULTI_PURPOSE) for tool in TOOLS.values())
+    texts = [tool.summary for tool in TOOLS.values()]
+    assert all(text and text == text.strip() and not text.endswith(".") for text in texts)

@@ -31,7 +31,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.runtime.load.remote_kernel import RemoteKernel
 from tests.fuzz.target import Target
-from tests.runtime.machine.test_tracefs import FORMAT
+from tests.runtime.machine.test_kernel_symbols import FORMAT
 from tests.support import agents, lies
 
 

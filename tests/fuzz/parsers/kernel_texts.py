@@ -18,7 +18,7 @@ from pytrace.runtime.symbols.jit_dump import JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
-from tests.runtime.machine.test_tracefs import FORMAT, KNOWN
+from tests.runtime.machine.test_kernel_symbols import FORMAT, KNOWN
 from tests.support import hostile_files, hostile_processes
 
 

@@ -1,11 +1,19 @@
-"""The live view of a run, and its heat maps."""
+"""The live view of a run, its heat maps, its heartbeat and requests for metrics."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import select
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,21 +21,24 @@ from msgspec.structs import replace
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.manifest import Manifest, MapSpec, SessionData
+from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.core.types import INT64, Count, Hist, Type
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session import heat
-from pytrace.runtime.session import live_view as module
+from pytrace.runtime.machine import clocks
+from pytrace.runtime.session import heartbeat, heat, live_view, metrics
 from pytrace.runtime.session.costs import Measured
+from pytrace.runtime.session.heartbeat import Heartbeat
 from pytrace.runtime.session.heat import Heat
 from pytrace.runtime.session.live_view import LiveView
+from pytrace.runtime.session.metrics import Metrics
 from pytrace.runtime.session.services import EndOfRun
 from tests.support import snapshots
+from tests.support.patience import patience
 from tests.support.waiting import until
 
 # ---------------------------------------------------------------------------------------------- live view
@@ -99,7 +110,7 @@ class FakeRun:
         return taken
 
     def greatest(self, count: int) -> tuple[SnapshotData, dict[str, int]]:
-        assert count == module.SHOWN
+        assert count == live_view.SHOWN
         return self.take(), {"@x": 4}
 
     def clear(self, name: str) -> None:
@@ -169,7 +180,7 @@ def test_the_view_gets_states_and_lines(run: Run) -> None:
     assert run.work() == [], "the view has not shown the last state"
     run.view.states = 1
     assert run.work() == [], "it is too early for another"
-    assert 0 <= run.service.pause(1) <= module.LOOK_EVERY
+    assert 0 <= run.service.pause(1) <= live_view.LOOK_EVERY
 
 
 def test_the_title_of_a_program_of_the_command_line_is_its_text(run: Run) -> None:
@@ -185,14 +196,14 @@ def test_the_title_of_a_program_of_the_command_line_is_its_text(run: Run) -> Non
 def test_nothing_is_taken_while_the_channel_is_full(run: Run) -> None:
     run.view.room = False
     assert run.work("clear @x") == []
-    assert run.service.pause(1) < module.LOOK_EVERY
+    assert run.service.pause(1) < live_view.LOOK_EVERY
     assert run.run.cleared == []
 
 
 def test_large_maps_are_read_less_often(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter((1.0, 1.5, 2.0, 2.5))
-    monkeypatch.setattr(module.time, "thread_time", lambda: next(times))
-    for number, interval in enumerate((5.0, 0.5 / module.SHARE)):
+    monkeypatch.setattr(live_view.time, "thread_time", lambda: next(times))
+    for number, interval in enumerate((5.0, 0.5 / live_view.SHARE)):
         run.view.states, run.service._next_state = number, 0.0
         (state,) = run.work()
         assert isinstance(state, State)
@@ -290,3 +301,268 @@ def test_a_line_each_second_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_scripts_without_histograms() -> None:
     with pytest.raises(TraceError, match="--heat shows histograms, and the script has no map of them"):
         Heat(manifest(Count()), cast(Any, Renderer()))
+
+
+# ---------------------------------------------------------------------------------------------- heartbeat
+# The heartbeat: when the deadline moves on, and which gaps are noted.
+
+
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)
+TICK = 4_000_000
+
+
+class Beating:
+    """A heartbeat with a clock of the test: *now* is the tick."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stack: ExitStack, seconds: float, *, embedded: bool) -> None:
+        self.now = 1000
+        self.memory = bytearray(128)
+        monkeypatch.setattr(clocks, "tick_length", lambda: TICK)
+        monkeypatch.setattr(clocks, "tick_count", lambda _length: self.now)
+        loaded = cast(Any, SimpleNamespace(section=lambda _name: memoryview(self.memory)))
+        self.heart = Heartbeat(loaded, PLACES, seconds, stack, embedded=embedded)
+
+    @property
+    def deadline(self) -> int:
+        return int.from_bytes(self.memory[48:56], "little")
+
+
+@pytest.fixture
+def beating(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beating]:
+    with ExitStack() as stack:
+        yield Beating(monkeypatch, stack, 2.0, embedded=False)
+
+
+def test_a_beat_moves_the_deadline_on_and_no_other_value(beating: Beating) -> None:
+    beating.heart.beat()
+    assert beating.deadline == 1000 + 502, "two seconds, and what the clock may be behind"
+    assert beating.memory == bytes(48) + beating.deadline.to_bytes(8, "little") + bytes(72)
+    assert beating.heart.gaps() == []
+
+
+def test_attaching_may_take_longer(beating: Beating) -> None:
+    beating.heart.attaching()
+    assert beating.deadline == 1000 + 502 + int(heartbeat.ATTACHING * 250)
+
+
+def test_a_late_beat_notes_the_gap_from_the_deadline_on(beating: Beating) -> None:
+    beating.heart.beat()
+    beating.now = beating.deadline
+    beating.heart.beat()
+    assert beating.heart.gaps() == [], "programs still run at the deadline"
+    beating.now = beating.deadline + 250
+    before = time.time_ns()
+    beating.heart.beat()
+    ((start, duration),) = beating.heart.gaps()
+    assert duration == 1_000_000_000
+    assert start == pytest.approx(before - duration, abs=500_000_000)
+    assert beating.heart.gaps() == [], "each is told once"
+    assert beating.deadline == beating.now + 502
+
+
+def test_a_gap_that_nobody_has_noticed_is_over_when_it_is_asked_for(beating: Beating) -> None:
+    beating.heart.beat()
+    beating.now = beating.deadline + 250
+    ((_, duration),) = beating.heart.gaps()
+    assert duration == 1_000_000_000
+    assert beating.deadline == beating.now + 502
+
+
+def wait_for(condition: Any) -> bool:
+    """Wait until *condition* holds; whether it does in time."""
+    end = time.monotonic() + patience(5)
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_a_thread_beats_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=False)
+        beating.heart.begin()
+        first = beating.deadline
+        beating.now += 1000
+        assert wait_for(lambda: beating.deadline > first)
+    beating.now += 1000
+    last = beating.deadline
+    time.sleep(0.3)
+    assert beating.deadline == last
+
+
+@pytest.mark.parametrize(("embedded", "beats"), [(False, False), (True, True)])
+def test_a_run_whose_thread_does_not_return_is_stuck(
+    embedded: bool, beats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the run is another program's thread, that may wait for as long as it likes."""
+    monkeypatch.setattr(heartbeat, "IDLE", 0.2)
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=embedded)
+        monkeypatch.setattr(heartbeat.time, "clock_gettime_ns", lambda _clock: 7)
+        beating.heart.begin()
+        time.sleep(1.0)
+        before = beating.deadline
+        beating.now += 1000
+        time.sleep(0.5)
+        assert (beating.deadline > before) is beats
+        monkeypatch.setattr(heartbeat.time, "clock_gettime_ns", lambda _clock: 8)
+        assert wait_for(lambda: beating.deadline > before)
+
+
+def test_a_run_that_ends_has_no_thread_and_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Detaching may take long, and a map of calls that have begun would keep the one that the thread waits in."""
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=False)
+        beating.heart.begin()
+        beating.heart.stop()
+        assert "pytrace-heartbeat" not in {thread.name for thread in threading.enumerate()}
+        beating.now += 100_000
+        beating.heart.beat()
+        assert beating.deadline == heartbeat.NEVER
+        assert beating.heart.gaps() == []
+
+
+def test_a_thread_that_cannot_be_started_is_not_waited_for(beating: Beating, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", full)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        beating.heart.begin()
+    beating.heart.close()
+
+
+# ---------------------------------------------------------------------------------------------- metrics
+# Requests for metrics, and the session that answers them.
+
+
+class MeasuredRun:
+    """Stands for a session with one map."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.count = 0
+        self.metrics = Metrics(Address("127.0.0.1", 0), Config(max_metric_series=2), self.take, self.told.append)
+        self.metrics.begin()
+        self.url = self.told[0].split()[-1]
+
+    def take(self) -> SnapshotData:
+        self.count += 1
+        entries = {(f"k{number}"): self.count for number in range(3)}
+        return snapshots.snapshot(snapshots.map_data("@x", snapshots.STRING, snapshots.COUNT, entries))
+
+    def work(self) -> None:
+        """As the session does."""
+        (descriptor,) = self.metrics.descriptors
+        select.select([descriptor], [], [], self.metrics.pause(0.05))
+        self.metrics.work(0)
+
+
+class Get(threading.Thread):
+    """A request."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self.status, self.text = 0, ""
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with urllib.request.urlopen(self._url, timeout=patience(20)) as answer:
+                self.status, self.text = answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                self.status, self.text = error.code, error.read().decode()
+
+    def over(self) -> bool:
+        return not self.is_alive()
+
+
+@pytest.fixture
+def measured_run() -> Iterator[MeasuredRun]:
+    made = MeasuredRun()
+    yield made
+    made.metrics.close()
+
+
+def test_a_scrape(measured_run: MeasuredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "FRESH", 0.0)
+    for number in (1, 2):
+        got = Get(measured_run.url)
+        until(lambda got=got: measured_run.work() or got.over())  # type: ignore[misc]
+        assert got.status == 200
+        assert f'pytrace_x_total{{key="k0"}} {number}\n' in got.text
+        assert 'pytrace_map_series_left_out{map="@x"} 1\n' in got.text
+    assert measured_run.count == 2
+
+
+def test_scrapes_within_a_second_get_the_same(measured_run: MeasuredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "FRESH", 60.0)
+    texts = set()
+    for _ in range(3):
+        got = Get(measured_run.url)
+        until(lambda got=got: measured_run.work() or got.over())  # type: ignore[misc]
+        texts.add(got.text)
+    assert measured_run.count == 1
+    assert len(texts) == 1
+    assert len(measured_run.metrics._exposition._texts) == 1
+    monkeypatch.setattr(metrics, "FRESH", 0.0)
+    got = Get(measured_run.url)
+    until(lambda: measured_run.work() or got.over())
+    assert measured_run.count == 2
+
+
+def test_scrapes_at_once_share_a_snapshot(measured_run: MeasuredRun) -> None:
+    gets = [Get(measured_run.url) for _ in range(10)]
+    until(lambda: len(measured_run.metrics._server._open) == 10)
+    until(lambda: measured_run.work() or all(got.over() for got in gets))
+    assert {got.status for got in gets} == {200}
+    assert measured_run.count < 10
+
+
+def test_other_paths_cost_no_snapshot(measured_run: MeasuredRun) -> None:
+    for path, status in (("/", 200), ("/other", 404)):
+        got = Get(measured_run.url.replace("/metrics", path))
+        until(got.over)
+        assert got.status == status
+        assert "/metrics" in got.text
+    assert measured_run.count == 0
+
+
+def test_a_session_that_does_not_come_to_it(measured_run: MeasuredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE", 0.05)
+    got = Get(measured_run.url)
+    until(got.over)
+    assert (got.status, got.text) == (503, "no snapshot was taken within 0.05 seconds\n")
+
+
+def test_a_request_that_waits_at_the_end_is_told(measured_run: MeasuredRun) -> None:
+    got = Get(measured_run.url)
+    until(lambda: measured_run.metrics._exchange._wanted is not None)
+    measured_run.metrics.close()
+    until(got.over)
+    assert (got.status, got.text) == (503, "the run is over\n")
+
+
+def test_what_goes_wrong_is_told_once(measured_run: MeasuredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("bad label")
+
+    monkeypatch.setattr(metrics.Exposition, "of", fail)
+    for _ in range(2):
+        got = Get(measured_run.url)
+        until(lambda got=got: measured_run.work() or got.over())  # type: ignore[misc]
+        assert got.status == 500
+        assert "bad label" in got.text
+        measured_run.work()
+    assert measured_run.told[1:] == ["WARNING: metrics could not be served: ValueError: bad label\n"]
+
+
+def test_a_map_that_has_no_metrics_is_a_message(measured_run: MeasuredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TraceError("negative counts")
+
+    monkeypatch.setattr(metrics.Exposition, "of", fail)
+    got = Get(measured_run.url)
+    until(lambda: measured_run.work() or got.over())
+    assert (got.status, got.text) == (500, "negative counts\n")
