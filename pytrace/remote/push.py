@@ -24,7 +24,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.messages import Code, Need, Send
 
-PACKAGES = ("msgspec", "pyelftools", "pyroute2", "rust-demangler", "zstandard")
+PACKAGES = ("msgspec", "pyelftools", "pyroute2", "zstandard")
 """What the run of a compiled script imports; not the compiler."""
 OF_GATEWAYS = ("ClusterShell",)
 """What gateways import: Python only, so it is that of this machine everywhere."""

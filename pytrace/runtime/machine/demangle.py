@@ -1,9 +1,9 @@
 """Names of C++ and Rust functions as their programmers wrote them.
 
-C++ goes through ``__cxa_demangle`` of the C++ runtime library, which is on every system that has a C++ program; Rust's
-older (``legacy``) mangling through the ``rust_demangler`` package. The newer one (``v0``, the default since Rust 1.90)
-is read here and shown as ``std::backtrace`` does, without hashes of crates and types of constants; source: RFC 2603,
-and the chapter "v0 Symbol Format" of The rustc book. Names that are not mangled come back as they are.
+C++ goes through ``__cxa_demangle`` of the C++ runtime library, which is on every system that has a C++ program. Both
+manglings of Rust are read here: ``legacy``, and ``v0``, the default since Rust 1.90, shown as ``std::backtrace`` does,
+without hashes of crates and types of constants; source: RFC 2603, and the chapter "v0 Symbol Format" of The rustc book.
+Names that are not mangled come back as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
-_RUST_HASH_TEXT = re.compile(r"::h[0-9a-f]{16}$")
+_RUST_HASH_PART = re.compile(r"h[0-9a-f]{16}")
 
 
 @cache
@@ -141,20 +141,49 @@ LONGEST = 1 << 14
 def _rust(name: str) -> str | None:
     """The readable form of a name; None when it is not Rust after all: the caller tries C++."""
     if name.startswith("_R"):
-
-
         try:
             return demangle_rust_v0(name)
         except MalformedNameError:
             return None
-    from rust_demangler import rust_legacy
+    return _rust_legacy(name)
 
-    try:
-        text = rust_legacy.LegacyDemangler().demangle(name)
-    except (rust_legacy.UnableToLegacyDemangle, AttributeError, LookupError, TypeError, ValueError):
-        # The package checks little.
+
+_ESCAPES = {"SP": "@", "BP": "*", "RF": "&", "LT": "<", "GT": ">", "LP": "(", "RP": ")", "C": ","}
+_ESCAPED = re.compile(r"\.\.|\$(?P<escape>[^$]*)\$?")
+_LENGTH = re.compile(r"[0-9]{1,5}")
+
+
+def _rust_legacy(name: str) -> str | None:
+    """The path of a name in the older mangling: components with their lengths, the last of them a hash.
+
+    The escapes are those of rustc's ``legacy`` symbol names (``rustc_symbol_mangling::legacy``).
+    """
+    at = name.index("ZN") + 2 if "ZN" in name else len(name)
+    parts: list[str] = []
+    while match := _LENGTH.match(name, at):
+        at = match.end() + int(match[0])
+        parts.append(name[match.end() : at])
+    if len(parts) < 2 or not name.isascii() or name[at : at + 1] != "E" or not _RUST_HASH_PART.fullmatch(parts.pop()):
         return None
-    return _RUST_HASH_TEXT.sub("", str(text))
+    try:
+        path = "::".join(
+            _ESCAPED.sub(_unescaped, part.removeprefix("_") if part[:2] == "_$" else part) for part in parts
+        )
+    except ValueError:
+        return None
+    suffix = name[at + 1 :].partition(".llvm.")[0]
+    return path + suffix if suffix.startswith(".") else path
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    escape = match["escape"]
+    if escape is None:
+        return "::"
+    if escape in _ESCAPES:
+        return _ESCAPES[escape]
+    if re.fullmatch("u[0-9a-f]{1,6}", escape) and (text := chr(int(escape[1:], 16))).isprintable():
+        return text
+    raise ValueError(f"no escape of Rust: {escape!r}")
 
 
 _CLOSURE = re.compile(r"\{closure#\d+\}|\{\{closure\}\}")

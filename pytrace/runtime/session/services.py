@@ -371,7 +371,6 @@ _OUTPUT = (
 _ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.symbols")
 _USER_ADDRESSES = (
     "pytrace.runtime.elf", "pytrace.runtime.binaries", "pytrace.runtime.dwarf", "lzma", "zipfile", "zstandard",
-    "rust_demangler", "rust_demangler.rust", "rust_demangler.rust_legacy",
 )  # fmt: skip
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (
