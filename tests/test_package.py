@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.importorskip(package, reason=f"the package {package} is not here")
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, ROOT)
-    (made,) = folder.glob("pytrace-*.whl")
+    (made,) = folder.glob("pytrace_bpf-*.whl")
     return made
 
 
@@ -62,7 +62,7 @@ def test_two_builds_have_equal_bytes(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path / folder)]
         subprocess.run(command, check=True, capture_output=True, timeout=patience(120), cwd=ROOT)
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
-    assert [name.partition("-")[0] for name in names] == ["pytrace", "pytrace"]
+    assert [name.partition("-")[0] for name in names] == ["pytrace_bpf", "pytrace_bpf"]
     for name in names:
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
@@ -99,6 +99,21 @@ def test_an_installed_wheel_finds_its_examples_and_runs_them(wheel: Path, tmp_pa
     for name in (path for path in SCRIPTS if len(path.parts) == 1):
         if os.geteuid() == 0 and "vfs" not in str(name):
             run(command, "-l", f"{listed[0]}/{name}", XDG_CACHE_HOME=str(tmp_path))
+
+
+def test_no_text_installs_the_package_of_others() -> None:
+    """``pytrace`` on PyPI is a project of others: what is typed names a path, our distribution or other packages."""
+    files = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml"]
+    for folder in ("pytrace", "docs", "scripts", "share"):
+        files += [path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix not in (".pyc", ".png")]
+    installs = 0
+    for path in files:
+        text = path.read_text(errors="replace")
+        for found in re.finditer(r"\b(?:pip[x3]?|uv(?: tool| pip)?) (?:install|download|run)\b(.*)", text):
+            installs += 1
+            assert not re.search(r"(?<![\w./-])pytrace(?![\w-])(?=[\s'\"`\[=<>~!]|$)", found[1]), f"{path}: {found[0]}"
+        assert not re.search(r"(?<![\w./-])pytrace\[[a-z,]+\]", text), path
+    assert installs > 3
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("requirements*.in")), ids=lambda path: path.stem)

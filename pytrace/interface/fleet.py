@@ -309,8 +309,8 @@ def fleet(
 
     Raises:
         ScriptError: the script has errors.
-        TraceError: a node set is invalid, the cluster refuses, or ``pytrace[fleet]`` or ``pytrace[kubernetes]`` is not
-            installed.
+        TraceError: a node set is invalid, the cluster refuses, or the packages of the extra ``fleet`` or ``kubernetes``
+            are not installed.
     """
     check_names(arguments)
     for name in sorted(NOT_HERE & arguments.keys()):

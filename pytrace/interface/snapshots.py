@@ -70,16 +70,16 @@ class Snapshot:
             table: the number of the table, from 1, if ``row()`` statements have different columns.
 
         Raises:
-            TraceError: the map or table does not exist, or pyarrow is not installed (``pytrace[arrow]``).
+            TraceError: the map or table does not exist, or pyarrow is not installed (``pytrace-bpf[arrow]``).
         """
         return self._flat(name, table).to_arrow()
 
     def to_pandas(self, name: str, *, table: int = 1) -> pandas.DataFrame:
-        """As :meth:`to_arrow`, as a frame of pandas (``pytrace[pandas]``)."""
+        """As :meth:`to_arrow`, as a frame of pandas (``pytrace-bpf[pandas]``)."""
         return self._flat(name, table).to_pandas()
 
     def to_polars(self, name: str, *, table: int = 1) -> polars.DataFrame:
-        """As :meth:`to_arrow`, as a frame of Polars (``pytrace[polars]``)."""
+        """As :meth:`to_arrow`, as a frame of Polars (``pytrace-bpf[polars]``)."""
         return self._flat(name, table).to_polars()
 
     def _flat(self, name: str, number: int) -> FlatTable:

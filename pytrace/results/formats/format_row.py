@@ -95,7 +95,7 @@ class Format(msgspec.Struct, frozen=True):
     """Raises :class:`TraceError` if the format cannot be written here; called before anything is traced, when other
     programs may still be run."""
     extra: str = ""
-    """The extra of the package (``pytrace[EXTRA]``) that installs it."""
+    """The extra of the package (``pytrace-bpf[EXTRA]``) that installs it."""
 
     def writer(self) -> Writer:
         """The function that writes this format, after a check for what it needs.
