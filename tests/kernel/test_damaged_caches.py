@@ -132,7 +132,7 @@ SCRIPT_OF_THE_RUN = (
     "profile:hz:50 { @k[kstack(3)] = count(); } "
     'end { printf("%s %s %r\\n", strftime("%H", nsecs), ksym(0), buf("ab", 2)); }'
 )
-LIBRARIES = ("elftools", "zstandard", "rust_demangler")
+LIBRARIES = ("elftools", "zstandard")
 ENDS = {
     "text_and_saved": ("--save", "out"), "json": ("-f", "json"), "csv": ("-f", "csv"),
     "pprof": ("-f", "pprof", "-o", "out"),
