@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
@@ -180,6 +181,10 @@ class LinesPart(KeyedPart, tag="lines"):
     """Lines in time."""
 
     lines: list[Line]
+    interval: float = 0.0
+    """Seconds that a point stands for; 0: it is of one moment, or of no fixed interval."""
+    of: str = ""
+    """The value of a point: ``sum``, ``largest value``."""
     before: list[Line] | None = None
     """Those of the snapshot that is compared with."""
 
@@ -545,11 +550,21 @@ class Cells:
         return self._document.text(text.decode("utf-8", "surrogateescape"))
 
 
+_UNIT = re.compile(r"(.+)\((ns|us|ms|bytes|KB|MB)\)")
+"""A heading in quotes that ends with its unit. Seconds are times of events there, which stay as they are."""
+
+
 def rows_part(
     document: Document, printers: Printers, table: Table, rows: Iterable[tuple[Portable, ...]], name: str
 ) -> TablePart:
     """The rows of ``row()`` statements of one shape."""
-    cells = Cells(document, printers, TableSchema.of(("",), (table.type,)).columns, table.type)
+    shape = TableSchema.of(("",), (table.type,)).columns
+    shape = [
+        replace(column, unit=found[2]) if (found := _UNIT.fullmatch(column.quoted and column.name)) else column
+        for column in shape
+    ]
+    titles = [column.title.removesuffix(f"({column.unit})") for column in shape]
+    cells = Cells(document, printers, shape, table.type, titles)
     cells_of_rows = [cells.of(row) for row in rows]
     note = f"{table.dropped} older rows were not kept." if table.dropped else ""
     return TablePart(
@@ -683,10 +698,15 @@ def series_part(document: Document, printers: Printers, data: MapData, before: M
     """The time series of a map; those of *before* as keys of their own."""
     states = [data] if before is None else [before, data]
     common, keys = _keyed(document, printers, states)
+    assert isinstance(data.value, types.TSeries)
     return LinesPart(
         **common, lines=[_points(data, key) for key in keys],
+        interval=data.value.interval / 1e9, of=_OF_POINTS.get(data.value.reduce, data.value.reduce),
         before=None if before is None else [_points(before, key) for key in keys],
     )  # fmt: skip
+
+
+_OF_POINTS = {"": "last value", "avg": "average", "min": "least value", "max": "largest value"}
 
 
 def _points(data: MapData, key: Portable) -> Line:
@@ -726,7 +746,7 @@ def counter_part(document: Document, printers: Printers, states: Sequence[State]
     for key in keys:
         steps = steps_of(states, key, change)
         lines.append((times, [None if step is None else exact(shown(step)) for step in steps]))
-    return LinesPart(**common, lines=lines, note="What each interval added." if adds else "")
+    return LinesPart(**common, lines=lines, of="what each interval added" if adds else "")
 
 
 def _plain(value: Value) -> int:

@@ -230,10 +230,17 @@ def test_a_difference_leads_with_what_changed(tmp_path: Path) -> None:
     assert HTML.differential is not None
     before, after = (
         snapshot(
-            map_data("@", U, COUNT, {
-                StackTrace(tuple(Frame(name, 1, f"{folder}/app-{version}/server.so") for name in (leaf, "main"))): count
-                for leaf, count in counts.items()
-            }),
+            map_data(
+                "@",
+                U,
+                COUNT,
+                {
+                    StackTrace(
+                        tuple(Frame(name, 1, f"{folder}/app-{version}/server.so") for name in (leaf, "main"))
+                    ): count
+                    for leaf, count in counts.items()
+                },
+            ),
             of=run(folder, target="server", text="profile:hz:100 { @[ustack] = count(); }"),
         )
         for folder, version, counts in (("/old", "1.2", {"a": 30, "b": 60}), ("/new", "1.10", {"a": 80, "b": 40}))
@@ -354,6 +361,21 @@ def test_tuples_and_records_are_columns_and_csv_is_that_of_the_format(tmp_path: 
         saved = Path(download.value.path()).read_bytes().splitlines()
         assert (saved[0], sorted(saved)) == (file.getvalue().splitlines()[0], sorted(file.getvalue().splitlines()))
         assert text_of(page, ".losses") == next(iter(about.losses(made)))
+
+
+def test_times_and_sizes_of_rows_are_for_people_and_exact_on_hover(tmp_path: Path) -> None:
+    rows = [("read", 5_516_480, 4096), ("openat", 12, 300)]
+    made = snapshot(tables=(table(("call", "lat_us", '"SIZE(bytes)"'), (STRING, types.UINT64, types.UINT64), rows),))
+    with opened(written(tmp_path, made)) as page:
+        assert page.locator("th").all_text_contents() == ["CALL", "LAT", "SIZE"]
+        cells = page.locator("tbody tr:not(.space) td")
+        assert cells.all_text_contents() == ["read", "5.52 s", "4.1 kB", "openat", "12 µs", "300 bytes"]
+        assert cells.nth(1).get_attribute("title") == "5516480 us"
+        assert page.evaluate("document.querySelector('div.table').csv()").startswith(
+            "call,lat_us,SIZE(bytes)\r\nread,5516480,4096"
+        )
+        assert page.evaluate("document.querySelector('.rows').offsetWidth") < 700, "as wide as what it says"
+        assert cells.nth(2).evaluate("cell => cell.style.getPropertyValue('--share')") == "100%", "ranked by it"
 
 
 def test_long_tables_show_what_is_scrolled_to(tmp_path: Path) -> None:
@@ -503,6 +525,13 @@ def test_time_series(tmp_path: Path) -> None:
             "times": [5, 6],
             "series": [[3, 9], [None, 1]],
         }
+        assert text_of(page, ".lines .headline").startswith("Sum of each 1 s, highest 9 at ")
+    many = {f"k{at:02}": {5: (at + 1, 1)} for at in range(47)}
+    with opened(written(tmp_path, snapshot(map_data("@t_bytes", STRING, type_, many)))) as page:
+        assert text_of(page, ".lines .headline").endswith("(k46), 8 of 47 shown")
+        assert [text.strip() for text in page.locator(".value").all_text_contents()] == [
+            f"k{at}" for at in range(46, 38, -1)
+        ]
 
 
 def test_dark_and_printed(tmp_path: Path) -> None:

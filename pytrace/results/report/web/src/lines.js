@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { dark, el, keyText, local, moment, quantity, redrawn, zone } from "./dom.js";
+import { dark, el, keyText, local, moment, quantity, readable, redrawn, zone } from "./dom.js";
 import { keyed, keyTable } from "./histogram.js";
 
 const FIRST = 8;
@@ -27,6 +27,8 @@ export function lines(data, part) {
     .filter((one) => one.line[0].length);
   const totals = part.lines.map((line) => line[1].reduce((sum, value) => sum + Number(value ?? 0), 0));
   const order = [...totals.keys()].sort((a, b) => totals[b] - totals[a]);
+  const name = (key) => (keyed(part) ? keyText(data.texts, part.columns, part.keys[key]) : data.texts[part.name]);
+  const headline = el("p", { className: "headline" });
   const chosen = new Set(order.slice(0, FIRST));
   const place = el("div", { className: "plot" }), hover = el("div", { className: "values", "aria-live": "polite" });
   let plot = null, drawn = [];
@@ -35,19 +37,31 @@ export function lines(data, part) {
     const width = place.clientWidth;
     if (!width) return;
     plot?.destroy();
-    drawn = all.filter((one) => chosen.has(one.key));
+    drawn = all.filter((one) => chosen.has(one.key)).sort((a, b) => totals[b.key] - totals[a.key]);
     const times = [...new Set(drawn.flatMap((one) => one.line[0]))].sort((a, b) => a - b);
     const series = drawn.map((one) => {
       const values = new Map(one.line[0].map((time, at) => [time, one.line[1][at]]));
       return times.map((time) => { const value = values.get(time); return value === undefined || value === null ? null : Number(value); });
     });
-    const few = times.length < 60;
+    const few = times.length < 60, [x, y] = axes();
+    if (part.unit) y.values = (_, splits) => splits.map((value) => readable(value, part.unit));
     plot = new uPlot({
-      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, padding: PADDING,
+      width, height: 260, legend: { show: false }, axes: [x, y], cursor: { drag: { x: true, y: false } }, padding: PADDING,
       series: [{}, ...drawn.map((one, at) => ({ stroke: COLOURS[at % COLOURS.length], width: 1.5, dash: one.note === " (before)" ? [4, 4] : undefined, points: { show: few } }))],
       hooks: { setCursor: [say] },
     }, [times, ...series], place);
     say(plot);
+    answer();
+  }
+
+  // The highest point of all, what each point is, and how many of the keys are drawn.
+  function answer() {
+    let peak = null;
+    part.lines.forEach((line, key) => line[1].forEach((value, at) => { if (value !== null && (!peak || Number(value) > peak.value)) peak = { key, value: Number(value), time: line[0][at] }; }));
+    const each = part.interval ? `${part.of} of each ${readable(part.interval, "s")}` : part.of;
+    const most = peak ? `highest ${readable(peak.value, part.unit)} at ${local(peak.time).slice(11, 23)}${keyed(part) ? ` (${name(peak.key)})` : ""}` : "Nothing was counted";
+    const shown = part.lines.length > chosen.size ? `${chosen.size} of ${part.lines.length} shown` : "";
+    headline.textContent = [each, most, shown].filter(Boolean).join(", ").replace(/^./, (letter) => letter.toUpperCase());
   }
 
   function say(plot) {
@@ -56,7 +70,7 @@ export function lines(data, part) {
       const square = el("span", { className: "sample" });
       square.style.background = COLOURS[number % COLOURS.length];
       const value = at === null || at === undefined ? "" : valueAt(one, plot.data[0][at]);
-      return el("span", { className: "value" }, square, `${keyed(part) ? keyText(data.texts, part.columns, part.keys[one.key]) : data.texts[part.name]}${one.note} `, el("b", { textContent: value }));
+      return el("span", { className: "value" }, square, `${name(one.key)}${one.note} `, el("b", { textContent: value }));
     });
     hover.replaceChildren(el("span", { className: "time", textContent: at === null || at === undefined ? `times are ${zone(drawn[0]?.line[0][0] ?? 0)}` : moment(plot.data[0][at]) }), ...rows);
   }
@@ -67,7 +81,7 @@ export function lines(data, part) {
   }
 
   redrawn(place, draw);
-  const element = el("div", { className: "lines" }, place, hover);
+  const element = el("div", { className: "lines" }, headline, place, hover);
   element.values = () => ({ times: plot?.data[0], series: plot?.data.slice(1) });
   if (!keyed(part)) return element;
   const last = part.lines.map((line) => line[1].findLast((value) => value !== null) ?? "");

@@ -21,7 +21,7 @@ async function unpacked() {
 function section(data, part, number) {
   const name = data.texts[part.name];
   // A single picture has the page's title.
-  const parts = data.parts.length > 1 || part.kind !== "flame" ? [el("h2", { textContent: name })] : [];
+  const parts = data.parts.length > 1 || (part.kind !== "flame" && name.startsWith("@")) || / @/.test(name) ? [el("h2", { textContent: name })] : [];
   if (data.texts[part.help]) parts.push(el("p", { className: "help", textContent: data.texts[part.help] }));
   const note = part.note ? [el("p", { className: "note", textContent: part.note })] : [];
   if (part.kind !== "flame") parts.push(...note.splice(0));

@@ -1,6 +1,6 @@
 // A table that sorts, filters and is written as CSV. Only the rows in sight are in the document.
 
-import { button, counted, download, el } from "./dom.js";
+import { button, counted, download, el, readable } from "./dom.js";
 
 const ROW = 24;
 const FORMULA = /^'*[=+\-@\t\r\n\uff0b\uff0d\uff1d\uff20]/;
@@ -10,15 +10,15 @@ export function table(data, part, pick = null) {
   const { columns, rows } = part;
   const title = (column) => (typeof column[0] === "number" ? data.texts[column[0]] : column[0]);
   const text = (row, at) => (columns[at][2] ? String(row[at]) : data.texts[row[at]]);
-  const largest = part.sort >= 0 ? rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[part.sort]))), 0) : 0;
-  let order = rows.map((_, at) => at), sorted = -1, down = true, chosen = -1;
+  const measured = part.sort >= 0 ? part.sort : ranked(columns, rows);
+  const largest = measured >= 0 ? rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[measured]))), 0) : 0;
+  let order = rows.map((_, at) => at), sorted = -1, down = true, chosen = -1, widest = 0;
   const count = el("output");
   const filter = el("input", { type: "search", placeholder: "filter", "aria-label": "filter rows", oninput: refilter });
   const body = el("tbody"), heads = columns.map(head);
   const scroller = el("div", { className: "rows", tabIndex: 0, role: "region", "aria-label": "rows", onscroll: () => render() },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
   const element = el("div", { className: "table" }, el("div", { className: "toolbar" }, filter, count, button("CSV", save)), scroller);
-  element.style.maxWidth = `${16 + 20 * columns.length}rem`;
   if (part.sort >= 0) sort(part.sort, true);
   refilter();
   requestAnimationFrame(() => render());
@@ -30,7 +30,7 @@ export function table(data, part, pick = null) {
 
   function head(column, at) {
     const shown = column[3] === undefined ? title(column) : data.texts[column[3]];
-    const act = button(column[1] ? `${shown} (${column[1]})` : shown, () => {
+    const act = button(column[1] && !scaled(column) ? `${shown} (${column[1]})` : shown, () => {
       sort(at, sorted === at ? !down : column[2] === 1);
       refilter();
     });
@@ -69,6 +69,8 @@ export function table(data, part, pick = null) {
     const first = most ? 0 : Math.max(0, Math.floor(scroller.scrollTop / ROW) - 10);
     const last = Math.min(order.length, most || first + Math.ceil((scroller.clientHeight || 480) / ROW) + 20);
     body.replaceChildren(space(first), ...order.slice(first, last).map(line), space(order.length - last));
+    // As wide as the widest row so far: scrolling does not move the columns.
+    if (!most && scroller.offsetWidth > widest) scroller.style.minWidth = `min(100%, ${(widest = scroller.offsetWidth)}px)`;
   }
 
   function space(lines) {
@@ -80,8 +82,9 @@ export function table(data, part, pick = null) {
   function line(at) {
     const row = rows[at];
     const cells = columns.map((column, number) => {
-      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: text(row, number), title: text(row, number) });
-      if (number === part.sort && largest) cell.style.setProperty("--share", `${(100 * Math.abs(Number(row[number]))) / largest}%`);
+      const exact = text(row, number), people = scaled(column) && exact !== "" ? readable(Number(exact), column[1]) : exact;
+      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: people, title: people === exact ? exact : `${exact} ${column[1]}` });
+      if (number === measured && largest) cell.style.setProperty("--share", `${(100 * Math.abs(Number(row[number]))) / largest}%`);
       return cell;
     });
     const element = el("tr", { className: at === chosen ? "chosen" : "" }, ...cells);
@@ -113,4 +116,13 @@ export function table(data, part, pick = null) {
     };
     return record(columns.map((column) => quoted(title(column)))) + order.map((at) => record(columns.map((_, number) => field(rows[at], number)))).join("");
   }
+}
+
+// Times and sizes are shown in the unit that fits; their exact numbers are on hover and in the file.
+const scaled = (column) => column[2] === 1 && /^(ns|us|ms|s|bytes|KB|MB)$/.test(column[1]);
+
+// The column of numbers by which rows were printed, the largest first; -1: there is none.
+function ranked(columns, rows) {
+  if (rows.length < 2) return -1;
+  return columns.findLastIndex((column, at) => column[2] === 1 && Number(rows[0][at]) > Number(rows.at(-1)[at]) && rows.every((row, place) => !place || Number(row[at]) <= Number(rows[place - 1][at])));
 }
