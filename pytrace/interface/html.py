@@ -32,7 +32,7 @@ MOST_PARTS = 50
 MOST_CHARACTERS = 2000
 """Maximum length of one text."""
 
-_STYLE = svg.Options(icicle=True, narrowest=1, most_rows=200)
+_STYLE = svg.Options(narrowest=1, most_rows=200)
 """Flame graphs hang from the top, as they are scrolled."""
 
 _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'

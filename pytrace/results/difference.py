@@ -17,6 +17,7 @@ from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
 
+
 class ManyChanges(Mapping[Portable, Change]):
     """The changes of maps that are not held in memory: found anew each time that they are gone through.
 

@@ -50,6 +50,7 @@ _MAP_NAME = re.compile(rb"@\w*", re.ASCII)
 
 # ---------------------------------------------------------------------------------------------- the contents
 
+
 class _Origin(msgspec.Struct, frozen=True):
     """The properties that many runs have in common; texts are bytes, as they may be no UTF-8."""
 

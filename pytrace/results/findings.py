@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from pytrace.core import types
 from pytrace.render import histogram
-from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
+from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, Value
 from pytrace.results.stack_samples import INTERPRETED, KERNEL, Path, frame_name, is_profile, members_of, numbers, paths
 
 SHOWN = 5
@@ -29,13 +30,16 @@ def findings(snapshot: SnapshotData) -> list[str]:
     run = snapshot.runs[-1] if snapshot.runs else None
     lines: list[str] = []
     for data in snapshot.shown.values():
-        if not data.entries or run is None:
-            continue
-        if is_profile(data):
-            lines += _profile(data, run)
-        elif isinstance(data.value, types.Hist | types.LHist):
-            lines += _histogram(data)
+        if run is not None:
+            lines += findings_of(data, run)
     return lines
+
+
+def findings_of(data: MapData, run: Run) -> list[str]:
+    """As :func:`findings`, of one map."""
+    if data.entries and is_profile(data):
+        return list(_profile(data, run))
+    return list(_histogram(data)) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
 
 
 def unnamed_code(snapshot: SnapshotData) -> str:
@@ -68,8 +72,34 @@ def _stacks(data: MapData) -> Iterator[tuple[Path, set[str], int]]:
         yield path(members), texts | {member for member in members if isinstance(member, str)}, value(item)[-1]
 
 
+class Amounts(NamedTuple):
+    """Numbers of a profile as texts: of samples the time that they stand for."""
+
+    unit: str
+    counts: str = ""
+    """What is counted, as a plural; empty where *unit* says what the number is."""
+    period: float = 0.0
+    """Seconds that one stands for; 0: it is no time."""
+
+    def short(self, number: int) -> str:
+        """``101 ms``, ``5.52 s``, ``1,234``."""
+        return readable(number * self.period, "s") if self.period else readable(number, self.unit)
+
+    def full(self, number: int) -> str:
+        """With what was counted: ``101 ms (10 samples)``, ``16 events``."""
+        if not self.counts:
+            return self.short(number)
+        counted = f"{number:,} {self.counts if abs(number) != 1 else self.counts.removesuffix('s')}"
+        return f"{self.short(number)} ({counted})" if self.period else counted
+
+
+def amounts_of(data: MapData, run: Run) -> Amounts:
+    """Of the numbers of a map."""
+    return Amounts("", *counted(run)) if isinstance(data.value, types.Count) else Amounts(data.unit)
+
+
 def _profile(data: MapData, run: Run) -> Iterator[str]:
-    counts, period = counted(run) if isinstance(data.value, types.Count) else ("", 0.0)
+    amounts = amounts_of(data, run)
     what = what_of(run)
     own: dict[str, int] = {}
     interpreted: dict[str, int] = {}
@@ -88,14 +118,12 @@ def _profile(data: MapData, run: Run) -> Iterator[str]:
     if whole <= 0 or min(own.values()) < 0:
         return
 
-    def text(number: int) -> str:
-        return readable(number * period, "s") if period else readable(number, data.unit)
-
-    total = f"{text(whole)} {what}".rstrip()
-    if counts:
-        total += f" ({whole:,} {counts})" if period else f" {counts}"
+    total = amounts.full(whole)
+    if what:
+        first, space, rest = total.partition(" (")
+        total = f"{first} {what}{space}{rest}"
     yield f"{total}, most in{' the function' if what == 'waited' else ''}:"
-    yield from _largest(own, whole, text)
+    yield from _largest(own, whole, amounts.short)
     if interpreted and max(interpreted.values()) * 20 > whole:
         yield "interpreted functions with what they call:"
         # A function that does nothing but call another says it for both.
@@ -105,7 +133,45 @@ def _profile(data: MapData, run: Run) -> Iterator[str]:
             if caller[:1] != "<" and caller != name and amount * 1.05 > max(interpreted[caller], interpreted[name])
         }
         outer = {name: one for name, one in interpreted.items() if name[:1] != "<" and name not in passed_on}
-        yield from _largest(outer, whole, text)
+        yield from _largest(outer, whole, amounts.short)
+
+
+def changes(before: MapData, after: MapData, amounts: Amounts) -> list[str]:
+    """Of two states of a map of stacks the totals, and the functions that grew and shrank most themselves."""
+    owns: list[dict[tuple[str, str], int]] = []
+    for data in (before, after):
+        own: dict[tuple[str, str], int] = {}
+        for path, _, amount in _stacks(data):
+            function = same_function(path[-1][0])
+            own[function] = own.get(function, 0) + amount
+        owns.append(own)
+    old, new = owns
+    was, now = sum(old.values()), sum(new.values())
+    percent = f" ({100 * (now - was) / was:+.1f} %)" if was else ""
+    lines = [f"{amounts.full(was)} before, {amounts.full(now)} after: {_signed(now - was, amounts)}{percent}"]
+    deltas = {key: new.get(key, 0) - old.get(key, 0) for key in {**old, **new}}
+    for word, sign in (("grew most:", 1), ("shrank most:", -1)):
+        found = sorted((key for key, delta in deltas.items() if delta * sign > 0), key=lambda key: -deltas[key] * sign)
+        lines += [word] if found else []
+        for key in found[:SHOWN]:
+            values = f"{amounts.short(old.get(key, 0))} before, {amounts.short(new.get(key, 0))} after"
+            lines.append(f"  {_signed(deltas[key], amounts):>10}  {key[0]} ({values})")
+    return lines
+
+
+def _signed(number: int, amounts: Amounts) -> str:
+    return f"+{amounts.short(number)}" if number > 0 else amounts.short(number)
+
+
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+def same_function(frame: Frame) -> tuple[str, str]:
+    """Name of the function and of its module or file: equal for installations of one program in different places.
+
+    Folders (virtual environments, build directories) and versions in names of files are left out.
+    """
+    return frame_name(frame), _VERSION.sub("#", (frame.module or frame.file).rpartition("/")[2])
 
 
 def _waiting(path: Path) -> str:
@@ -132,10 +198,20 @@ def _histogram(data: MapData) -> Iterator[str]:
             every[number] = every.get(number, 0) + count
     if not whole:
         return
-    items = histogram.quantiles(form, histogram.all_buckets(type_, every), ("50", "99", "100"))
-    unit = f" {data.unit}" if data.unit else ""
-    places = [histogram.quantile_text(item).decode().strip() for item in items]
-    yield f"{data.title}: {whole:,} values, {', '.join(places)}{unit}"
+    yield f"{data.title}: {quantiles_text(form, histogram.all_buckets(type_, every), data.unit)}"
+
+
+def quantiles_text(form: histogram.Shape, counts: Sequence[int], unit: str) -> str:
+    """How many values were counted, and the upper ends of the buckets of quantiles: ``p99 <= 4.1 ms``."""
+    whole = sum(counts)
+    places = []
+    for item in histogram.quantiles(form, counts, ("50", "90", "99", "100")):
+        if item.high is not None:
+            end = f"<= {readable(item.high, unit)}"
+        else:
+            end = "" if item.low is None else f">= {readable(item.low, unit)}"
+        places.append(f"{'largest' if item.percent == '100' else f'p{item.percent}'} {end}".rstrip())
+    return f"{whole:,} value{'' if whole == 1 else 's'}: {', '.join(places)}"
 
 
 def _counts(value: Value | Portable) -> dict[int, int]:
@@ -144,16 +220,20 @@ def _counts(value: Value | Portable) -> dict[int, int]:
 
 
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
-_SECONDS = dict(_TIMES)
+SECONDS = dict(_TIMES)
+"""Units of time, in seconds."""
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
-_BYTES = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
+BYTES = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
+"""Units of sizes, in bytes."""
 
 
 def readable(number: float, unit: str) -> str:
     """A number for people, to three digits: times and sizes in the unit that fits (``5.52 s``, ``4.1 kB``)."""
-    if unit in _SECONDS or unit in _BYTES:
-        steps, size = (_TIMES, number * _SECONDS[unit]) if unit in _SECONDS else (_SIZES, number * _BYTES[unit])
+    if unit in SECONDS or unit in BYTES:
+        steps, size = (_TIMES, number * SECONDS[unit]) if unit in SECONDS else (_SIZES, number * BYTES[unit])
         name, one = next((step for step in steps if abs(size) >= step[1]), steps[-1])
+        if not number:
+            return f"0 {unit}"
         scaled = size / one
         return f"{scaled:,.0f} {name}" if abs(scaled) >= 1000 else f"{float(f'{scaled:.3g}'):g} {name}"
     return f"{number:,} {unit}".rstrip()
@@ -185,6 +265,26 @@ _PERIODS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-9}
 
 LONGEST = 90
 """Characters of a one-liner in a title."""
+
+
+_NAMED = 4
+"""Runs that a title names."""
+
+
+def title_of(snapshot: SnapshotData) -> str:
+    """The question of the runs; of many that differ only how many there are."""
+    hosts = dict.fromkeys(run.host for run in snapshot.runs)
+    host = f"{len(hosts)} machines" if len(hosts) > 1 else "".join(hosts)
+    names = dict.fromkeys(question(run, host) for run in snapshot.runs)
+    return f"{len(snapshot.runs)} runs" if len(names) > _NAMED else "; ".join(names) or "An empty snapshot"
+
+
+def title_of_difference(before: SnapshotData, after: SnapshotData) -> str:
+    """The question that a comparison answers."""
+    targets = [", ".join(dict.fromkeys(run.target for run in side.runs)) for side in (before, after)]
+    named = all(targets) and targets[0] != targets[1]
+    names = list(dict.fromkeys(targets if named else map(title_of, (before, after))))
+    return f"What changed: {names[0]}" if len(names) == 1 else f"What changed from {names[0]} to {names[1]}"
 
 
 def question(run: Run, host: str) -> str:

@@ -196,7 +196,6 @@ class MapData(msgspec.Struct):
             label += "_"
         return (Column.of(label, key.members[0]), *own)
 
-
     @property
     def key_titles(self) -> tuple[str, ...]:
         """What people call the columns of keys: as the script does where it gives them no names of a record."""

@@ -196,7 +196,7 @@ def picture(text: str) -> bytes:
 def test_histograms_are_bars() -> None:
     text = html.result_map(map_data("@h", STRING, types.LHist(0, 10, 5), {"x": {1: 4, 2: 1}}))
     assert [box.title for box in boxes(picture(text))] == ["[0, 5): 4 (80.00%)", "[5, 10): 1 (20.00%)"]
-    assert "@h[x]: 5" in texts(picture(text))
+    assert "@h[x]: 5 values: p50 <= 4, p90 <= 9, p99 <= 9, largest <= 9" in texts(picture(text))
 
 
 def test_stacks_are_a_flame_graph_with_shares() -> None:

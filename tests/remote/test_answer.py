@@ -150,7 +150,7 @@ def test_an_answer_by_host_is_written_as_any_result() -> None:
         answer.add(f"web{number:02}", made)
     result = Snapshot(answer.result())
     picture = result.format("svg").decode()
-    assert "@usecs (us): 4803" in picture
+    assert "@usecs: 4,803 values: p50 " in picture
     assert [line for line in re.findall(r"<title>(.*?)</title>", picture) if "3 of 403" in line] == [
         "web07, [16K, 32K): 3 of 403 (0.74%)"
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core import types
-from pytrace.results.findings import findings, readable, unnamed_code
-from pytrace.results.snapshot import Frame, StackTrace
+from pytrace.results.findings import Amounts, changes, findings, readable, unnamed_code
+from pytrace.results.snapshot import Frame, MapData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
 
 K, U = types.Stack(False), types.Stack(True)
@@ -44,9 +44,7 @@ def test_waits_are_of_the_programs_function() -> None:
 def test_histograms() -> None:
     entries = {"a": {8: 90, 12: 9}, "b": {20: 1}}
     (line,) = findings(snapshot(map_data("@lat_us", STRING, types.Hist(0), entries)))
-    assert line.startswith("@lat_us: 100 values, p50 ")
-    assert "p99 " in line
-    assert line.endswith(" us")
+    assert line == "@lat_us: 100 values: p50 <= 127 us, p90 <= 127 us, p99 <= 2.05 ms, largest <= 524 ms"
 
 
 @pytest.mark.parametrize(("amounts", "said"), [((0, 100), False), ((5, 95), False), ((60, 40), True)])
@@ -75,3 +73,20 @@ def test_nothing_of_nothing() -> None:
 )  # fmt: skip
 def test_numbers_for_people(number: float, unit: str, text: str) -> None:
     assert readable(number, unit) == text
+
+
+def test_changes_are_by_function_whatever_the_folder_and_version() -> None:
+    def state(folder: str, version: str, **own: int) -> MapData:
+        main = Frame("main", 1, f"{folder}/bin/app")
+        entries = {
+            StackTrace((Frame(name, 1, f"{folder}/lib/libapp.so.{version}"), main)): count
+            for name, count in own.items()
+        }
+        return map_data("@", U, COUNT, entries)
+
+    before, after = state("/venv/old", "1.2", parse=700, store=200), state("/build", "2", parse=900, send=100, store=50)
+    assert changes(before, after, Amounts("", "samples", 0.01)) == [
+        "9 s (900 samples) before, 10.5 s (1,050 samples) after: +1.5 s (+16.7 %)",
+        "grew most:", "        +2 s  parse (7 s before, 9 s after)", "        +1 s  send (0 s before, 1 s after)",
+        "shrank most:", "      -1.5 s  store (2 s before, 500 ms after)",
+    ]  # fmt: skip

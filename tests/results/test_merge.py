@@ -149,10 +149,12 @@ def test_several_runs_have_together_what_one_run_has(
 
 
 def two(kind: types.Type, first: Value, second: Value, other: types.Type | None = None) -> Value:
-    found = merge([
-        snapshot(map_data("@", None, kind, {None: first}), of=run("run-1")),
-        snapshot(map_data("@", None, other or kind, {None: second}), of=run("run-2")),
-    ])
+    found = merge(
+        [
+            snapshot(map_data("@", None, kind, {None: first}), of=run("run-1")),
+            snapshot(map_data("@", None, other or kind, {None: second}), of=run("run-2")),
+        ]
+    )
     return found.maps["@"].entries[None]
 
 
@@ -166,10 +168,12 @@ def test_sums_wrap_as_in_the_kernel() -> None:
 
 @given(U64, U64)
 def test_of_a_signed_and_an_unsigned_sum_the_signed_one_is_taken(first: int, second: int) -> None:
-    found = merge([
-        snapshot(map_data("@", None, types.Sum(False), {None: first}), of=run("run-1")),
-        snapshot(map_data("@", None, types.Sum(True), {None: wrapped(second)}), of=run("run-2")),
-    ]).maps["@"]
+    found = merge(
+        [
+            snapshot(map_data("@", None, types.Sum(False), {None: first}), of=run("run-1")),
+            snapshot(map_data("@", None, types.Sum(True), {None: wrapped(second)}), of=run("run-2")),
+        ]
+    ).maps["@"]
     assert found.value == types.Sum(True)
     assert found.entries[None] == wrapped(first + second)
 
@@ -373,10 +377,12 @@ def test_two_values_join_as_two_maps_do(name: str, data: st.DataObject) -> None:
     before = deepcopy((first, second))
     both = value_kind_of(kinds[0]).join()(first, second)
     end = run().end
-    found = merge([
-        snapshot(map_data("@", None, kinds[0], {None: value}), of=run(f"run-{number}", end=end))
-        for number, value in enumerate((first, second))
-    ])
+    found = merge(
+        [
+            snapshot(map_data("@", None, kinds[0], {None: value}), of=run(f"run-{number}", end=end))
+            for number, value in enumerate((first, second))
+        ]
+    )
     assert found.maps["@"].entries == {None: both}
     assert (first, second) == before
 

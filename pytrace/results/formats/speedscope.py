@@ -43,8 +43,7 @@ class _Frames(msgspec.Struct):
 
     def shown(self) -> list[dict[str, str]]:
         return [
-            {"name": _text(name), "file": _text(file)} if file else {"name": _text(name)}
-            for name, file in self.numbers
+            {"name": _text(name), "file": _text(file)} if file else {"name": _text(name)} for name, file in self.numbers
         ]
 
 

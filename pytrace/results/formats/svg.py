@@ -1,8 +1,13 @@
-"""Format ``svg``: pictures that need no script, for documents and chats: flame graphs, histograms, heat maps."""
+"""Format ``svg``: pictures that need no script, for documents and chats.
+
+The question is the title, the answer stands above each picture: flame graphs, histograms, heat maps, time series,
+tables and numbers.
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,17 +15,48 @@ from typing import BinaryIO
 from xml.sax.saxutils import escape
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.render import histogram
 from pytrace.render.histogram import Histogram, LabelledBucket, Quantile
 from pytrace.render.values import value_kind_of
+from pytrace.results.findings import (
+    BYTES,
+    SECONDS,
+    Amounts,
+    amounts_of,
+    changes,
+    findings_of,
+    quantiles_text,
+    readable,
+    title_of,
+    title_of_difference,
+)
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report.data import State, at_end, buckets_added, of_prints, of_snapshots, shown_names, steps_of
-from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, Value
+from pytrace.results.report.data import (
+    Cell,
+    Document,
+    LinesPart,
+    PartColumn,
+    State,
+    TablePart,
+    at_end,
+    buckets_added,
+    counter_part,
+    is_number,
+    map_part,
+    of_prints,
+    of_snapshots,
+    rows_part,
+    series_part,
+    shown_names,
+    steps_of,
+)
+from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, Value
 from pytrace.results.stack_samples import (
     INTERPRETED,
     KERNEL,
@@ -45,18 +81,51 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     """
     drawing, style = _begun(options)
     heat = True if options.flag("heat") else False if options.flag("bars") else None
-    _head(drawing, snapshot)
-    for name in sorted(snapshot.shown):
-        data = at_end(name, snapshot)
-        if content(data) is Content.HISTOGRAMS and heat is None and (states := of_prints(data.name, snapshot)):
-            _over_time(drawing, states)
-        elif content(data) is Content.HISTOGRAMS:
-            draw_histograms(drawing, data, Printers().portable_text, heat=heat)
-        else:
-            (profile,) = _profiles([data])
-            _flames(drawing, profile, style, None)
+    _head(drawing, title_of(snapshot), [snapshot])
+    maps = [at_end(name, snapshot) for name in sorted(snapshot.shown)]
+    single = [data for data in maps if data.key is None and content(data) is Content.NUMBERS and data.entries]
+    for data in single:
+        _number(drawing, data)
+    drawing.height += GAP if single else 0
+    for data in (data for data in maps if data not in single):
+        _panel(drawing, snapshot, data, style, heat=heat)
+    for number, table in enumerate(snapshot.tables, 1):
+        rows = [row for run in snapshot.runs for row in table.rows.get(run.identity, ())]
+        document = Document()
+        title = "" if len(snapshot.tables) == 1 else f"rows {number}"
+        _draw_table(drawing, document, rows_part(document, Printers(), table, rows, title))
     _losses(drawing, snapshot)
     file.write(drawing.element().encode())
+
+
+def _panel(drawing: Drawing, snapshot: SnapshotData, data: MapData, style: Options, *, heat: bool | None) -> None:
+    """A map, in the picture of its kind."""
+    kind = content(data)
+    states = of_prints(data.name, snapshot) if kind is Content.HISTOGRAMS and heat is None else []
+    if states:
+        _over_time(drawing, states)
+    elif kind is Content.HISTOGRAMS:
+        draw_histograms(drawing, data, Printers().portable_text, heat=heat)
+    elif kind is Content.STACKS:
+        _flames(drawing, data, None, style, snapshot.runs[-1] if snapshot.runs else None)
+    elif kind is Content.SERIES:
+        document = Document()
+        _draw_lines(drawing, document, series_part(document, Printers(), data))
+    elif data.entries:
+        document = Document()
+        _draw_table(drawing, document, map_part(document, Printers(), data))
+
+
+def _number(drawing: Drawing, data: MapData) -> None:
+    (value,) = data.entries.values()
+    document = Document()
+    part = map_part(document, Printers(), data)
+    texts = [
+        f"{document.texts.all()[name]} {_cell_text(document, (name, unit, number, title), cell)}"
+        for (name, unit, number, title), cell in zip(part.columns, part.rows[0], strict=True)
+    ]
+    assert value is not None
+    drawing.line(", ".join(texts), "h")
 
 
 def differential(before: SnapshotData, after: SnapshotData, options: WriteOptions) -> bytes:
@@ -66,39 +135,32 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
         TraceError: as :func:`write`, or neither snapshot has a map of stacks.
     """
     drawing, style = _begun(options)
-    _head(drawing, before)
-    _head(drawing, after)
-    earlier = {profile.name: profile for profile in _profiles(_stacks(before))}
-    later = {profile.name: profile for profile in _profiles(_stacks(after))}
+    _head(drawing, title_of_difference(before, after), [before, after])
+    earlier, later = ({data.title: data for data in _stacks(side)} for side in (before, after))
     if not earlier and not later:
         raise TraceError(
             "format svg compares maps of numbers by stack, and neither snapshot has one",
             hints=("without -f the differences are printed as text",),
         )
     for name in sorted({*earlier, *later}):
-        old, new = earlier.get(name), later.get(name)
-        known = new or old
-        assert known is not None
-        if old and new:
-            other = unlike(*[[sample.labels for sample in side.samples] for side in (old, new)])
-            old, new = without_labels(old, other), without_labels(new, other)
-        empty = Profile(name, known.measures, [], known.join, known.text_labels)
-        _flames(drawing, new or empty, style, old or empty)
+        new = later.get(name) or replace(earlier[name], entries={})
+        old = earlier.get(name) or replace(new, entries={})
+        _flames(drawing, new, old, style, after.runs[-1] if after.runs else None)
     _losses(drawing, after)
     return drawing.element().encode()
 
 
 def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
-    """Histograms of several snapshots as heat maps of time × bucket, one for each key; of stacks the last snapshot.
+    """Histograms of several snapshots as heat maps of time × bucket, one for each key; numbers as lines; of all others
+    the last snapshot.
 
     Raises:
-        TraceError: as :func:`write`, or none of the snapshots has a histogram or stacks.
+        TraceError: as :func:`write`, or none of the snapshots has a map.
     """
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
     last = ordered[-1]
     drawing, style = _begun(options)
-    _head(drawing, last)
-    drawing.line(f"{len(ordered)} snapshots", "q")
+    _head(drawing, f"{title_of(last)}, {len(ordered)} snapshots", [last])
     shown = 0
     for name in shown_names(ordered):
         states = (of_prints(name, last) if name in last.maps else []) or of_snapshots(name, ordered)
@@ -107,13 +169,15 @@ def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
             _over_time(drawing, states)
         elif content(data) is Content.STACKS:
             drawing.line("as of the last snapshot:", "q")
-            (profile,) = _profiles([data])
-            _flames(drawing, profile, style, None)
+            _flames(drawing, data, None, style, last.runs[-1] if last.runs else None)
+        elif is_number(data.value):
+            document = Document()
+            _draw_lines(drawing, document, counter_part(document, Printers(), states))
         else:
-            continue
+            _panel(drawing, last, data, style, heat=None)
         shown += 1
     if not shown:
-        raise TraceError("format svg shows histograms over time, and none of the snapshots has one")
+        raise TraceError("format svg shows maps over time, and none of the snapshots has one")
     _losses(drawing, last)
     return drawing.element().encode()
 
@@ -130,10 +194,9 @@ def _over_time(drawing: Drawing, states: Sequence[State]) -> None:
         text = "" if form is None else f"[{form(key).decode('utf-8', 'surrogateescape').strip()}]"
         rows.append((sum(sum(step.values()) for step in steps), f"{data.title}{text}", steps))
     rows.sort(key=lambda row: (-row[0], row[1]))
-    unit = f" ({data.unit})" if data.unit else ""
-    for _, title, steps in rows[: MOST_CHARTS]:
-        draw_over_time(drawing, f"{title}{unit}", data.value, list(zip(times, steps, strict=True)))
-    if rows[MOST_CHARTS :]:
+    for _, title, steps in rows[:MOST_CHARTS]:
+        draw_over_time(drawing, title, data, list(zip(times, steps, strict=True)))
+    if rows[MOST_CHARTS:]:
         drawing.line(f"… and {len(rows) - MOST_CHARTS} more keys, which counted less", "q")
 
 
@@ -146,7 +209,7 @@ def _begun(options: WriteOptions) -> tuple[Drawing, Options]:
     if not text.isdecimal() or not LEAST_WIDTH <= int(text) <= MOST_WIDTH:
         raise TraceError(f"option width of format svg is {LEAST_WIDTH} … {MOST_WIDTH} pixels, not {text!r}")
     style = Options(
-        icicle=options.flag("icicle"),
+        flame=options.flag("flame"),
         reversed=options.flag("reversed"),
         color=options.settings.get("color", COLORED_BY[0]),
     )
@@ -154,25 +217,59 @@ def _begun(options: WriteOptions) -> tuple[Drawing, Options]:
     return Drawing(int(text)), style
 
 
-def _flames(drawing: Drawing, profile: Profile, style: Options, earlier: Profile | None) -> None:
-    for measure in range(len(profile.measures)):
-        draw_flames(drawing, profile, measure, style, earlier)
+def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Options, run: Run | None) -> None:
+    """The answer and the flame graph of a map of stacks; with *before* a differential one."""
+    (profile,) = profiles([data], Printers().portable_text)
+    earlier = None
+    if before is not None:
+        (earlier,) = profiles([before], Printers().portable_text)
+        other = unlike(*[[sample.labels for sample in side.samples] for side in (earlier, profile)])
+        profile, earlier = without_labels(profile, other), without_labels(earlier, other)
+    note = ""
+    if profile.samples and profile.samples[0].labels:
+        profile, earlier, note = _by_one_label(profile, earlier)
+    for measure, of in enumerate(profile.measures):
+        amounts = Amounts(of.unit.replace("count", "")) if run is None or of.part else amounts_of(data, run)
+        if of.part:
+            lines = []
+        elif before is not None:
+            lines = changes(before, data, amounts)
+        else:
+            lines = findings_of(data, run) if run is not None else []
+        name = f"{profile.name} ({of.part})" if of.part else profile.name
+        if lines:
+            drawing.line(f"{name}: {lines[0]}", "h")
+        for line in lines[1:]:
+            drawing.line(line)
+        if note:
+            drawing.line(note, "q")
+        draw_flames(drawing, profile, measure, style, earlier, amounts=amounts, titled=not lines)
 
 
-def _profiles(maps: Iterable[MapData]) -> list[Profile]:
-    return profiles(maps, Printers().portable_text)
+def _by_one_label(profile: Profile, earlier: Profile | None) -> tuple[Profile, Profile | None, str]:
+    """The samples by the first member of their keys that differs; and a sentence on the others."""
+    samples = [*profile.samples, *(earlier.samples if earlier is not None else ())]
+    found = list(zip(*(sample.labels for sample in samples), strict=True))
+    differ = [at for at, labels in enumerate(found) if len({label.text for label in labels}) > 1]
+    same = ", ".join(labels[0].text for at, labels in enumerate(found) if at not in differ)
+    left_out = [at for at in range(len(found)) if at not in differ[:1]]
+    sides = [None if side is None else without_labels(side, left_out) for side in (profile, earlier)]
+    assert sides[0] is not None
+    return sides[0], sides[1], f"in all keys: {same}" if same else ""
 
 
 def _stacks(snapshot: SnapshotData) -> Sequence[MapData]:
     return [data for data in snapshot.shown.values() if content(data) is Content.STACKS]
 
 
-def _head(drawing: Drawing, snapshot: SnapshotData) -> None:
-    for run in snapshot.runs[:1]:
-        more = f" and {len(snapshot.runs) - 1} more runs" if len(snapshot.runs) > 1 else ""
-        seconds = (snapshot.end - snapshot.start) / 1e9
-        words = " ".join((run.script, *run.parameters))
-        drawing.line(f"{words} on {run.host}{more}, {about.moment(snapshot.start)}, {seconds:.1f} s", "q")
+def _head(drawing: Drawing, title: str, snapshots: Sequence[SnapshotData]) -> None:
+    drawing.title(title)
+    for snapshot in snapshots:
+        for run in snapshot.runs[:1]:
+            more = f" and {len(snapshot.runs) - 1} more runs" if len(snapshot.runs) > 1 else ""
+            seconds = (snapshot.end - snapshot.start) / 1e9
+            drawing.line(f"{seconds:.3g} s on {run.host}{more}, from {about.moment(snapshot.start)}", "q")
+    drawing.height += GAP / 2
 
 
 def _losses(drawing: Drawing, snapshot: SnapshotData) -> None:
@@ -185,7 +282,7 @@ def _losses(drawing: Drawing, snapshot: SnapshotData) -> None:
 
 WIDTH = 1200
 """Width of a picture in pixels."""
-FONT = 12
+FONT, TITLE = 12, 18
 CHARACTER = 0.61 * FONT
 """Most width of a character of the font, in pixels."""
 MARGIN = 10
@@ -197,7 +294,9 @@ MOST_TITLE = 1000
 _STYLE = (
     f".pytrace text{{font:{FONT}px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
     "fill:#1a1a1a;white-space:pre}"
-    ".pytrace .h{font-weight:bold}.pytrace .q{fill:#555}.pytrace rect:hover{stroke:#000;stroke-width:1}"
+    f".pytrace .t{{font:bold {TITLE}px system-ui,'DejaVu Sans',sans-serif}}"
+    ".pytrace .h{font-weight:bold}.pytrace .q{fill:#555}.pytrace .n{paint-order:stroke;stroke:#fff;stroke-width:3px}"
+    ".pytrace rect:hover{stroke:#000;stroke-width:1}"
 )
 
 
@@ -212,6 +311,14 @@ class Drawing(msgspec.Struct):
         """A line of text, truncated to the width of the picture."""
         self.height += FONT + 4
         self.text(MARGIN, self.height - 4, fitted(text, self.width - 2 * MARGIN), style)
+
+    def title(self, text: str) -> None:
+        """The question of the picture, on at most two lines."""
+        most = int((self.width - 2 * MARGIN) / (CHARACTER * TITLE / FONT))
+        lines = textwrap.wrap(text, max(most, 3), max_lines=2, placeholder=" …")
+        for line in lines:
+            self.height += TITLE + 4
+            self.text(MARGIN, self.height - 5, line, "t")
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "") -> None:
         """Text whose baseline begins at *x*, *y*, in a class of the style sheet; *anchor* as in SVG."""
@@ -264,10 +371,11 @@ def _escaped(text: str) -> str:
 
 ROW = 17
 """Height of a box, in pixels."""
-_LABEL, _USER, _KERNEL, _INTERPRETED, _MARK = "label", "user", "kernel", "interpreted", "mark"
-_HUES = {_LABEL: (210, 12), _USER: (42, 88), _KERNEL: (14, 78), _INTERPRETED: (140, 45), _MARK: (0, 0)}
+_LABEL, _USER, _KERNEL, _INTERPRETED, _MARK, _FOLD = "label", "user", "kernel", "interpreted", "mark", "fold"
+_HUES = {_FOLD: (0, 0), _LABEL: (210, 12), _USER: (42, 88), _KERNEL: (14, 78), _INTERPRETED: (140, 45), _MARK: (0, 0)}
 """Hue and saturation, by the kind of a box."""
 _KINDS = {
+    _FOLD: "calls of one another",
     _LABEL: "other key", _USER: "user", _KERNEL: "kernel", _INTERPRETED: "interpreter", _MARK: "no function",
 }  # fmt: skip
 _KIND = {USER: _USER, KERNEL: _KERNEL, INTERPRETED: _INTERPRETED, MARK: _MARK}
@@ -278,8 +386,8 @@ COLORED_BY = ("kind", "module")
 class Options(msgspec.Struct, frozen=True):
     """How a flame graph is drawn."""
 
-    icicle: bool = False
-    """The root is at the top."""
+    flame: bool = False
+    """The root is at the bottom."""
     reversed: bool = False
     """Callers are above their callees: from the innermost function to the root."""
     color: str = COLORED_BY[0]
@@ -287,7 +395,8 @@ class Options(msgspec.Struct, frozen=True):
     narrowest: float = 0.1
     """Pixels: narrower boxes are not drawn, as nobody sees them."""
     most_rows: int = 0
-    """Maximum boxes above each other; 0: any number."""
+    """Maximum boxes above each other; 0: as many as the picture's shape has room for, and calls that only call the next
+    one are folded where they do not fit."""
 
     def check(self) -> None:
         """Raise :class:`TraceError` for a colouring that there is not."""
@@ -307,10 +416,24 @@ class _Box(msgspec.Struct):
     called: dict[tuple[str, str], _Box] = {}
 
 
+_ASPECT = 0.5
+"""Most height of a flame graph, in widths of the picture."""
+_FEWEST_FOLDED = 4
+
+
 def draw_flames(
-    drawing: Drawing, profile: Profile, measure: int, options: Options, earlier: Profile | None = None
+    drawing: Drawing,
+    profile: Profile,
+    measure: int,
+    options: Options,
+    earlier: Profile | None = None,
+    *,
+    amounts: Amounts | None = None,
+    titled: bool = True,
 ) -> None:
     """Append a flame graph of one measure of a profile; with *earlier* a differential one.
+
+    *amounts* makes texts of numbers; *titled*: with a line of its name and total.
 
     Raises:
         TraceError: a number is negative, which has no width.
@@ -320,28 +443,58 @@ def draw_flames(
     if earlier is not None:
         _grow(root, earlier, measure, options, earlier=True)
     part = profile.measures[measure]
-    unit = f" {part.unit}" if part.unit and part.unit != "count" else ""
+    amounts = amounts or Amounts(part.unit if part.unit != "count" else "")
     name = f"{profile.name} ({part.part})" if part.part else profile.name
-    drawing.line(f"{name}: {root.after}{unit}" + (f", before {root.before}{unit}" if earlier is not None else ""), "h")
+    if titled:
+        before = f", before {amounts.full(root.before)}" if earlier is not None else ""
+        drawing.line(f"{name}: {amounts.full(root.after)}{before}", "h")
     scale = (drawing.width - 2 * MARGIN) / root.after if root.after else 0
-    boxes, hidden = _placed(root, scale, options)
+    room = options.most_rows or int(drawing.width * _ASPECT / ROW)
+    boxes, hidden = _placed(root, scale, options, options.most_rows)
     depth = max((row for row, _, _ in boxes), default=0)
+    if depth >= room:
+        boxes, hidden = _placed(_folded(root), scale, options, room)
+        depth = max((row for row, _, _ in boxes), default=0)
     top = drawing.height + 4
     for row, x, box in boxes:
-        y = top + ROW * (row if options.icicle else depth - row)
+        y = top + ROW * (depth - row if options.flame else row)
         width = box.after * scale
         color = _color(box, options) if earlier is None else _change_color(box, root)
-        drawing.box(MARGIN + x, y, max(width - 0.4, 0.1), ROW - 1, color, _title(box, root, unit, earlier))
+        drawing.box(MARGIN + x, y, max(width - 0.4, 0.1), ROW - 1, color, _title(box, root, amounts, earlier))
         shown = fitted(box.name, width - 6)
         if shown:
             drawing.text(MARGIN + x + 3, y + ROW - 5, shown)
     drawing.height = top + ROW * (depth + 1)
-    if depth + 1 == options.most_rows:
-        drawing.line(f"… only the {options.most_rows} outermost frames are drawn", "q")
+    if depth + 1 == room:
+        drawing.line(f"… only the {room} outermost frames are drawn", "q")
     if hidden:
         drawing.line(f"… and {hidden} more functions, each narrower than {options.narrowest:g} pixels", "q")
     _legend(drawing, boxes, options, compared=earlier is not None)
     drawing.height += GAP
+
+
+def _folded(root: _Box) -> _Box:
+    """A tree in which calls that hardly do anything but call the next one are one box."""
+    waiting = [root]
+    while waiting:
+        box = waiting.pop()
+        for name, callee in list(box.called.items()):
+            chain = [callee]
+            while len(chain[-1].called) == 1 or chain[-1].called:
+                widest = max(chain[-1].called.values(), key=lambda one: (one.after, one.before))
+                if widest.after < _PASSED_ON * chain[-1].after or widest.kind != callee.kind or not widest.called:
+                    break
+                chain.append(widest)
+            if len(chain) >= _FEWEST_FOLDED:
+                text = f"⋯ {len(chain)} calls: {callee.name} … {chain[-1].name}"
+                lines = "\n".join(one.name for one in chain[:_MOST_NAMED])
+                box.called[name] = _Box(text, _FOLD, "", lines, callee.before, callee.after, chain[-1].called)
+        waiting += box.called.values()
+    return root
+
+
+_PASSED_ON = 0.97
+_MOST_NAMED = 20
 
 
 # ---------------------------------------------------------------------------------------------- tree
@@ -396,7 +549,7 @@ def _source(frame: Frame) -> str:
     return f"{frame.file}:{frame.line}{inlined}" if frame.file else inlined.strip()
 
 
-def _placed(root: _Box, scale: float, options: Options) -> tuple[list[tuple[int, float, _Box]], int]:
+def _placed(root: _Box, scale: float, options: Options, most_rows: int) -> tuple[list[tuple[int, float, _Box]], int]:
     """Row, left edge and box of all that are wide enough, each after its caller; and how many next to them are not."""
     waiting = [(0, 0.0, root)]
     placed = []
@@ -404,7 +557,7 @@ def _placed(root: _Box, scale: float, options: Options) -> tuple[list[tuple[int,
     while waiting:
         row, x, box = waiting.pop()
         placed.append((row, x, box))
-        if row + 1 == options.most_rows:
+        if row + 1 == most_rows:
             continue
         inner = []
         for _, callee in sorted(box.called.items()):
@@ -420,11 +573,13 @@ def _placed(root: _Box, scale: float, options: Options) -> tuple[list[tuple[int,
 # ---------------------------------------------------------------------------------------------- colours, texts
 
 
-def _title(box: _Box, root: _Box, unit: str, earlier: Profile | None) -> str:
+def _title(box: _Box, root: _Box, amounts: Amounts, earlier: Profile | None) -> str:
     share = f", {100 * box.after / root.after:.2f}%" if root.after else ""
-    number = f"{box.after}{unit}{share}"
+    number = f"{amounts.full(box.after)}{share}"
     if earlier is not None:
-        number += f", before {box.before}{unit} ({box.after - box.before:+d})"
+        change = box.after - box.before
+        percent = f", {100 * change / box.before:+.1f}%" if box.before else ""
+        number += f", before {amounts.full(box.before)} ({'+' if change > 0 else ''}{amounts.short(change)}{percent})"
     return "\n".join(filter(None, (f"{box.name}: {number}", box.line, box.module)))
 
 
@@ -504,27 +659,28 @@ def draw_histograms(
     """
     assert isinstance(data.value, types.Hist | types.LHist)
     form = histogram.shape(data.value)
-    unit = f" ({data.unit})" if data.unit else ""
     entries = sorted(_entries(data, data.value, text), key=lambda entry: entry.total, reverse=True)
     if heat if heat is not None else len(entries) > HEAT_FROM:
         shown = sorted(entries[:MOST_COLUMNS], key=lambda entry: entry.order)
-        _heat_map(drawing, f"{data.title}{unit}", form, shown)
+        _heat_map(drawing, data.title, data.unit, form, shown)
     else:
         shown = entries[:MOST_CHARTS]
         for entry in shown:
             key = f"[{entry.key}]" if data.key is not None else ""
-            _bars(drawing, f"{data.title}{key}{unit}", form, entry)
+            _bars(drawing, f"{data.title}{key}", data.unit, form, entry)
     if len(shown) < len(entries):
         drawing.line(f"… and {len(entries) - len(shown)} more keys, which counted less", "q")
 
 
 def draw_over_time(
-    drawing: Drawing, title: str, type_: types.Hist | types.LHist, moments: Sequence[tuple[str, Mapping[int, int]]]
+    drawing: Drawing, title: str, data: MapData, moments: Sequence[tuple[str, Mapping[int, int]]]
 ) -> None:
     """Append a heat map of what a histogram counted in each of several intervals, by bucket; *moments* are their ends.
 
     Of many intervals neighbours are one column.
     """
+    type_ = data.value
+    assert isinstance(type_, types.Hist | types.LHist)
     group = -(-len(moments) // MOST_COLUMNS)
     entries = []
     for start in range(0, len(moments), group):
@@ -532,7 +688,8 @@ def draw_over_time(
         every = [histogram.all_buckets(type_, counts) for _, counts in part]
         counts = [sum(column) for column in zip(*every, strict=True)]
         entries.append(_Entry((start, ""), part[-1][0], counts, sum(counts)))
-    _heat_map(drawing, title, histogram.shape(type_), entries, "time (UTC, the end of each interval) × buckets")
+    axes = "time (UTC, the end of each interval) × buckets"
+    _heat_map(drawing, title, data.unit, histogram.shape(type_), entries, axes, widest=math.inf)
 
 
 def _entries(data: MapData, type_: types.Hist | types.LHist, text: Callable[[types.Type], Text]) -> list[_Entry]:
@@ -556,9 +713,9 @@ def _order(key: Portable, name: str) -> tuple[int, str]:
 # ---------------------------------------------------------------------------------------------- bars
 
 
-def _bars(drawing: Drawing, name: str, form: histogram.Shape, entry: _Entry) -> None:
+def _bars(drawing: Drawing, name: str, unit: str, form: histogram.Shape, entry: _Entry) -> None:
     buckets = list(histogram.used(form, entry.counts))
-    drawing.line(f"{name}: {entry.total}", "h")
+    drawing.line(f"{name}: {quantiles_text(form, entry.counts, unit) if entry.total else 0}", "h")
     most = max((bucket.count for bucket in buckets), default=0)
     if not most:
         return
@@ -569,19 +726,23 @@ def _bars(drawing: Drawing, name: str, form: histogram.Shape, entry: _Entry) -> 
         x = MARGIN + position * step
         title = f"{bucket.label}: {bucket.count} ({100 * bucket.count / entry.total:.2f}%)"
         drawing.box(x, bottom - height, max(step - 1, 0.5), height, _BAR, title)
-        if step >= CHARACTER * len(str(bucket.count)):
-            drawing.text(x + step / 2, bottom - height - 3, str(bucket.count), "q", "middle")
     drawing.rule(MARGIN, bottom, MARGIN + step * len(buckets), bottom, "#888")
-    _bounds(drawing, buckets, step, bottom + FONT + 2)
-    drawing.height = bottom + FONT + 6
-    quantiles = histogram.quantiles(form, entry.counts, _PERCENTS)
-    for item in quantiles:
+    marks: dict[int, list[str]] = {}
+    for item in histogram.quantiles(form, entry.counts, _PERCENTS):
         place = _position(buckets, item)
         if place is not None:
-            x = MARGIN + (place + 0.5) * step
-            drawing.rule(x, top, x, bottom, "#c33", "3 3")
-    texts = [" ".join(histogram.quantile_text(item).decode().split()) for item in quantiles]
-    drawing.line(f"dashed: {', '.join(texts)}", "q")
+            marks.setdefault(place, []).append(f"p{item.percent}")
+    for place in marks:
+        x = MARGIN + (place + 0.5) * step
+        drawing.rule(x, top, x, bottom, "#c33", "3 3")
+    for position, bucket in enumerate(buckets):
+        if step >= CHARACTER * len(str(bucket.count)):
+            y = bottom - _CHART * bucket.count / most - 3
+            drawing.text(MARGIN + (position + 0.5) * step, y, str(bucket.count), "q n", "middle")
+    _bounds(drawing, buckets, step, bottom + FONT + 2)
+    drawing.height = bottom + FONT + 6
+    places = ", ".join(f"{' and '.join(names)} {buckets[place].label}" for place, names in sorted(marks.items()))
+    drawing.line(f"{f'in {unit}; ' if unit else ''}dashed: {places}", "q")
     drawing.height += GAP
 
 
@@ -590,7 +751,16 @@ def _bounds(drawing: Drawing, buckets: Sequence[LabelledBucket], step: float, y:
     widest = max(len(bucket.label) for bucket in buckets) * CHARACTER
     every = max(1, math.ceil((widest + 6) / step))
     for position in range(0, len(buckets), every):
-        drawing.text(MARGIN + position * step, y, buckets[position].label, "q")
+        _label(drawing, MARGIN + position * step, y, buckets[position].label)
+
+
+def _label(drawing: Drawing, x: float, y: float, text: str) -> None:
+    """A label of an axis, which ends within the picture."""
+    most = drawing.width - MARGIN
+    if x + len(text) * CHARACTER <= most:
+        drawing.text(x, y, text, "q")
+    else:
+        drawing.text(most, y, text, "q", "end")
 
 
 def _position(buckets: Sequence[LabelledBucket], item: Quantile) -> int | None:
@@ -605,18 +775,24 @@ def _position(buckets: Sequence[LabelledBucket], item: Quantile) -> int | None:
 
 
 def _heat_map(
-    drawing: Drawing, name: str, form: histogram.Shape, entries: Sequence[_Entry], axes: str = "keys × buckets"
+    drawing: Drawing,
+    name: str,
+    unit: str,
+    form: histogram.Shape,
+    entries: Sequence[_Entry],
+    axes: str = "keys × buckets",
+    widest: float = 60.0,
 ) -> None:
-    """Keys from left to right, buckets from the least at the bottom; the darker, the more (logarithmic)."""
+    """Keys or times from left to right, buckets from the least at the bottom; the darker, the more (logarithmic)."""
     merged = [sum(counts) for counts in zip(*(entry.counts for entry in entries), strict=True)]
     labels = [bucket.label for bucket in histogram.used(form, merged)]
     first = next((number for number, count in enumerate(merged) if count), 0)
     most = max((max(entry.counts) for entry in entries), default=0)
-    drawing.line(f"{name}: {sum(entry.total for entry in entries)}", "h")
+    drawing.line(f"{name}: {quantiles_text(form, merged, unit) if most else 0}", "h")
     if not most:
         return
     left, top = MARGIN + _LABELS, drawing.height + 4
-    step = min(24.0, (drawing.width - left - MARGIN) / len(entries))
+    step = min(widest, (drawing.width - left - MARGIN) / len(entries))
     for row, label in enumerate(labels):
         y = top + (len(labels) - 1 - row) * _CELL
         drawing.text(left - 6, y + _CELL - 4, fitted(label, _LABELS - 6), "q", "end")
@@ -627,16 +803,148 @@ def _heat_map(
                 drawing.box(left + column * step, y, max(step - 0.5, 0.3), _CELL - 0.5, _heat(count, most), title)
     bottom = top + len(labels) * _CELL
     drawing.rule(left, bottom, left + step * len(entries), bottom, "#888")
-    widest = max(len(entry.key) for entry in entries[:MOST_COLUMNS]) * CHARACTER
-    every = max(1, math.ceil((min(widest, 240) + 12) / step))
+    longest = max(len(entry.key) for entry in entries[:MOST_COLUMNS]) * CHARACTER
+    every = max(1, math.ceil((min(longest, 240) + 12) / step))
     for column in range(0, len(entries), every):
-        drawing.text(left + column * step, bottom + FONT + 2, fitted(entries[column].key, every * step - 6), "q")
+        _label(drawing, left + column * step, bottom + FONT + 2, fitted(entries[column].key, every * step - 6))
     drawing.height = bottom + FONT + 6
-    drawing.line(f"{axes}; darkest: {most} (logarithmic)", "q")
+    drawing.line(f"{axes}{f' in {unit}' if unit else ''}", "q")
+    _color_scale(drawing, most)
     drawing.height += GAP
+
+
+def _color_scale(drawing: Drawing, most: int) -> None:
+    """The colours of counts, from 1 to the most that a cell has."""
+    drawing.height += 4
+    counts = sorted({round(most ** (at / 5)) for at in range(6)})
+    x = float(MARGIN)
+    for count in counts:
+        drawing.box(x, drawing.height, 2 * ROW, ROW - 5, _heat(count, most), f"{count} in a cell")
+        drawing.text(x + 2 * ROW + 3, drawing.height + ROW - 7, f"{count:,}", "q")
+        x += 2 * ROW + 10 + CHARACTER * len(f"{count:,}")
+    drawing.text(x, drawing.height + ROW - 7, "values in a cell", "q")
+    drawing.height += ROW
 
 
 def _heat(count: int, most: int) -> str:
     """Light yellow to dark red by the logarithm of the count."""
     share = math.log1p(count) / math.log1p(most)
     return f"hsl({55 - 50 * share:.0f},{75 + 10 * share:.0f}%,{88 - 52 * share:.0f}%)"
+
+
+# ---------------------------------------------------------------------------------------------- lines and tables
+
+
+_MOST_LINES = 8
+_MOST_ROWS = 25
+_COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#db2777", "#65a30d")
+
+
+def _draw_lines(drawing: Drawing, document: Document, part: LinesPart) -> None:
+    """The time series of a map, those with most, and their legend."""
+    names = document.texts.all()
+    points = [
+        [(time_, float(value)) for time_, value in zip(*line, strict=True) if value is not None] for line in part.lines
+    ]
+    order = sorted(range(len(points)), key=lambda at: -sum(value for _, value in points[at]))[:_MOST_LINES]
+    every = [point for at in order for point in points[at]]
+    title = names[part.name]
+    if not every:
+        drawing.line(f"{title}: 0", "h")
+        return
+    low, high = min(0.0, *(value for _, value in every)), max(value for _, value in every) or 1.0
+    start, end = min(every)[0], max(every)[0]
+    peak = max(every, key=lambda point: point[1])
+    each = f"{part.of} of each {readable(part.interval, 's')}" if part.interval else part.of
+    drawing.line(f"{title}: {f'{each}, ' if each else ''}highest {_plain(peak[1], part.unit)} at "
+                 f"{about.moment(int(peak[0] * 1e9))}", "h")  # fmt: skip
+    left, top, height = MARGIN + 90.0, drawing.height + FONT, float(_CHART)
+    width = drawing.width - left - MARGIN
+    for share in (0.0, 0.5, 1.0):
+        y = top + height * (1 - share)
+        drawing.rule(left, y, left + width, y, "#ccc")
+        drawing.text(left - 6, y + 4, _plain(low + (high - low) * share, part.unit), "q", "end")
+    for place, at in enumerate(order):
+        line = " ".join(
+            f"{left + width * (time_ - start) / ((end - start) or 1):.1f},"
+            f"{top + height * (1 - (value - low) / ((high - low) or 1)):.1f}"
+            for time_, value in points[at]
+        )
+        color = _COLOURS[place]
+        drawing.parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="1.5"/>')
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        moment = about.moment(int((start + (end - start) * share) * 1e9))
+        _label(drawing, left + width * share, top + height + FONT + 4, moment.split()[1])
+    drawing.height = top + height + FONT + 8
+    drawing.line("time (UTC)", "q")
+    for place, at in enumerate(order if part.columns else []):
+        key = ", ".join(_cell_text(document, *item) for item in zip(part.columns, part.keys[at], strict=True))
+        drawing.box(MARGIN, drawing.height + 5, ROW - 5, ROW - 5, _COLOURS[place], key)
+        drawing.text(MARGIN + ROW, drawing.height + FONT + 3, fitted(key, drawing.width - 2 * MARGIN - ROW), "q")
+        drawing.height += FONT + 4
+    if len(order) < len(points):
+        drawing.line(f"{len(order)} of {len(points)} shown, those with most", "q")
+    drawing.height += GAP
+
+
+def _plain(number: float, unit: str) -> str:
+    return readable(number, unit) if unit else f"{number:,.0f}" if abs(number) >= 10 else f"{number:g}"
+
+
+def _draw_table(drawing: Drawing, document: Document, part: TablePart) -> None:
+    """The first rows of a table, those with most if it has an order, with bars."""
+    names = document.texts.all()
+    if names[part.name]:
+        drawing.line(names[part.name], "h")
+    rows = part.rows
+    if part.sort >= 0:
+        rows = sorted(rows, key=lambda row: -_size(row[part.sort]))
+    heads = [names[title] for _, _, _, title in part.columns]
+    shown = [[_cell_text(document, *item) for item in zip(part.columns, row, strict=True)] for row in rows[:_MOST_ROWS]]
+    widths = [max(map(len, column)) for column in zip(heads, *shown, strict=True)]
+    measured = part.sort if part.sort >= 0 else _ranked(part)
+    largest = max((abs(_size(row[measured])) for row in rows[:_MOST_ROWS]), default=0) if measured >= 0 else 0
+
+    def line(cells: Sequence[str], style: str) -> None:
+        texts = [
+            f"{cell:>{width}}" if number else f"{cell:<{width}}"
+            for cell, width, (_, _, number, _) in zip(cells, widths, part.columns, strict=True)
+        ]
+        drawing.line("  ".join(texts), style)
+
+    line(heads, "h")
+    bars = MARGIN + (sum(widths) + 2 * len(widths)) * CHARACTER + GAP
+    room = drawing.width - MARGIN - bars
+    for row, cells in zip(rows, shown, strict=False):
+        line(cells, "")
+        if largest and room > ROW:
+            size = abs(_size(row[measured])) / largest
+            drawing.box(bars, drawing.height - FONT - 1, max(1, room * size), FONT, _BAR, " ".join(cells))
+    if len(rows) > len(shown):
+        drawing.line(f"… and {len(rows) - len(shown)} more rows", "q")
+    drawing.height += GAP
+
+
+def _ranked(part: TablePart) -> int:
+    """The column of numbers by which rows were printed, the largest first; -1: there is none."""
+    for at, (_, _, number, _) in reversed(list(enumerate(part.columns))):
+        sizes = [_size(row[at]) for row in part.rows] if number else []
+        if len(sizes) > 1 and sizes[0] > sizes[-1] and sizes == sorted(sizes, reverse=True):
+            return at
+    return -1
+
+
+def _size(cell: Cell) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return 0.0
+
+
+def _cell_text(document: Document, column: PartColumn, cell: Cell) -> str:
+    """A cell for people: times and sizes in the unit that fits."""
+    _, unit, number, _ = column
+    if not number:
+        assert isinstance(cell, int)
+        return document.texts.all()[cell]
+    return readable(_size(cell), unit) if (unit in SECONDS or unit in BYTES) and cell != "" else str(cell)

@@ -72,11 +72,11 @@ FORMATS: tuple[Format, ...] = (
         options=(FormatOption("hz", "the frequency of the samples that were counted: CPU time is shown too", "N"),),
     ),
     Format(
-        "svg", "pictures: flame graphs, histograms, heat maps", (".svg",),
-        frozenset({Content.STACKS, Content.HISTOGRAMS}), svg.write, differential=svg.differential,
+        "svg", "pictures: flame graphs, histograms, heat maps, lines, tables", (".svg",), _ALL, svg.write,
+        differential=svg.differential,
         series=svg.series,
         options=(
-            FormatOption("icicle", "flame graphs have the root at the top"),
+            FormatOption("flame", "flame graphs have the root at the bottom"),
             FormatOption("reversed", "flame graphs have callers above callees"),
             FormatOption("color", "of flame graphs: kind (user, kernel) or module", "NAME"),
             FormatOption("heat", "histograms of one map are a heat map: keys × buckets"),

@@ -194,11 +194,13 @@ def _map_json(printers: Printers, part: MapDifference) -> Iterator[bytes]:
     form, delta = printers.portable_json(part.value), value_kind_of(part.value).change_json()
 
     def shown(change: Change) -> bytes:
-        return json.mapping([
-            (b"before", b"null" if change.before is None else form(change.before)),
-            (b"after", b"null" if change.after is None else form(change.after)),
-            (b"change", b"null" if change.delta is None else delta(change)),
-        ])
+        return json.mapping(
+            [
+                (b"before", b"null" if change.before is None else form(change.before)),
+                (b"after", b"null" if change.after is None else form(change.after)),
+                (b"change", b"null" if change.delta is None else delta(change)),
+            ]
+        )
 
     if part.key is None:
         ((_, change),) = _ordered(printers, part)

@@ -558,10 +558,9 @@ def rows_part(
     document: Document, printers: Printers, table: Table, rows: Iterable[tuple[Portable, ...]], name: str
 ) -> TablePart:
     """The rows of ``row()`` statements of one shape."""
-    shape = TableSchema.of(("",), (table.type,)).columns
     shape = [
         replace(column, unit=found[2]) if (found := _UNIT.fullmatch(column.quoted and column.name)) else column
-        for column in shape
+        for column in TableSchema.of(("",), (table.type,)).columns
     ]
     titles = [column.title.removesuffix(f"({column.unit})") for column in shape]
     cells = Cells(document, printers, shape, table.type, titles)

@@ -25,7 +25,7 @@ import msgspec
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.difference import difference
-from pytrace.results.findings import question, unnamed_code
+from pytrace.results.findings import title_of, title_of_difference, unnamed_code
 from pytrace.results.report.data import (
     AnyPart,
     Document,
@@ -206,10 +206,6 @@ def _scripts(heads: Sequence[Head]) -> str:
 Lines: TypeAlias = Callable[[SnapshotData], Iterable[str]]
 
 
-_NAMED = 4
-"""Runs that a title names."""
-
-
 class Forms(msgspec.Struct, frozen=True):
     """The forms of texts that reports share with other formats."""
 
@@ -234,15 +230,7 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
         elif (data := at_end(name, snapshot)).entries:
             document.parts.append(_map(document, forms.printers, data))
     document.parts.extend(_rows(document, forms.printers, snapshot))
-    return page(document, _title(snapshot), [_head(snapshot, forms)])
-
-
-def _title(snapshot: SnapshotData) -> str:
-    """The question of the runs; of many that differ only how many there are."""
-    hosts = dict.fromkeys(run.host for run in snapshot.runs)
-    host = f"{len(hosts)} machines" if len(hosts) > 1 else "".join(hosts)
-    names = dict.fromkeys(question(run, host) for run in snapshot.runs)
-    return f"{len(snapshot.runs)} runs" if len(names) > _NAMED else "; ".join(names) or "An empty snapshot"
+    return page(document, title_of(snapshot), [_head(snapshot, forms)])
 
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> Head:
@@ -283,9 +271,7 @@ def _picture(document: Document, printers: Printers, data: MapData, before: MapD
 
 def _drawable(*states: MapData) -> bool:
     """True if the numbers by stack can be widths."""
-    return all(
-        value >= 0 for data in states for entry in data.entries.values() for value in numbers(data.value)(entry)
-    )
+    return all(value >= 0 for data in states for entry in data.entries.values() for value in numbers(data.value)(entry))
 
 
 # ---------------------------------------------------------------------------------------------- two snapshots
@@ -303,7 +289,10 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
     for name, change in sorted(item for item in compared.maps.items() if item[0] in shown):
         old, new = (
             MapData(
-                name, change.key, change.value, side.maps[name].entries if name in side.maps else {},
+                name,
+                change.key,
+                change.value,
+                side.maps[name].entries if name in side.maps else {},
                 key_names=max((state.maps[name].key_names for state in (before, after) if name in state.maps), key=len),
             )
             for side in (before, after)
@@ -314,10 +303,7 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
         else:
             document.parts.append(difference_part(document, forms.printers, change))
     heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
-    targets = [", ".join(dict.fromkeys(run.target for run in side.runs)) for side in (before, after)]
-    names = list(dict.fromkeys(targets if all(targets) and targets[0] != targets[1] else map(_title, (before, after))))
-    title = f"What changed: {names[0]}" if len(names) == 1 else f"What changed from {names[0]} to {names[1]}"
-    return page(document, title, heads, "No map differs.")
+    return page(document, title_of_difference(before, after), heads, "No map differs.")
 
 
 # ---------------------------------------------------------------------------------------------- a series
@@ -337,7 +323,7 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
         states = of_prints(name, last) if name in last.maps else []
         document.parts.append(_states(document, forms.printers, states or of_snapshots(name, ordered)))
     document.parts.extend(_rows(document, forms.printers, last))
-    title = f"{_title(last)}, {len(ordered)} snapshots"
+    title = f"{title_of(last)}, {len(ordered)} snapshots"
     # The last state of each run.
     runs = {tuple(run.identity for run in snapshot.runs): snapshot for snapshot in ordered}
     return page(document, title, [_head(snapshot, forms) for snapshot in runs.values()])

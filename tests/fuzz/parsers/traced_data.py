@@ -249,7 +249,7 @@ def _check_format(name: str, output: bytes) -> None:
         _check_terminal(control_characters.printable_lines(output).replace(b"\r\n", b"\n"))
 
 
-SVG_TAGS = frozenset(("svg", "g", "rect", "text", "title", "path", "line", "style", "desc", "defs"))
+SVG_TAGS = frozenset(("svg", "g", "rect", "text", "title", "path", "line", "polyline", "style", "desc", "defs"))
 
 
 def _check_picture(output: bytes) -> None:

@@ -457,8 +457,11 @@ def snapshot() -> SnapshotData:
 
 
 def values(metrics: object) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for metric in metrics for sample in metric.samples}  # type: ignore[attr-defined]
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for metric in metrics
+        for sample in metric.samples
+    }  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

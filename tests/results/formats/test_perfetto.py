@@ -68,8 +68,6 @@ def test_an_empty_snapshot_is_a_trace() -> None:
 # ---------------------------------------------------------------------------------------------- test track packets
 
 
-
-
 def test_slices_that_overlap_go_to_tracks_of_their_own() -> None:
     rows = table(["start", "pid", "dur_ns"], [types.UINT64, types.INT32, types.INT64], [
         (BOOT, 1, 10), (BOOT + 5, 1, 10), (BOOT + 6, 1, 2), (BOOT + 20, 1, 0), (BOOT + 20, 1, 5),
@@ -99,8 +97,6 @@ def test_processes_of_several_machines_stay_apart() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- test stack packets
-
-
 
 
 def samples(read: Any) -> dict[tuple[Any, ...], int]:

@@ -476,9 +476,7 @@ def test_the_largest_change_is_the_last_and_losses_follow() -> None:
     after = snapshot(map_data("@", types.INT64, COUNT, {1: 15, 2: 4, 3: 8}), of=run("run-2"))
     after.losses = {"lost": {"begin": 2}}
     found = difference(before, after)
-    assert text_of(found).decode() == (
-        "@[2]: -1 (5 → 4)\n@[3]: +3 (5 → 8)\n@[1]: +10 (5 → 15)\n# lost: +2 (begin)\n"
-    )
+    assert text_of(found).decode() == ("@[2]: -1 (5 → 4)\n@[3]: +3 (5 → 8)\n@[1]: +10 (5 → 15)\n# lost: +2 (begin)\n")
     maps, losses = map(json.loads, lines_of(found).splitlines())
     assert list(maps["data"]["@"]) == ["2", "3", "1"]
     assert losses == {"type": "difference_losses", "data": {"lost": {"begin": 2}}}
@@ -521,12 +519,14 @@ def test_a_comparison_colours_what_grew_red_and_what_shrank_blue() -> None:
     after = snapshot(map_data("@", USTACK, COUNT, {stack("a", "main"): 2, stack("b", "main"): 18}))
     found = svg.differential(before, after, WriteOptions())
     drawn = {box.title.split(":")[0]: box for box in boxes(found)}
-    assert drawn["b"].title.startswith("b: 18, 90.00%, before 2 (+16)")
-    assert drawn["a"].title.startswith("a: 2, 10.00%, before 8 (-6)")
+    assert drawn["b"].title.startswith("b: 18 events, 90.00%, before 2 events (+16, +800.0%)")
+    assert drawn["a"].title.startswith("a: 2 events, 10.00%, before 8 events (-6, -75.0%)")
     assert drawn["b"].color.startswith("hsl(4,")
     assert drawn["a"].color.startswith("hsl(216,")
     assert drawn["main"].color == "hsl(0,0%,96%)"
     assert any("red: a larger share" in text for text in texts(found))
+    assert "@: 10 events before, 20 events after: +10 (+100.0 %)" in texts(found)
+    assert "         +16  b (2 before, 18 after)" in texts(found)
     with pytest.raises(TraceError, match="neither snapshot has one"):
         svg.differential(snapshot(), snapshot(), WriteOptions())
 
@@ -551,7 +551,7 @@ def test_a_negative_number_has_no_width() -> None:
 
 
 def test_an_empty_map_is_a_picture() -> None:
-    assert "@: 0" in texts(picture(map_data("@", USTACK, COUNT, {}), map_data("@h", None, HIST, {})))
+    assert "@: 0 events" in texts(picture(map_data("@", USTACK, COUNT, {}), map_data("@h", None, HIST, {})))
 
 
 def test_files_that_end_so_are_pictures() -> None:
@@ -566,14 +566,19 @@ def test_a_series_is_a_heat_map_of_what_each_interval_added() -> None:
         for number, entries in enumerate(states)
     ]  # fmt: skip
     found = svg.series(list(reversed(saved)), WriteOptions())
-    assert {"3 snapshots", "@us[1] (us): 13", "@us[2] (us): 1", "as of the last snapshot:", "@: 3"} <= set(texts(found))
+    said = texts(found)
+    assert said[0].endswith(", 3 snapshots")
+    assert {"@us[2]: 1 value: p50 <= 7 us, p90 <= 7 us, p99 <= 7 us, largest <= 7 us", "as of the last snapshot:",
+            "@: 3 events, most in:", "values in a cell"} <= set(said)  # fmt: skip
+    assert any(text.startswith("@us[1]: 13 values: p50 ") for text in said)
+    assert any(text.startswith("@n: what each interval added, highest 1 at ") for text in said)
     cells = [box.title for box in boxes(found) if " of " in box.title]
     # In the last one the first key was emptied before: it shows all that it holds.
     assert sorted(cells) == [
         "00:01:41, [2, 4): 2 of 2 (100.00%)", "00:01:42, [4, 8): 1 of 1 (100.00%)",
         "00:01:42, [8, 16): 4 of 4 (100.00%)", "00:01:43, [4, 8): 7 of 7 (100.00%)",
     ]  # fmt: skip
-    with pytest.raises(TraceError, match="shows histograms over time, and none"):
+    with pytest.raises(TraceError, match="shows maps over time, and none"):
         svg.series([snapshot(), snapshot()], WriteOptions())
 
 
@@ -591,5 +596,5 @@ def test_a_comparison_is_not_by_processes_of_which_both_have_others() -> None:
     key = types.Tuple((types.UINT32, USTACK))
     before, after = (snapshot(map_data("@", key, COUNT, {(pid, stack("f", "main")): 4})) for pid in (7, 9))
     drawn = {box.title.split(":")[0]: box for box in boxes(svg.differential(before, after, WriteOptions()))}
-    assert drawn["f"].title.startswith("f: 4, 100.00%, before 4 (+0)")
+    assert drawn["f"].title.startswith("f: 4 events, 100.00%, before 4 events (0, +0.0%)")
     assert not {"7", "9"} & set(drawn)
