@@ -93,6 +93,8 @@ class Places:
             return None
         first = self._firsts[at]
         segment = bisect_right(self._starts, address, first, first + self._counts[at]) - 1
+        if segment < first:
+            return []
         scope, file, line = self._scopes[segment], self._texts[self._files[segment]], self._lines[segment]
         if not scope:
             return [Place("", file, line)] if line else []
@@ -111,6 +113,14 @@ class Places:
         self._fresh = True
         if len(self._starts) > _MOST_SEGMENTS:
             self._begin_again()
+        try:
+            self._add(low, high, segments, table)
+        except BaseException:
+            # Of damaged debug information, or interrupted: entries of the columns would not belong together.
+            self._begin_again()
+            raise
+
+    def _add(self, low: int, high: int, segments: Iterable[Segment], table: LineTable) -> None:
         first = len(self._starts)
         known: dict[Scope, int] = {}
         for start, scope, file, line in segments:

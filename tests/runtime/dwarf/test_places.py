@@ -12,6 +12,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.dwarf import debug_info, lines, places, scopes
 from pytrace.runtime.dwarf.debug_info import DebugInfo
+from pytrace.runtime.dwarf.lines import LineTable
 from pytrace.runtime.elf.file import ElfFile
 from tests.support import rust_debug_info
 from tests.support.compile import compiled
@@ -168,3 +169,22 @@ def test_it_begins_again_when_it_grows_too_large(tmp_path: Path, monkeypatch: py
     for _ in range(2):
         assert debug.frames(_address(path))[-1].function == "work"
         assert debug.frames(main)[-1].function == "main"
+
+
+def test_a_piece_that_is_damaged_in_the_middle_shifts_no_others() -> None:
+    class Table(LineTable):
+        def __init__(self) -> None:
+            pass
+
+        def file(self, number: int) -> str:
+            return f"{number}.c"
+
+    known = places.Places(None)
+    with pytest.raises(OverflowError):
+        known.add(0, 8, [(0, None, 1, 1), (4, None, 1, 1 << 40)], Table())
+    assert not known.knows(4)
+    known.add(16, 24, [(16, None, 2, 5), (20, None, 3, 6)], Table())
+    assert known.find(17) == [places.Place("", "2.c", 5)]
+    assert known.find(20) == [places.Place("", "3.c", 6)]
+    known.add(32, 40, [(36, None, 4, 7)], Table())
+    assert known.find(33) == []
