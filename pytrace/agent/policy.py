@@ -12,7 +12,7 @@ import os
 import pwd
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -36,6 +36,8 @@ JOURNALS = ("/run/systemd/journal/socket", "/dev/log")
 """Sockets of the journal, and of any syslog."""
 _NOTICE, _DAEMON = 5, 3 << 3
 """Priority and facility of syslog(3)."""
+COMMAND = "system"
+"""The kind of events that run commands, which a compiled form may have though the request is not unsafe."""
 FILE_EVENTS = frozenset({"cat", "skboutput"})
 """Kinds of events that read and write files by name."""
 
@@ -56,7 +58,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     probes: tuple[str, ...] = ()
     """Kinds of probes; empty: all."""
     scripts: tuple[Digest, ...] = ()
-    """SHA-256 of texts, or of files that were compiled ahead of time; empty: all."""
+    """SHA-256 of texts, or of files that were compiled ahead of time; empty: all. Nothing else runs, also not in place
+    of one that does not fit."""
     max_duration: Annotated[float, Meta(ge=0.001, le=LONGEST_TIME)] = 86400.0
     """Seconds."""
     max_memory: str = "10%"
@@ -73,14 +76,23 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise ValueError(f"there are no probes of the kind {unknown[0]!r}")
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 ALL = Rules(unsafe=True, relay=True, files=True, compiled=True, max_duration=LONGEST_TIME, max_memory="100%")
 """Everything."""
 
 
 def caller(environment: Mapping[str, str] = os.environ) -> str:
-    """The user who started this process: of root's that whom sudo, doas or pkexec name."""
+    """The user who started this process: of root's that whom sudo, doas or pkexec name, or a set-user-ID program has."""
     user = os.geteuid()
     if user == 0:
+        user = os.getuid()
         for variable in STARTERS:
             value = environment.get(variable, "")
             if value and value not in ("0", "root"):
@@ -118,6 +130,8 @@ def read(path: str, user: str, *, bound: bool) -> Rules:
         tables = {name: msgspec.convert({**said, **own}, Rules) for name, own in users.items()}
         everybody = msgspec.convert(said, Rules)
     except FileNotFoundError:
+        if os.path.lexists(path):
+            raise TraceError(f"the policy of this host, {path}, is a link to a file that does not exist") from None
         return general
     except (OSError, ValueError, TypeError) as error:
         raise TraceError(f"the policy of this host, {path}, cannot be used: {error}") from None
@@ -164,19 +178,14 @@ class Policy:
         Raises:
             TraceError: it asks for what is not allowed.
         """
-        rules, limits, text = self._rules, request.limits, request.text.encode("utf-8", "surrogateescape")
-        digests = {hashlib.sha256(data).hexdigest() for data in (text, request.compiled) if data}
+        rules, limits = self._rules, request.limits
+        digests = [_digest(data) for data in (_encoded(request.text), request.compiled) if data]
         shown = ", ".join(sorted(digest[:16] for digest in digests))
         self._script = f"{printable_text(request.script[:200])} (SHA-256 {shown})"
         self.log(f"asks for {self._script}")
-        if rules.scripts and not digests.intersection(rules.scripts):
-            raise self._refused("scripts", f"run this script (SHA-256 {', '.join(sorted(digests))})")
         if request.options.unsafe and not rules.unsafe:
             raise self._refused("unsafe", "run unsafe scripts")
-        if not self._may_run_compiled(request.compiled):
-            if not request.text:
-                raise self._refused("compiled", "run what was compiled elsewhere")
-            request = replace(request, compiled=b"", variants=False, questions=(), matches="")
+        request = self._with_what_may_run(request, digests)
         if limits.duration == LONGEST_TIME:
             # Until it is told to stop.
             limits = replace(limits, duration=rules.max_duration)
@@ -192,8 +201,24 @@ class Policy:
         limits = self._with_budget(replace(limits, max_memory=self._memory(limits.max_memory)))
         return replace(request, limits=limits, options=options)
 
-    def _may_run_compiled(self, data: bytes) -> bool:
-        return not data or self._rules.compiled or hashlib.sha256(data).hexdigest() in self._rules.scripts
+    def _with_what_may_run(self, request: Request, digests: Sequence[str]) -> Request:
+        """A request without what may not run: each of text and compiled form is judged by itself, as either may be run
+        in place of the other; and a form that the controller sends later is one that nobody has seen.
+        """
+        rules = self._rules
+        if rules.scripts:
+            if not set(digests).intersection(rules.scripts):
+                raise self._refused("scripts", f"run this script (SHA-256 {', '.join(sorted(digests))})")
+            if _digest(_encoded(request.text)) not in rules.scripts:
+                request = replace(request, text="")
+        listed = _digest(request.compiled) in rules.scripts
+        if not listed and (rules.scripts or not rules.compiled):
+            if not request.text:
+                raise self._refused("compiled", "run what was compiled elsewhere")
+            request = replace(request, compiled=b"")
+        if rules.scripts or not rules.compiled:
+            request = replace(request, variants=False, questions=(), matches="")
+        return request
 
     def _memory(self, wanted: str) -> str:
         most = self._rules.max_memory
@@ -228,8 +253,11 @@ class Policy:
         for program in manifest.programs:
             if kinds and not program.service and program.kind not in kinds | {BEGIN, END}:
                 raise self._refused("probes", f"trace {program.kind}")
-        if not self._rules.files and (used := sorted({event.kind for event in manifest.events} & FILE_EVENTS)):
-            raise self._refused("files", f"use {used[0]}()")
+        used = {event.kind for event in manifest.events}
+        if not self._rules.unsafe and COMMAND in used:
+            raise self._refused("unsafe", f"use {COMMAND}()")
+        if not self._rules.files and (named := sorted(used & FILE_EVENTS)):
+            raise self._refused("files", f"use {named[0]}()")
 
     # ---- the journal
 

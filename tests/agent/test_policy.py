@@ -111,6 +111,35 @@ def test_scripts_are_known_by_their_digests() -> None:
     assert applied(Rules(scripts=(compiled,)), compiled=b"x").compiled == b"x"
 
 
+def test_a_script_that_is_listed_vouches_for_no_other() -> None:
+    """The text is compiled where the compiled form does not fit, and the controller may send another form."""
+    text, compiled = (hashlib.sha256(data).hexdigest() for data in (b"begin { }", b"x"))
+    for listed in (text, compiled):
+        rules = Rules(scripts=(listed,), compiled=True)
+        found = applied(rules, compiled=b"x", variants=True, matches="a" * 64)
+        assert (found.text, found.compiled) == (("begin { }", b"") if listed == text else ("", b"x"))
+        assert (found.variants, found.matches) == (False, "")
+    for changes in ({"text": "begin { } "}, {"text": "begin { }\n"}, {"text": "\ufeffbegin { }"}, {"compiled": b"x\0"}):
+        with pytest.raises(TraceError, match="rule scripts"):
+            applied(Rules(scripts=(text if "text" in changes else compiled,)), **{"text": "", **changes})
+
+
+def test_a_compiled_form_that_comes_later_is_not_asked_for() -> None:
+    """A request without one, whose controller answers :class:`Misfit` with what the host would not have run."""
+    assert not applied(Rules(), variants=True).variants
+    assert applied(Rules(compiled=True), variants=True).variants
+    with pytest.raises(TraceError, match="rule compiled"):
+        applied(Rules(), text="", variants=True)
+
+
+def test_a_compiled_form_does_not_bring_commands_along() -> None:
+    text = 'begin { system("touch /x"); }'
+    script = compile_script(Source("x", text), CompileOptions(unsafe=True), RecordedKernel(), Diagnostics())
+    with pytest.raises(TraceError, match=r"does not let alice use system\(\) \(rule unsafe"):
+        Policy("alice", Rules(compiled=True)).check(script.manifest)
+    Policy("alice", Rules(unsafe=True)).check(script.manifest)
+
+
 @pytest.mark.parametrize(
     ("text", "user", "rules"),
     [
@@ -147,6 +176,32 @@ def test_the_file_of_somebody_else_allows_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@each_row("place", ["link of another", "folder of another", "folder for all", "dangling link", "folder", "no folder"])
+def test_a_file_in_an_odd_place_allows_nothing(tmp_path: Path, place: str) -> None:
+    path, folder = tmp_path / "etc" / "agent.toml", tmp_path / "etc"
+    folder.mkdir()
+    target = tmp_path / "target"
+    target.write_text("unsafe = true")
+    if place == "folder":
+        path.mkdir()
+    elif place == "no folder":
+        folder.rmdir()
+        folder.write_text("")
+    elif place == "dangling link":
+        path.symlink_to(tmp_path / "none")
+    else:
+        path.symlink_to(target)
+    if place == "link of another":
+        os.chown(path, 54321, 54321, follow_symlinks=False)
+    elif place == "folder of another":
+        os.chown(folder, 54321, 54321)
+    elif place == "folder for all":
+        folder.chmod(0o777)
+    with pytest.raises(TraceError, match="the policy of this host"):
+        policy.read(str(path), "alice", bound=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
     ("variables", "user"),
     [({}, "root"), ({"SUDO_UID": "0"}, "root"), ({"SUDO_UID": "54321"}, "54321"), ({"SUDO_UID": "x"}, "x"),
@@ -154,6 +209,12 @@ def test_the_file_of_somebody_else_allows_nothing(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_who_started_it(variables: dict[str, str], user: str) -> None:
     assert policy.caller(variables) == user
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_set_user_id_program_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy.os, "getuid", lambda: 54321)
+    assert policy.caller({}) == "54321"
 
 
 def test_the_journal_says_who_what_and_how_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +250,9 @@ ROUTE = Relay(protocol=1, request=REQUEST, route=Route(gateway="g", hosts=("a",)
         (replace(REQUEST, options=Options(unsafe=True)), "does not let 54321 run unsafe"),
         (request('import "/etc/passwd.bt"; begin { }'), "import is not allowed here"),
         (request('#inc\\\nlude "/etc/shadow"\nbegin { }'), "C that may open files is not allowed here"),
+        (request('#inc\\\rlude "/etc/shadow"\nbegin { }'), "C that may open files is not allowed here"),
+        (request('#pragma GCC dependency "/etc/shadow"\nbegin { }'), "C that may open files is not allowed here"),
+        (request('struct a {\n#inc\\\f\nlude "/etc/shadow"\nint b; };\nbegin { }'), "ERROR: "),
         (request('/**/#include "/etc/shadow"\nbegin { }'), "ERROR: "),
         (request('begin { cat("/etc/shadow"); }'), "does not let 54321 use cat()"),
         (request("", compiled=b"BPF"), "does not let 54321 run what was compiled elsewhere"),

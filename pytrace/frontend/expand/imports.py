@@ -98,9 +98,11 @@ def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagno
     return replace(program, c_parts=tuple(state.c_parts), items=tuple(state.items), objects=tuple(state.objects))
 
 
-_NAMES_FILES = re.compile(r"include|import|embed|_Pragma|\?\?")
-"""Words of C by which the preprocessor opens files, and those by which they may be written otherwise."""
-_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_NAMES_FILES = re.compile(r"include|import|embed|[Pp]ragma|\?\?")
+"""Words of C by which the preprocessor opens files or looks for them (``#pragma GCC dependency``), and those by which
+they may be written otherwise."""
+_SPLICE = re.compile(r"\\[\s\0]*?[\r\n]+", re.ASCII)
+"""Where clang joins lines: also with blanks before the end of the line, which may be a lone carriage return."""
 
 
 def _refuse_files(program: nodes.Program, imports: Iterable[nodes.Import], diagnostics: Diagnostics) -> None:
