@@ -76,6 +76,8 @@ TURN, BUSY = 0.1, 0.005
 SLICE = 0.5
 """Seconds of naming for one message."""
 MOST_WARNINGS = 1000
+MOST_ASKED = 64 * messages.MOST_PLACES
+"""Places whose functions are still to be named: a controller waits for an answer before it asks again."""
 GONE = ("input", "heartbeat", "signal", "bytes")
 """Reasons after which the controller is not waited for, or nothing more is sent to it."""
 
@@ -141,6 +143,8 @@ class Naming:
                 heard = now
             for question in self._questions():
                 asked += question.places
+            if len(asked) > MOST_ASKED:
+                raise TraceError("the controller asks for more functions than it reads")
             if asked and not self._outbox.pending:
                 self._outbox.put(NamedPlaces(tuple(self._some(asked))))
 

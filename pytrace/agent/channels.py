@@ -78,6 +78,8 @@ class Inbox:
 
 PAUSE = 0.05
 """Seconds of one wait for room."""
+MOST_WAITING = 1000
+"""Messages that may wait when another answer about the clock is added, which is then not given."""
 
 
 class Outbox:
@@ -95,7 +97,12 @@ class Outbox:
         """Bytes of messages that were written, or are being written."""
 
     def put(self, message: FromAgent) -> None:
-        """Queue a message. A snapshot replaces one that waits; warnings overtake it, and the end comes last."""
+        """Queue a message. A snapshot replaces one that waits; warnings overtake it, and the end comes last.
+
+        A controller that asks for the clock all the time and does not read gets no further answers.
+        """
+        if isinstance(message, Clock) and len(self._queue) >= MOST_WAITING:
+            return
         line = encode(message)
         if isinstance(message, Snapshot):
             self._snapshot = line

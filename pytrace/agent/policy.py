@@ -89,7 +89,7 @@ ALL = Rules(unsafe=True, relay=True, files=True, compiled=True, max_duration=LON
 
 
 def caller(environment: Mapping[str, str] = os.environ) -> str:
-    """The user who started this process: of root's that whom sudo, doas or pkexec name, or a set-user-ID program has."""
+    """The user who started this process: of root's that whom sudo, doas or pkexec name, else its real user."""
     user = os.geteuid()
     if user == 0:
         user = os.getuid()

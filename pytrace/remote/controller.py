@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from math import inf
 
 import msgspec
@@ -51,7 +52,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.remote.naming import Naming
 from pytrace.remote.push import Pusher
-from pytrace.remote.variants import Compile, Variants
+from pytrace.remote.variants import Compile, Kind, Variants, kind_of
 from pytrace.results.snapshot import SnapshotData
 
 PREPARING = 120.0
@@ -104,8 +105,8 @@ class Controller:
         self._reading: list[_Reading] = []
         self._read: list[str] = []
         """Hosts whose results were read, of which something may have to be said."""
-        self._checked: dict[str, int] = {}
-        """The snapshots that a limited process has read, by host."""
+        self._checked: dict[str, bytes] = {}
+        """Digests of the snapshots that a limited process has read, by host."""
         self._spoilt: dict[str, str] = {}
         """What is wrong with snapshots of hosts that still run."""
         self._outvoted: dict[str, tuple[State, str]] = {}
@@ -200,6 +201,8 @@ class Controller:
         if host.pushing and host.need is not None and self._pusher is not None:
             said = self._pusher.answer(host.need, host.send)
             host.pushing = not said
+            if host.send is not None:
+                host.pushed += len(said)
             return said
         if isinstance(host, Gateway) and host.state is State.RUNNING:
             return host.said(self.hosts, self.variants, self._pusher)
@@ -311,10 +314,13 @@ class Controller:
                 host.ask_for(message)
             case Stated() if isinstance(host, Gateway):
                 self.variants.given(host, message)
-            case Need():
+            case Need() if host.need is None:
                 host.need, host.pushing = message, True
-            case Send():
+            case Send() if message.start == host.pushed and not host.pushing:
                 host.send, host.pushing = message, True
+            case Need() | Send():
+                # What waits for a host that does not read would be without bounds.
+                raise TraceError("it asks twice for what is pushed to it")
             case Hello():
                 _check_protocol(message)
                 host.hello = message
@@ -410,10 +416,10 @@ class Controller:
             TraceError: it is damaged, too large, or not of this script.
         """
         with open(path, "rb") as file:
-            data, number = file.read(), os.fstat(file.fileno()).st_mtime_ns
-        if not host_results.is_small(data) and self._checked.get(host.name) != number:
+            data = file.read()
+        if not host_results.is_small(data) and self._checked.get(host.name) != (digest := sha256(data).digest()):
             host_results.check(data, host.name)
-            self._checked[host.name] = number
+            self._checked[host.name] = digest
         snapshot = host_results.read(data, host.name)
         if isinstance(host, Gateway):
             names, label = host.route.names, self._answer.label
@@ -556,7 +562,7 @@ def _failure_text(error: BaseException) -> str:
 
 
 MOST_QUESTIONS = 1024
-"""Kinds of hosts about which a gateway may ask at a time."""
+"""Kinds of hosts about which a gateway may ask."""
 MOST_NAMED = 1 << 20
 """Places of which a gateway may say the functions."""
 
@@ -589,6 +595,8 @@ class Gateway(Host):
     needs: list[Need] = msgspec.field(default_factory=list)
     misfits: list[Misfit] = msgspec.field(default_factory=list)
     """Questions of its hosts, one for each kind, to be answered."""
+    questions: set[Kind | Need] = msgspec.field(default_factory=set)
+    """All that it has asked about."""
     named: list[NamedPlace] = msgspec.field(default_factory=list)
     """Functions that it has asked its hosts for."""
 
@@ -596,10 +604,12 @@ class Gateway(Host):
         """Note what it asks for its hosts.
 
         Raises:
-            TraceError: it asks too much.
+            TraceError: it asks too much, or twice: answers are large, and wait until it reads them.
         """
-        if len(self.misfits) + len(self.needs) >= MOST_QUESTIONS:
+        subject = kind_of(question) if isinstance(question, Misfit) else question
+        if len(self.questions) >= MOST_QUESTIONS or subject in self.questions:
             raise TraceError("it asks too much")
+        self.questions.add(subject)
         if isinstance(question, Misfit):
             self.misfits.append(question)
         else:

@@ -122,6 +122,8 @@ class Host(msgspec.Struct):
     send: Send | None = None
     pushing: bool = False
     """Whether something is to be pushed to it."""
+    pushed: int = 0
+    """Bytes that it was sent of that."""
     misfit: bool = False
     """Whether a variant is to be sent to it."""
     lacks: frozenset[str] = frozenset()

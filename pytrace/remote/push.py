@@ -30,12 +30,15 @@ OF_GATEWAYS = ("ClusterShell",)
 """What gateways import: Python only, so it is that of this machine everywhere."""
 LEFT_OUT = frozenset({"cli", "codegen", "frontend", "multitools", "stdlib", "tools", "pipeline.py", "__main__.py"})
 """Of the package, what only compiles, or is for people."""
-MOST_KINDS = 16
-"""Pythons and architectures for which an archive is made: hosts say what they have."""
 CHUNK = 1 << 18
+LONGEST_DOWNLOAD = 100
+"""Seconds, after which no host would wait any longer."""
 
-_PYTHON = re.compile(r"3\.(1[1-9]|[2-9]\d)", re.ASCII)
+_PYTHON = re.compile(r"3\.1[1-9]", re.ASCII)
 _MACHINES = ("x86_64", "aarch64")
+"""Hosts say what they have: these are few enough that an archive is made for each, at once with those that others ask
+for, so that no host that lies leaves nothing for others.
+"""
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,17 +51,17 @@ class Archive(msgspec.Struct, frozen=True):
 
 
 class Pusher:
-    """Answers hosts that lack pytrace. Archives are made in a thread, as other Pythons' packages are downloaded."""
+    """Answers hosts that lack pytrace. Archives are made in threads, as other Pythons' packages are downloaded."""
 
     def __init__(self, *, once: bool, make: Callable[[str, str], Future[Archive]] | None = None) -> None:
         """*make* has the archives of a gateway, which come from its controller."""
         self._once = once
         self._archives: dict[tuple[str, str], Future[Archive]] = {}
-        self._thread = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(len(_MACHINES) * 9)
         self._make = make or self._make_in_thread
 
     def _make_in_thread(self, python: str, machine: str) -> Future[Archive]:
-        return self._thread.submit(archive, python, machine)
+        return self._threads.submit(archive, python, machine)
 
     def _archive(self, need: Need) -> Archive | None:
         """The archive for a host; None while it is being made.
@@ -68,8 +71,8 @@ class Pusher:
         """
         kind = need.python, need.machine
         if kind not in self._archives:
-            if not _PYTHON.fullmatch(need.python) or need.machine not in _MACHINES or len(self._archives) >= MOST_KINDS:
-                raise TraceError("nothing can be pushed there: it needs Python 3.11 or later on x86_64 or aarch64")
+            if not _PYTHON.fullmatch(need.python) or need.machine not in _MACHINES:
+                raise TraceError("nothing can be pushed there: it needs Python 3.11 to 3.19 on x86_64 or aarch64")
             self._archives[kind] = self._make(*kind)
         future = self._archives[kind]
         return future.result() if future.done() else None
@@ -160,7 +163,13 @@ def _download(python: str, machine: str, target: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
                "--disable-pip-version-check", "--dest", str(target), "--implementation", "cp",
                "--python-version", python, *platforms, *wanted]  # fmt: skip
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LONGEST_DOWNLOAD
+        )
+    except subprocess.TimeoutExpired:
+        why = f"pip took more than {LONGEST_DOWNLOAD} seconds"
+        raise TraceError(f"no packages for Python {python} on {machine}: {why}") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["pip failed"]
         raise TraceError(f"no packages for Python {python} on {machine}: {lines[-1]}")

@@ -81,7 +81,7 @@ class Variants:
 
     def wanted(self, host: Host, misfit: Misfit) -> None:
         """Note what a host asks for."""
-        kind = _kind(misfit)
+        kind = kind_of(misfit)
         host.lacks, host.facts = host.lacks | kind.lacks, kind.facts
         host.cpus = max(host.cpus, kind.cpus)
         _wait(host)
@@ -123,7 +123,7 @@ class Variants:
 
     def of_kind(self, misfit: Misfit, gateway: Host) -> tuple[bytes, bool]:
         """The message for a gateway that has hosts of this kind, and whether it is the last about them."""
-        kind = _kind(misfit)
+        kind = kind_of(misfit)
         answer = self._answer(kind, gateway)
         if isinstance(answer, Variant):
             answer = Variant(answer.compiled, misfit.lacks, misfit.cpus, kind.facts, answer.error)
@@ -156,7 +156,8 @@ class Variants:
         return self._outcomes[kind]
 
 
-def _kind(misfit: Misfit) -> Kind:
+def kind_of(misfit: Misfit) -> Kind:
+    """The kind of a host that says this."""
     if misfit.facts:
         return Kind(facts=misfit.facts)
     cpus = kernel_facts.rounded_cpus(misfit.cpus) if misfit.cpus else 0

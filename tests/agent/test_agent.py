@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.agent import bootstrap
+from pytrace.agent import bootstrap, channels
 from pytrace.agent.channels import Inbox, Outbox, end_requests
 from pytrace.remote import messages
 from pytrace.remote.messages import (
@@ -300,6 +300,19 @@ def test_a_reader_that_does_not_read_holds_up_nothing(pipe: tuple[int, int]) -> 
         outbox.advance()
         data += arrived(pipe[0])
     assert decoded(data) == [snapshot(1, 200_000), snapshot(4), END]
+
+
+def test_a_controller_that_only_asks_gets_no_more_answers(pipe: tuple[int, int]) -> None:
+    outbox = Outbox(Channel(pipe[1]))
+    for number in range(channels.MOST_WAITING + 500):
+        outbox.put(Clock(number, number, number))
+    outbox.put(Warned("a"))
+    data = b""
+    while outbox.pending:
+        outbox.advance()
+        data += arrived(pipe[0])
+    assert len(decoded(data)) == channels.MOST_WAITING + 1
+    assert decoded(data)[-1] == Warned("a")
 
 
 def test_without_a_reader_nothing_waits(pipe: tuple[int, int]) -> None:

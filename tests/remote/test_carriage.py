@@ -193,12 +193,12 @@ def test_what_gateways_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert messages.to_agent(gateway.answer(need, None)) == Code(digest="digest", size=2, once=False)
 
 
-OTHERS = (("3.10", "x86_64"), ("2.7", "x86_64"), ("3.12; rm", "x86_64"), ("3.12", "m68k"), ("", ""))
+OTHERS = (("3.10", "x86_64"), ("3.20", "x86_64"), ("2.7", "x86_64"), ("3.12; rm", "x86_64"), ("3.12", "m68k"), ("", ""))
 
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_hosts_are_refused(kind: tuple[str, str]) -> None:
-    with pytest.raises(TraceError, match=r"it needs Python 3.11 or later on x86_64 or aarch64"):
+    with pytest.raises(TraceError, match=r"it needs Python 3.11 to 3.19 on x86_64 or aarch64"):
         Pusher(once=False).answer(Need(python=kind[0], machine=kind[1]), None)
 
 
@@ -208,8 +208,8 @@ def test_packages_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     pip.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(pip))
     pusher = Pusher(once=False)
-    with pytest.raises(TraceError, match=r"no packages for Python 3.99 on aarch64: ERROR: no such version"):
-        until_made(pusher, Need(python="3.99", machine="aarch64"))
+    with pytest.raises(TraceError, match=r"no packages for Python 3.19 on aarch64: ERROR: no such version"):
+        until_made(pusher, Need(python="3.19", machine="aarch64"))
 
 
 def test_the_program_is_what_a_shell_and_clustershell_pass_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -372,6 +373,26 @@ def test_the_answer_so_far_has_the_newest_snapshot_of_each_host(three: Controlle
     assert three.result() == three.current()
 
 
+def test_each_snapshot_is_checked_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that comes in the same moment as one that was checked: the times of files are that coarse."""
+    checked: list[bytes] = []
+    monkeypatch.setattr(host_results, "AT_ONCE", 0)
+    monkeypatch.setattr(host_results, "check", lambda data, _: checked.append(data))
+    made = Controller(["web1"], REQUEST, Answer(None), str(tmp_path))
+    made.connecting("web1", 0)
+    first, second = counted("web1", 5), counted("web1", 6)
+    say(made, "web1", hello("web1"), ATTACHED, first)
+    for _ in range(2):
+        os.utime(made._files["web1"], (5, 5))
+        made.current()
+    assert checked == [first.data]
+    say(made, "web1", second)
+    os.utime(made._files["web1"], (5, 5))
+    say(made, "web1", END)
+    made.settle(wait=True)
+    assert checked == [first.data, second.data]
+
+
 def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
     def compiled(kind: Kind, _facts: bytes) -> Outcome:
         return Outcome(f"{sorted(kind.lacks)} {kind.cpus}".encode())
@@ -429,12 +450,28 @@ def test_what_is_pushed(tmp_path: Path) -> None:
     assert made.owed() == ["web1"]
     assert made.due("web1", 1) == b"3.12 None"
     assert made.owed() == []
-    assert made.output("web1", messages.encode(Send(start=7)), 1) == b"3.12 7"
+    assert made.output("web1", messages.encode(Send(start=0)), 1) == b"3.12 0"
+    assert made.output("web1", messages.encode(Send(start=6)), 1) == b"3.12 6"
     said = made.output("web1", messages.encode(hello("web1")), 1)
     assert said is not None
     assert isinstance(messages.to_agent(said), Beat)
     assert made.output("web2", messages.encode(Need(python="3.12", machine="m68k")), 1) is None
     assert (made.hosts["web2"].state, made.hosts["web2"].text) == (State.FAILED, "nothing can be pushed there")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [Send(start=0), Send(start=1 << 60), Need(python="3.12", machine="x86_64"), Need(python="3.13", machine="")],
+)
+def test_a_host_that_asks_again_for_what_is_pushed(tmp_path: Path, again: FromAgent) -> None:
+    """It need not read what it asks for: 40 bytes would take 256 KiB of the controller's memory each time."""
+    made = Controller(["web1"], REQUEST, Answer(None), str(tmp_path), pusher=Parts())  # type: ignore[arg-type]
+    made.connecting("web1", 0)
+    made.output("web1", messages.encode(Need(python="3.12", machine="x86_64")), 1)
+    assert made.due("web1", 1) == b"3.12 None"
+    assert made.output("web1", messages.encode(Send(start=0)), 1) == b"3.12 0"
+    assert made.output("web1", messages.encode(again), 1) is None
+    assert made.hosts["web1"].text == "it asks twice for what is pushed to it"
 
 
 def test_nothing_is_pushed_unless_asked_to(three: Controller) -> None:

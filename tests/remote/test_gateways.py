@@ -151,6 +151,21 @@ def test_questions_of_its_hosts(made: Controller) -> None:
     made.finish(5)
 
 
+@pytest.mark.parametrize(
+    "again", [Misfit(lacks=("ringbuf",), cpus=4), Misfit(lacks=("ringbuf", "nonsense"), cpus=3),
+              Need(python="3.12", machine="x86_64")],
+)  # fmt: skip
+def test_it_asks_once_about_each_kind_of_host(made: Controller, again: FromAgent) -> None:
+    """What it does not read waits in the memory of the controller: files of megabytes for questions of some bytes."""
+    made.asking(["a1"])
+    begin(made)
+    say(made, ATTACHED, Misfit(lacks=("ringbuf",), cpus=4), Need(python="3.12", machine="x86_64"))
+    made.due(GATEWAY, 1)
+    assert made.output(GATEWAY, messages.encode(again), 1) is None
+    assert "it asks too much" in made.hosts["a1"].text
+    made.finish(5)
+
+
 def test_what_it_says_of_its_hosts(made: Controller) -> None:
     made.asking(["a1", "a2", "c1"])
     begin(made)
