@@ -125,11 +125,12 @@ class KernelProbe(Provider):
     def _check_possible(self, point: Point, scope: Scope) -> bool:
         if scope.kernel.feature("kprobe"):
             return True
-        scope.missing(
-            f"{point.kind.name} is not possible: this kernel was built without kprobes (CONFIG_KPROBE_EVENTS)",
-            point.span,
-            self._replacement_hints(point.parts[-1].text.partition("+")[0], scope),
-        )
+        if not scope.ignores_missing:
+            scope.missing(
+                f"{point.kind.name} is not possible: this kernel was built without kprobes (CONFIG_KPROBE_EVENTS)",
+                point.span,
+                self._replacement_hints(point.parts[-1].text.partition("+")[0], scope),
+            )
         return False
 
     def _replacement_hints(self, name: str, scope: Scope) -> list[str]:
@@ -213,6 +214,8 @@ class KernelProbe(Provider):
         if reason is not None:
             message = f"kernel function {name!r} cannot be traced: {reason}"
             return scope.missing(message, point.span, ["--unsafe tries it anyway"])
+        if scope.ignores_missing:
+            return []
         message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
         report = scope.unmatched if module is not None and module.wild else scope.missing
         report(message, point.span, hints)
@@ -360,6 +363,8 @@ class Trampoline(Provider):
 
     def _report_undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
         """Report a function without BTF."""
+        if scope.ignores_missing:
+            return
         form = f"{point.kind.name}:{{}}"
         reason = scope.kernel.untraceable_reason(name)
         if scope.kernel.kernel_functions(name, module.text if module is not None else ""):

@@ -346,7 +346,7 @@ class Scope(msgspec.Struct):
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:
         """Report a probe that cannot be attached, as configured by ``missing_probes``."""
-        if self.quiet or self.config.missing_probes == "ignore":
+        if self.ignores_missing:
             return []
         if self.config.missing_probes == "warn":
             self.diagnostics.warn(f"{message}; probe skipped", span, hints=hints, cause=True)
@@ -359,6 +359,11 @@ class Scope(msgspec.Struct):
         if not self.quiet:
             self.diagnostics.error(message, span, hints=hints)
         return []
+
+    @property
+    def ignores_missing(self) -> bool:
+        """Whether :meth:`missing` reports nothing: hints, which search all names of the kernel, are for nobody then."""
+        return self.quiet or self.config.missing_probes == "ignore"
 
     @property
     def attaching(self) -> bool:

@@ -396,6 +396,8 @@ class Tracepoint(Provider):
         if category.wild or event.wild:
             scope.unmatched(f"no tracepoint matches {category.text}:{event.text}", point.span)
             return
+        if scope.ignores_missing:
+            return
         events = [name for _, name in scope.kernel.tracepoints(category.text, "*")]
         if events:
             hints = nearest(event.text, events, f"tracepoint:{category.text}:{{}}")
@@ -507,6 +509,8 @@ class RawTracepoint(Provider):
         where = "" if module == "*" else f" in module {module}"
         if event.wild or ("*" in module and module != "*"):
             scope.unmatched(f"no raw tracepoint matches {event.text}{where}", span)
+            return
+        if scope.ignores_missing:
             return
         elsewhere = [owner for owner, _ in scope.kernel.raw_tracepoints(event.text)]
         hints = [f"there is rawtracepoint:{owner}:{event.text}" for owner in elsewhere[:3]]

@@ -224,6 +224,8 @@ class UserProbe(BinaryProvider):
         return False
 
     def _report_no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
+        if scope.ignores_missing:
+            return
         known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
         hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
         overloads = scope.kernel.cpp_symbols(path, name)
@@ -756,7 +758,7 @@ def _is_by_pattern(match: Match) -> bool:
 
 
 def _warn_left_out(matches: Sequence[Match], harms: Sequence[_Harm], count: int, span: Span, scope: Scope) -> None:
-    if scope.quiet or scope.config.missing_probes == "ignore":
+    if scope.ignores_missing:
         return
     probes = "probe" if count == 1 else "probes"
     message = f"{len(harms)} of {count} {probes} left out: the kernel would corrupt the program there"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.config import Config
+from pytrace.core.kernel_info import KernelFunction
 from tests.frontend.expanding import Expanded
-from tests.support.facts import RecordedKernel
+from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.rows import each_row
 
 
@@ -75,6 +76,26 @@ def test_missing_probes_error_warn_ignore() -> None:
     found = Expanded(text, config=Config(missing_probes="ignore"))
     assert not found.errors
     assert not found.warnings
+
+
+class _Unsearched(RecordedKernel):
+    """Fails when names are searched for one that is similar."""
+
+    def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
+        assert "*" not in pattern, pattern
+        return super().kernel_functions(pattern, module)
+
+    def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        assert "*" not in category + event, (category, event)
+        return super().tracepoints(category, event)
+
+
+@pytest.mark.parametrize("features", [FEATURES, FEATURES - {"kprobe", "fentry"}])
+def test_names_are_searched_only_for_hints_that_are_shown(features: frozenset[str]) -> None:
+    kernel = _Unsearched(features=features)
+    text = "kprobe:vfs_nosuch, kretprobe:vfs_nosuch, fentry:vfs_nosuch, tracepoint:sched:nope, interval:s:1 { }"
+    found = Expanded(text, kernel, Config(missing_probes="ignore"))
+    assert (found.names, found.diagnostics.items) == (["interval:s:1"], [])
 
 
 EMPTY_PATTERNS = [
