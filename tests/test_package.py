@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import script_texts
+from pytrace.cli import documents, script_texts
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ def test_examples_of_a_checkout() -> None:
 
 
 def test_a_copy_without_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(script_texts, "__file__", str(tmp_path / "pytrace" / "cli" / "script_texts.py"))
+    monkeypatch.setattr(documents, "__file__", str(tmp_path / "pytrace" / "cli" / "documents.py"))
     assert script_texts.examples_folder() == ""
     assert "no example scripts" in script_texts.examples()
 
@@ -74,7 +74,7 @@ def test_a_wheel_has_what_a_run_needs(wheel: Path) -> None:
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert not {str(path.relative_to(ROOT)) for path in files} - names
     assert "pytrace/results/report/web/dist/viewer.js" in names
-    assert not {f"pytrace/example_scripts/{path}" for path in SCRIPTS} - names
+    assert not {f"pytrace/documents/examples/{path}" for path in SCRIPTS} - names
     assert not [name for name in names if name.startswith(("tests/", "docs/", "scripts/"))]
 
 
@@ -88,10 +88,11 @@ def test_an_installed_wheel_finds_its_examples_and_runs_them(wheel: Path, tmp_pa
     (place / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     command = home / "bin" / "pytrace"
     listed = run(command, "--examples").splitlines()
-    assert Path(listed[0]) == place / "pytrace" / "example_scripts"
+    assert Path(listed[0]) == place / "pytrace" / "documents" / "examples"
     assert any("cpu-profile.bt" in line for line in listed)
     assert run(command, "--version").startswith("pytrace ")
     assert "  loads  " in run(command, "--tools", "load averages")
+    assert "CAP_PERFMON" in run(command, "help", "privileges")
     assert run(command, "loads", "--show-script") == (ROOT / "pytrace/tools/scheduling/loads.bt").read_text()
     # Examples import each other's parts: the folder is complete.
     text = run(command, "--fmt", f"{listed[0]}/cpu-profile.bt", XDG_CACHE_HOME=str(tmp_path))

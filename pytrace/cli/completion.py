@@ -338,6 +338,10 @@ def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:
     elif typed.current.startswith("-"):
         text = subcommands.help_text(context.subcommand)
         yield from ((name, "") for name in dict.fromkeys(re.findall(r"--[a-z][\w-]*", text)))
+    elif context.subcommand == "help":
+        from pytrace.cli import documents
+
+        yield from ((name, documents.title(path)) for name, path in documents.pages().items())
     else:
         yield FILES, ""
 

@@ -209,7 +209,7 @@ def _nodes(arguments: Namespace) -> Nodes:
     if arguments.hosts:
         return str(arguments.hosts)
     if not arguments.image:
-        hints = ("share/kubernetes/Dockerfile makes one: docs/guides/containers.md",)
+        hints = ("share/kubernetes/Dockerfile makes one: pytrace help containers",)
         raise TraceError("--kubernetes needs an image of pytrace: --image", hints=hints)
     return Cluster(
         image=arguments.image, labels=arguments.nodes, context=arguments.context, namespace=arguments.namespace

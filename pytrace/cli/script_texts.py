@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.cli import messages, request, tools
+from pytrace.cli import documents, messages, request, tools
 from pytrace.cli.options import OPTIONS, CommandLine, Option
 from pytrace.cli.request import Script
 from pytrace.cli.script_options import ScriptWords
@@ -19,8 +19,6 @@ from pytrace.core.source import Source
 if TYPE_CHECKING:
     from pytrace.frontend.syntax import nodes
 
-_INSTALLED = "example_scripts"
-"""Their directory in the installed package (``force-include`` in pyproject.toml)."""
 COLUMN = 30
 """Column of the help texts of options."""
 
@@ -236,10 +234,9 @@ def _shown(value: Value) -> str:
 
 
 def examples_folder() -> str:
-    """Directory of the scripts: in the package, or ``docs/examples`` of the checkout; empty if neither exists."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    places = (os.path.join(package, _INSTALLED), os.path.join(os.path.dirname(package), "docs", "examples"))
-    return next((place for place in places if os.path.isdir(place)), "")
+    """Directory of the scripts, beside the documents; empty if there is none."""
+    place = documents.folder()
+    return str(place / "examples") if place is not None and (place / "examples").is_dir() else ""
 
 
 def examples() -> str:

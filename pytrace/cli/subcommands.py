@@ -1,4 +1,4 @@
-"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots; ``agent``."""
+"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots; ``agent``, ``fleet`` and ``help``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.base import progress, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
 from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
@@ -238,7 +239,7 @@ def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
 def _agent_parser() -> CommandParser:
     return CommandParser(
         "agent", "Run one script for a controller: a request on standard input, messages on standard output.",
-        "Programs type this, people type pytrace fleet: docs/develop/agent-protocol.md describes the messages.",
+        "Programs type this, people type pytrace fleet: pytrace help agent-protocol describes the messages.",
     )  # fmt: skip
 
 
@@ -266,6 +267,41 @@ def _fleet(words: Sequence[str]) -> int:
     from pytrace.cli import fleet_command  # as above
 
     return fleet_command.run(words, write_snapshot)
+
+
+# ---------------------------------------------------------------------------------------------- help
+
+
+def _help_parser() -> CommandParser:
+    parser = CommandParser(
+        "help", "Print a page of the documents, or what they say of a tool, command or word; alone, the list of pages.",
+        "examples:\n  pytrace help privileges\n  pytrace help biolatency\n  pytrace help ustack",
+    )  # fmt: skip
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="as the list names it, or a word of a heading")
+    return parser
+
+
+def _help(words: Sequence[str]) -> int:
+    topic = " ".join(_help_parser().parse_args(list(words)).topic)
+    from pytrace.cli import documents  # for people who read
+
+    if topic in SUBCOMMANDS:
+        text = help_text(topic)
+    elif topic in SHORTCUTS:
+        from pytrace.cli import shortcuts
+
+        with redirect_stdout(io.StringIO()) as usage, suppress(SystemExit):
+            shortcuts.expand([topic, "--help"])
+        text = usage.getvalue()
+    else:
+        text = documents.page(topic) if topic else documents.topics()
+    if sys.stdout.isatty():
+        import pydoc
+
+        pydoc.pager(text)
+    else:
+        sys.stdout.write(text)
+    return 0
 
 
 # ---------------------------------------------------------------------------------------------- output
@@ -353,5 +389,6 @@ _COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], in
 _RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], int]]] = {
     "agent": (_agent_parser, _agent),
     "fleet": (_fleet_parser, _fleet),
+    "help": (_help_parser, _help),
 }
-"""Commands that run scripts: the parser of their options, and what they do with their words."""
+"""Commands that take no files: the parser of their options, and what they do with their words."""

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from pytrace.cli import main, script_texts, tools
+from pytrace.cli import documents, main, script_texts, tools
 from pytrace.cli.options import Option
 from pytrace.cli.script_options import ScriptWords
 from pytrace.core.options.script_options import ScriptOption
@@ -84,11 +86,11 @@ def test_every_script_of_the_checkout_is_listed_with_a_question() -> None:
 
 def test_an_installed_package_has_them_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages/pytrace"
-    for place in (package / "example_scripts", tmp_path / "site-packages/docs/examples"):
+    for place in (package / "documents/examples", tmp_path / "site-packages/docs/examples"):
         place.mkdir(parents=True)
-    monkeypatch.setattr(script_texts, "__file__", str(package / "cli/script_texts.py"))
-    assert script_texts.examples_folder() == str(package / "example_scripts")
-    (package / "example_scripts").rmdir()
+    monkeypatch.setattr(documents, "__file__", str(package / "cli/documents.py"))
+    assert script_texts.examples_folder() == str(package / "documents/examples")
+    shutil.rmtree(package / "documents")
     assert script_texts.examples_folder() == str(tmp_path / "site-packages/docs/examples")
     (tmp_path / "site-packages/docs/examples").rmdir()
     assert script_texts.examples_folder() == ""
@@ -170,3 +172,44 @@ def test_named_parameters_of_old_scripts() -> None:
 )
 def test_headers(script: str, header: str) -> None:
     assert script_texts.header(script) == header
+
+
+def test_every_page_is_a_topic_and_links_are_words(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["help"]) == 0
+    listed = capfd.readouterr().out
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    for path in (path for name in ("start", "guides", "reference", "operate") for path in (docs / name).glob("*.md")):
+        assert re.search(rf"^  {path.stem} +\S", listed, re.MULTILINE), path
+        text = documents.page(path.stem)
+        assert text.startswith("# ")
+        assert not re.search(r"\]\([\w./-]+\.md|<!-- ", text), path
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["privileges"], "# Privileges"),
+        (["Operate/Privileges.md"], "# Privileges"),
+        (["from", "bcc"], "# From bcc"),
+        (["opensnoop"], "opensnoop"),
+        (["flame"], "usage: pytrace flame"),
+        (["diff"], "usage: pytrace diff"),
+        (["ustack"], "ustack"),
+        (["lost data"], "## Lost data"),
+    ],
+)
+def test_help_finds_pages_tools_commands_and_headings(
+    words: list[str], shown: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["help", *words]) == 0
+    assert shown in capfd.readouterr().out.partition("\n\n")[0]
+
+
+def test_a_topic_that_nothing_is_about(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main.main(["help", "priveleges"]) == 1
+    error = capfd.readouterr().err
+    assert "no document is about 'priveleges'" in error
+    assert "did you mean privileges?" in error
+    monkeypatch.setattr(documents, "folder", lambda: None)
+    assert main.main(["help"]) == 1
+    assert "this copy of pytrace has no documents" in capfd.readouterr().err

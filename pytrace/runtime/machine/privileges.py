@@ -40,7 +40,7 @@ NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH")
 """What every run needs; CAP_SYS_ADMIN stands for the first two."""
 WITH_TOKENS = (1, 5)
 """The first version of libbpf that uses BPF tokens."""
-_TOKEN = "a bpffs that delegates BPF to it (Linux 6.9, libbpf 1.5; docs/operate/privileges.md)"
+_TOKEN = "a bpffs that delegates BPF to it (Linux 6.9, libbpf 1.5; pytrace help privileges)"
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 """``prctl(2)``: capabilities that programs get which have none of their own."""
@@ -108,7 +108,7 @@ def check_capabilities(held: frozenset[str]) -> None:
         f"tracing needs root, or {names}, which this process lacks",
         hints=(
             "as root: sudo pytrace ...",
-            f"as this user: setpriv --ambient-caps (docs/operate/privileges.md); {unit}",
+            f"as this user: setpriv --ambient-caps (pytrace help privileges); {unit}",
             f"in a container: {_TOKEN}",
         ),
     )
@@ -179,7 +179,7 @@ def _refused() -> TraceError:
         return TraceError(
             "the BPF token of this container does not allow to make maps",
             hints=(
-                "its bpffs must delegate what pytrace uses: docs/operate/privileges.md",
+                "its bpffs must delegate what pytrace uses: pytrace help privileges",
                 "outside of it: sudo pytrace ...",
             ),
         )
