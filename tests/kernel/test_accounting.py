@@ -89,16 +89,6 @@ def test_printed_and_lost_are_what_was_produced(tmp_path: Path, programs: Path, 
     assert sum(map(int, re.findall(r"^Lost (\d+) events$", run.done.stderr, re.MULTILINE))) == lost
 
 
-def test_printed_and_lost_in_json(tmp_path: Path, programs: Path) -> None:
-    run = Run(tmp_path, THREE_FIELDS, "-c", f"{programs}/flood {CALLS} 2", as_json=True)
-    objects = run.objects()
-    kinds = Counter(item["type"] for item in objects)
-    lost = losses(objects)["lost"]
-    assert kinds["printf"] + lost == 2 * CALLS
-    assert lost > 0
-    assert sum(item["count"] for item in objects if item["type"] == "lost_events") == lost
-
-
 def test_losses_are_told_for_each_probe(tmp_path: Path, programs: Path) -> None:
     script = (
         f'{PROBE} /pid == cpid/ {{ printf("in\\n"); }} '
@@ -108,6 +98,7 @@ def test_losses_are_told_for_each_probe(tmp_path: Path, programs: Path) -> None:
     objects = run.objects()
     printed = Counter(item["data"] for item in objects if item["type"] == "printf")
     lost = next(item["data"]["lost"] for item in objects if item["type"] == "losses")
+    assert sum(item["count"] for item in objects if item["type"] == "lost_events") == sum(lost.values()) > 0
     assert printed["in\n"] + lost[PROBE] == CALLS
     assert printed["out\n"] + lost["tracepoint:syscalls:sys_exit_getppid"] == CALLS
 
@@ -224,28 +215,6 @@ def test_slow_reader(programs: Path) -> None:
     tracer.stderr.close()
 
 
-def test_dropped_updates_are_counted_for_each_map(tmp_path: Path) -> None:
-    script = (
-        "config = { max_map_keys = 10 } "
-        "begin { for ($i : 0..1000) { @a[$i] = 1; @b[$i] = count(); @c[$i % 5]++; } exit(); }"
-    )
-    run = Run(tmp_path, script, as_json=True)
-    found = next(item for item in run.objects() if item["type"] == "losses")
-    assert found["data"]["map_full"] == {"@a": 990, "@b": 990}
-    assert found["sizes"] == {"@a": 10, "@b": 10}
-    text = Run(tmp_path, script).done.stderr
-    assert "1980 map updates dropped (@a 990, @b 990); @a holds 10 keys, @b holds 10 keys: increase" in text
-
-
-def test_failed_helpers_are_counted_by_place(tmp_path: Path) -> None:
-    script = "begin { for ($i : 0..500) { print(*(uint64*)16); delete(@m, $i); } @m[-1] = 1; exit(); }"
-    objects = Run(tmp_path, script, "-k", as_json=True).objects()
-    found = next(item["data"]["helper"] for item in objects if item["type"] == "losses")
-    assert sorted(found.values()) == [500, 500]
-    assert {name.split(" at ")[0] for name in found} == {"bpf_probe_read", "bpf_map_delete_elem"}
-    assert all(re.search(r" at stdin:1:\d+$", name) for name in found)
-
-
 def test_stacks_that_cannot_be_walked_are_counted(tmp_path: Path) -> None:
     """The idle task has no user stack: each try is told (there are few) and counted, with its place."""
     # What fails behind exit() is counted and told no more, so nothing is tried any more by then.
@@ -290,13 +259,6 @@ def test_a_cut_string_counts_once(tmp_path: Path, longest: int) -> None:
         f'{{ {read} {made} printf("%s\\n", str(args.argv[1])); }}'
     )
     objects = Run(tmp_path, script, "-c", f"/bin/true {'x' * 1000}", as_json=True).objects()
-    assert losses(objects) == {"cut": 3}
-
-
-def test_cut_buffers_are_counted(tmp_path: Path) -> None:
-    script = "config = { max_strlen = 6 } begin { for ($n : 5..10) { print(buf((int8 *)(uint64)curtask, $n)); } }"
-    objects = Run(tmp_path, script, as_json=True).objects()
-    assert [len(item["data"]) for item in objects if item["type"] == "value"] == [5, 6, 6, 6, 6]
     assert losses(objects) == {"cut": 3}
 
 
@@ -352,18 +314,8 @@ def test_each_stream_is_coloured_where_a_terminal_shows_it() -> None:
     assert b"\x1b" not in report
 
 
-def test_colour_only_for_terminals() -> None:
-    """Messages and the report of tests are coloured on a terminal, and not in a file."""
+def test_colour_where_it_is_asked_for() -> None:
     command = [sys.executable, "-m", "pytrace", "--test", "-e", 'test:a { } test:b { warnf("w"); return 1; }']
-    main, other = os.openpty()
-    with subprocess.Popen(command, stdout=other, stderr=other) as tracer:
-        os.close(other)
-        text = written(main)
-        assert tracer.wait(timeout=patience(20)) == 1
-    assert b"\x1b[32m" in text
-    assert b"\x1b[31m" in text
-    plain = subprocess.run(command, capture_output=True, timeout=patience(20), check=False)
-    assert b"\x1b" not in plain.stdout + plain.stderr
     forced = subprocess.run(
         command, capture_output=True, timeout=patience(20), check=False, env={**os.environ, "PYTRACE_COLOR": "always"}
     )

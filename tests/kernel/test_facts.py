@@ -17,7 +17,6 @@ from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, perf
 from tests.support.machine import own_cgroup
 from tests.support.pace import unit
-from tests.support.waiting import sleeps, until
 
 needs_btf = pytest.mark.skipif(not os.path.exists("/sys/kernel/btf/vmlinux"), reason="the kernel shows no BTF")
 
@@ -246,85 +245,6 @@ def _lines(kernel: LiveKernel, pattern: str | None, **options: int | bool) -> li
     return listing.listing(kernel, pattern, **options).splitlines()  # type: ignore[arg-type]
 
 
-def test_list_tracepoints(kernel: LiveKernel) -> None:
-    assert _lines(kernel, "tracepoint:sched:sched_process_exec") == ["tracepoint:sched:sched_process_exec"]
-    assert "tracepoint:sched:sched_process_exec" in _lines(kernel, "t:sched:*exec")
-    assert _lines(kernel, "tracepoint:sys_enter_openat") == ["tracepoint:syscalls:sys_enter_openat"]
-
-
-def test_list_arguments(kernel: LiveKernel) -> None:
-    assert _lines(kernel, "tracepoint:syscalls:sys_enter_openat", verbose=True) == [
-        "tracepoint:syscalls:sys_enter_openat",
-        "    int __syscall_nr",
-        "    int dfd",
-        "    const char * filename",
-        "    int flags",
-        "    umode_t mode",
-    ]
-    assert "    __data_loc char[] filename" in _lines(kernel, "tracepoint:sched:sched_process_exec", verbose=True)
-
-
-@pytest.mark.core
-@needs_btf
-def test_list_typed_arguments(kernel: LiveKernel) -> None:
-    assert _lines(kernel, "fexit:vfs_read", verbose=True) == [
-        "fexit:vmlinux:vfs_read",
-        "    struct file * file",
-        "    char * buf",
-        "    size_t count",
-        "    loff_t * pos",
-        "    ssize_t retval",
-    ]
-    assert _lines(kernel, "rawtracepoint:sched_switch", verbose=True)[:4] == [
-        "rawtracepoint:vmlinux:sched_switch",
-        "    bool preempt",
-        "    struct task_struct * prev",
-        "    struct task_struct * next",
-    ]
-    assert _lines(kernel, "iter:task_file", verbose=True) == [
-        "iter:task_file",
-        "    struct bpf_iter_meta * meta",
-        "    struct task_struct * task",
-        "    u32 fd",
-        "    struct file * file",
-    ]
-
-
-@needs_btf
-def test_list_types(kernel: LiveKernel) -> None:
-    assert _lines(kernel, "struct path") == ["struct path"]
-    assert _lines(kernel, "struct path", verbose=True) == [
-        "vmlinux: struct path {",
-        "\tstruct vfsmount *mnt;",
-        "\tstruct dentry *dentry;",
-        "};",
-        "",
-    ]
-    assert _lines(kernel, "enum pid_type", verbose=True)[:2] == ["vmlinux: enum pid_type {", "\tPIDTYPE_PID = 0,"]
-    assert {"struct task_struct"} <= set(_lines(kernel, "struct task_*"))
-    with pytest.raises(TraceError, match="no struct 'task_strukt'") as caught:
-        _lines(kernel, "struct task_strukt")
-    assert "task_struct" in caught.value.hints[0]
-
-
-def test_list_events_and_timers(kernel: LiveKernel) -> None:
-    counted = _lines(kernel, "software:c*")
-    names = ("context-switches", "cpu", "cpu-clock", "cpu-migrations", "cs")
-    assert counted == [f"software:{name}:" for name in names]
-    assert "hardware:cache-misses:" in _lines(kernel, "h:*")
-    assert _lines(kernel, "interval:*") == ["interval:hz:", "interval:us:", "interval:ms:", "interval:s:"]
-    assert _lines(kernel, "self:*") == ["self:signal:SIGUSR1"]
-
-
-def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
-    assert _lines(kernel, "interval:s,self:*") == ["interval:s:", "self:signal:SIGUSR1"]
-    found = _lines(kernel, "*sched_switch")
-    assert "tracepoint:sched:sched_switch" in found
-    assert "rawtracepoint:vmlinux:sched_switch" in found
-    kinds = list(dict.fromkeys(line.partition(":")[0] for line in found))
-    assert kinds == [kind for kind in listing.KERNEL_KINDS if kind in kinds], "grouped by kind"
-
-
 @pytest.mark.each_kernel
 def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     start = time.process_time()
@@ -341,40 +261,6 @@ def test_list_trampolines(kernel: LiveKernel) -> None:
     assert found == list(dict.fromkeys(found))
     assert _lines(kernel, "fentry:vfs_*,fentry:vfs_read") == found, "place by place"
     assert _lines(kernel, "fexit:vmlinux:vfs_read") == ["fexit:vmlinux:vfs_read"]
-
-
-def test_list_user_functions(kernel: LiveKernel, programs: Path) -> None:
-    path = programs / "calls"
-    assert f"uprobe:{path}:add" in _lines(kernel, f"uprobe:{path}")
-    assert _lines(kernel, f"uretprobe:{path}:gre*") == [f"uretprobe:{path}:greet"]
-    assert _lines(kernel, f"uprobe:{path}:six", verbose=True) == [
-        f"uprobe:{path}:six", *(f"    long int {name}" for name in "abcdef")
-    ]  # fmt: skip
-    method = f'uprobe:{programs / "classes"}:cpp:"zoo::Animal::walk(int)"'
-    assert _lines(kernel, method) == [method]
-    with pytest.raises(TraceError, match="no binary"):
-        _lines(kernel, "uprobe:/no/such/file:*")
-
-
-def test_list_static_probes(kernel: LiveKernel, programs: Path) -> None:
-    path = programs / "usdt"
-    assert _lines(kernel, f"usdt:{path}") == [
-        f"usdt:{path}:sample:{name}" for name in ("plain", "one", "four", "guarded")
-    ]
-    child = subprocess.Popen([str(path), "1", "wait"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    try:
-        until(lambda: sleeps(child.pid, "usdt"))
-        found = _lines(kernel, "usdt:*", pid=child.pid)
-        assert f"usdt:{path}:sample:one" in found
-        assert f"uprobe:{path}:pass" in _lines(kernel, "uprobe:pass", pid=child.pid)
-    finally:
-        child.communicate(b"\n")
-
-
-def test_unknown_provider(kernel: LiveKernel) -> None:
-    with pytest.raises(TraceError, match="no probe provider 'kprob'") as caught:
-        _lines(kernel, "kprob:vfs_read")
-    assert "kprobe" in caught.value.hints[0]
 
 
 def test_every_probe_kind_can_be_listed() -> None:
