@@ -91,6 +91,11 @@ def _flame_parser() -> CommandParser:
     for key, (tool, help_) in _TOOLS.items():
         option = f"--{key.replace('_', '-')}"
         kinds.add_argument(option, action="store_const", const=tool, dest="tool", help=f"{help_} (pytrace {tool})")
+    parser.add_argument(
+        "--over-time",
+        metavar="SECONDS",
+        help="for so many seconds, with the time of samples: the report shows a chosen range",
+    )
     kinds.add_argument("--faults", action="store_true", help="page faults")
     kinds.add_argument("-e", "--event", metavar="EVENT", help="a function or event (pytrace stackcount)")
     parser.add_argument("-o", "--output", metavar="FILE", help="a file of any format: x.html, x.svg …")
@@ -103,6 +108,8 @@ def _flame(words: Sequence[str]) -> list[str]:
         os.environ.setdefault(key, value)
     if known.frequency is not None and (known.tool or known.event or known.faults):
         raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
+    if known.over_time is not None and (known.tool or known.event or known.faults):
+        raise TraceError("pytrace flame: --over-time is for samples of the processor, and another kind was chosen")
     if known.event is not None:
         command = ["stackcount", known.event, *_with_duration(rest, "-D")]
     elif known.faults:
@@ -114,7 +121,8 @@ def _flame(words: Sequence[str]) -> list[str]:
     elif known.tool is not None:
         command = [known.tool, *rest]
     else:
-        command = ["profile", "-F", known.frequency or str(FREQUENCY), *rest]
+        over_time = [] if known.over_time is None else ["--over-time", known.over_time]
+        command = ["profile", "-F", known.frequency or str(FREQUENCY), *over_time, *rest]
     if known.output is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
         known.output = _new_file("flame")
     return command if known.output is None else [*command, "-o", known.output]
@@ -155,8 +163,6 @@ def _heatmap(words: Sequence[str]) -> list[str]:
         raise TraceError(f"pytrace heatmap writes a report, FILE.html, or a picture, FILE.svg, not {path!r}")
     folder = f"{os.path.splitext(path)[0]}.snapshots"
     return [*rest, "--save-every", known.every, folder, "-o", path]
-
-
 
 
 # ---------------------------------------------------------------------------------------------- top

@@ -197,6 +197,15 @@ class MapData(msgspec.Struct):
         return (Column.of(label, key.members[0]), *own)
 
     @property
+    def slice_column(self) -> int | None:
+        """The column of its keys that is the time of samples, in milliseconds since the run's start (``$slice_ms``)."""
+        names, columns = self.key_names, self.key_columns
+        if len(names) != len(columns) or names.count(SLICE) != 1:
+            return None
+        at = names.index(SLICE)
+        return at if columns[at].number else None
+
+    @property
     def key_titles(self) -> tuple[str, ...]:
         """What people call the columns of keys: as the script does where it gives them no names of a record."""
         columns, names = self.key_columns, self.key_names
@@ -210,6 +219,9 @@ class MapData(msgspec.Struct):
         ]
         return (columns[0].name, *known) if self.label else tuple(known)
 
+
+SLICE = "slice_ms"
+"""What a script calls the slice of time in which a sample was taken."""
 
 _TITLES = {"comm": "command", "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID"}
 

@@ -30,6 +30,7 @@ from pytrace.core.diagnostics import TraceError
         ("-e c:malloc -p 3 0.5 -o x.svg", "stackcount c:malloc -p 3 -D 0.5 -o x.svg"),
         # A number after an option is the option's argument.
         ("-e c:malloc -p 3 -o x.svg", "stackcount c:malloc -p 3 -o x.svg"),
+        ("--over-time 10 -p 3 -o x.html", "profile -F 99 --over-time 10 -p 3 -o x.html"),
         ("-f folded", "profile -F 99 -f folded"),
         ("--folded", "profile -F 99 --folded"),
     ],

@@ -592,6 +592,11 @@ def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
         for other in sorted(others)[:1]:
             elsewhere = tool("profile", "-p", hogs[0], "-C", other, 1, interrupt=False)
             assert not elsewhere.maps.get("@samples")
+        timed = tool("profile", "--over-time", 1, "-F", 999, "-p", hogs[0], interrupt=False)
+        times = {int(key.rpartition(",")[2]) for key in timed.maps["@samples"]}
+        assert times <= set(range(0, 1300, 100))
+        assert len(times) > 1
+        assert sum(timed.maps["@samples"].values()) == sum(timed.maps["@slices"].values())
         thread = tool("profile", "-L", hogs[0], 1, interrupt=False)
         assert sum(of(thread, "@samples", f",busy,{hogs[0]}").values()) == sum(thread.maps["@samples"].values()) > 0
 

@@ -226,6 +226,11 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
         other = unlike(*[[sample.labels for sample in side.samples] for side in (earlier, profile)])
         profile, earlier = without_labels(profile, other), without_labels(earlier, other)
     note = ""
+    at = data.slice_column
+    if at is not None and profile.samples:
+        stacks = sum(isinstance(column.type, types.Stack) for column in data.key_columns[:at])
+        profile = without_labels(profile, [at - stacks])
+        earlier = earlier and without_labels(earlier, [at - stacks])
     if profile.samples and profile.samples[0].labels:
         profile, earlier, note = _by_one_label(profile, earlier)
     for measure, of in enumerate(profile.measures):

@@ -146,6 +146,14 @@ class FlamePart(Part, tag="flame"):
     """What the time or the bytes of the whole are: ``on CPU``, ``allocated``."""
     period: float = 0.0
     """Seconds that one of them stands for; 0: they are no time."""
+    slices: list[int] | None = None
+    """Of each sample the number of the slice of time in which it was taken; None: times are not known."""
+    slice: float = 0.0
+    """Seconds of a slice."""
+    start: float = 0.0
+    """When the first slice begins, in seconds since 1970."""
+    lost: list[int] = []
+    """Of each slice the samples that found no room, up to the last that lost one."""
 
 
 class TablePart(Part, tag="table"):
@@ -360,40 +368,88 @@ def shown_names(snapshots: Sequence[SnapshotData]) -> list[str]:
 
 
 def flame_part(
-    document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]
+    document: Document,
+    after: MapData,
+    before: MapData | None,
+    text: Callable[[types.Type], Text],
+    taken: Mapping[int, int] | None = None,
 ) -> FlamePart:
-    """The flame graph of a map; with *before* a differential one."""
+    """The flame graph of a map; with *before* a differential one.
+
+    *taken* are the samples of each slice of time (:attr:`MapData.slice_column`), with those that found no room.
+    """
     key = after.key
     assert key is not None
     members = after.key_columns
-    samples = _Samples(document, members, after.key_titles, text)
+    at = after.slice_column
+    samples = _Samples(document, members, after.key_titles, text, at)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
     rows = []
     for entry in {**old_entries, **after.entries}:
         now, was = after.entries.get(entry), old_entries.get(entry)
-        place = samples.place(list(members_of(key, entry)))
-        rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was)))
+        columns_of = list(members_of(key, entry))
+        place = samples.place(columns_of)
+        time = columns_of[at] if at is not None else 0
+        assert isinstance(time, int)
+        rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was), time))
     order, nodes = samples.trie.in_order()
-    rows.sort(key=lambda row: (order[row[0][0]], row[0][1]))
+    rows.sort(key=lambda row: (order[row[0][0]], row[0][1], row[3]))
     labels = samples.label_texts(
-        {place[1] for place, _, was in rows if was is not nothing},
-        {place[1] for place, now, _ in rows if now is not nothing},
+        {place[1] for place, _, was, _ in rows if was is not nothing},
+        {place[1] for place, now, _, _ in rows if now is not nothing},
     )
+    over_time = _Slices()
+    if at is not None and before is None and document.runs:
+        over_time = _slices([(time, now[-1]) for _, now, _, time in rows], taken or {}, document.runs[-1].start)
     counts, period = counted(document.runs[-1]) if document.runs and isinstance(after.value, types.Count) else ("", 0.0)
     return FlamePart(
         name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
         measures=[(part, unit) for part, unit in measures(after)],
         labels=labels.names, groups=labels.groups, nodes=nodes,
-        node=[order[place[0]] for place, _, _ in rows],
-        group=[labels.numbers[place[1]] for place, _, _ in rows],
-        values=[exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
+        node=[order[place[0]] for place, *_ in rows],
+        group=[labels.numbers[place[1]] for place, *_ in rows],
+        values=[exacts(column) for column in columns([now for _, now, _, _ in rows], len(nothing))],
         before=None if before is None else [
-            exacts(column) for column in columns([was for _, _, was in rows], len(nothing))
+            exacts(column) for column in columns([was for _, _, was, _ in rows], len(nothing))
         ],
+        slices=over_time.numbers, slice=over_time.width, start=over_time.start, lost=over_time.lost,
         counts=counts, period=period, what=what_of(document.runs[-1]) if document.runs else "",
     )  # fmt: skip
+
+
+MOST_SLICES = 10_000
+"""Of more slices of time neighbours are one."""
+
+
+class _Slices(NamedTuple):
+    """The members of a flame graph over time (:class:`FlamePart`)."""
+
+    numbers: list[int] | None = None
+    width: float = 0.0
+    start: float = 0.0
+    lost: list[int] = []
+
+
+def _slices(samples: Sequence[tuple[int, int]], taken: Mapping[int, int], start: int) -> _Slices:
+    """From the times of samples, in milliseconds since the run's start, with their numbers; *taken* as a whole.
+
+    A slice is as wide as the least distance of two times.
+    """
+    times = sorted({*(time for time, _ in samples), *taken})
+    if not times or times[0] < 0:
+        return _Slices()
+    width = max(min((after - before for before, after in pairwise(times)), default=1000), times[-1] // MOST_SLICES, 1)
+    kept: dict[int, int] = {}
+    for time, number in samples:
+        kept[time // width] = kept.get(time // width, 0) + number
+    lost: dict[int, int] = {}
+    for time, number in taken.items():
+        lost[time // width] = lost.get(time // width, 0) + number
+    missing = {at: number - kept.get(at, 0) for at, number in lost.items() if number > kept.get(at, 0)}
+    column = [missing.get(at, 0) for at in range(max(missing, default=-1) + 1)]
+    return _Slices([time // width for time, _ in samples], width / 1e3, start / 1e9, column)
 
 
 def _note(data: MapData, fixed: str) -> str:
@@ -444,15 +500,20 @@ class _Samples:
     """Places of keys: a node of the trie, and a group of the members that are no stacks."""
 
     def __init__(
-        self, document: Document, columns: Sequence[Column], titles: Sequence[str], text: Callable[[types.Type], Text]
+        self,
+        document: Document,
+        columns: Sequence[Column],
+        titles: Sequence[str],
+        text: Callable[[types.Type], Text],
+        left_out: int | None,
     ) -> None:
         self.trie = Trie()
         self._document = document
-        self._stacks = [isinstance(column.type, types.Stack) for column in columns]
+        self._no_labels = [isinstance(column.type, types.Stack) or at == left_out for at, column in enumerate(columns)]
         self._labels = [
             (title, text(column.type))
-            for title, column in zip(titles, columns, strict=True)
-            if not isinstance(column.type, types.Stack)
+            for title, column, no_label in zip(titles, columns, self._no_labels, strict=True)
+            if not no_label
         ]
         self._path = paths([column.type for column in columns])
         self._groups: dict[tuple[int, ...], int] = {}
@@ -467,7 +528,7 @@ class _Samples:
             if numbered is None:
                 numbered = known[item] = self._numbered(*item)
             node = child(node, *numbered)
-        texts = (item for item, stack in zip(members, self._stacks, strict=True) if not stack)
+        texts = (item for item, no_label in zip(members, self._no_labels, strict=True) if not no_label)
         group = tuple(
             self._document.text(form(item).decode("utf-8", "surrogateescape"))
             for (_, form), item in zip(self._labels, texts, strict=True)

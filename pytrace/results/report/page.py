@@ -46,7 +46,7 @@ from pytrace.results.report.data import (
     shown,
     shown_names,
 )
-from pytrace.results.snapshot import MapData, Run, SnapshotData
+from pytrace.results.snapshot import SLICE, MapData, Run, SnapshotData
 from pytrace.results.stack_samples import is_profile, numbers
 
 if TYPE_CHECKING:
@@ -224,13 +224,25 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
         TraceError: the viewer was not bundled; so of all reports.
     """
     document = Document(runs=snapshot.runs)
+    totals = _of_slices(snapshot)
     for name in sorted(snapshot.shown):
+        if totals is not None and name == totals.name:
+            continue
         if states := of_prints(name, snapshot):
             document.parts.append(_states(document, forms.printers, states))
         elif (data := at_end(name, snapshot)).entries:
-            document.parts.append(_map(document, forms.printers, data))
+            document.parts.append(_map(document, forms.printers, data, totals=totals))
     document.parts.extend(_rows(document, forms.printers, snapshot))
     return page(document, title_of(snapshot), [_head(snapshot, forms)])
+
+
+def _of_slices(snapshot: SnapshotData) -> MapData | None:
+    """The map that counts all samples by slice of time, beside one map of stacks by slice."""
+    maps = [data for data in snapshot.shown.values() if data.slice_column is not None]
+    if len(maps) != len(("stacks", "totals")):
+        return None
+    totals = [data for data in maps if data.key_names == (SLICE,) and isinstance(data.value, types.Count)]
+    return totals[0] if len(totals) == 1 and any(map(is_profile, maps)) else None
 
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> Head:
@@ -247,18 +259,32 @@ def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> lis
     return parts
 
 
-def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> AnyPart:
-    """The part of a map; with *before* it compares."""
-    part = _picture(document, printers, data, before)
+def _map(
+    document: Document,
+    printers: Printers,
+    data: MapData,
+    before: MapData | None = None,
+    *,
+    totals: MapData | None = None,
+) -> AnyPart:
+    """The part of a map; with *before* it compares. *totals* are all samples by slice of time."""
+    part = _picture(document, printers, data, before, totals)
     if data.estimated:
         part.note = f"{part.note} Hits were left out on: {', '.join(data.estimated)}.".strip()
     return part
 
 
-def _picture(document: Document, printers: Printers, data: MapData, before: MapData | None) -> AnyPart:
+def _picture(
+    document: Document, printers: Printers, data: MapData, before: MapData | None, totals: MapData | None
+) -> AnyPart:
     if is_profile(data):
         if _drawable(data):
-            return flame_part(document, data, before, printers.portable_text)
+            taken = {
+                time: count
+                for time, count in (totals.entries.items() if totals is not None else ())
+                if isinstance(time, int) and isinstance(count, int)
+            }
+            return flame_part(document, data, before, printers.portable_text, taken)
         part = map_part(document, printers, data)
         part.note = "Negative numbers have no width in a flame graph."
         return part

@@ -215,6 +215,25 @@ def paths(document: Document, part: FlamePart) -> list[tuple[list[str], list[str
     return found
 
 
+def test_samples_over_time_and_those_that_found_no_room() -> None:
+    key = types.Tuple((U, STRING, types.UINT64))
+    names = ("", "comm", "slice_ms")
+    main = stack("f", "main")
+    data = map_data("@s", key, COUNT, {(main, "a", 0): 3, (main, "a", 400): 5, (main, "a", 500): 1})
+    taken = map_data("@slices", types.UINT64, COUNT, {0: 3, 300: 2, 400: 6, 500: 1})
+    replace = msgspec.structs.replace
+    made = snapshot(replace(data, key_names=names), replace(taken, key_names=("slice_ms",)), of=run(start=7 * SECOND))
+    found = parts(page.single(made, FORMS))
+    assert [one["kind"] for one in found] == ["flame"], "the totals of slices are part of it"
+    (part,) = found
+    assert (part["slices"], part["slice"], part["start"]) == ([0, 4, 5], 0.1, 7.0)
+    assert part["lost"] == [0, 0, 0, 2, 1]
+    assert len(part["labels"]) == 1, "the time is no label"
+    assert part["values"] == [[3, 5, 1]]
+    _, plain = part_of(replace(data, key_names=("", "comm", "when")))
+    assert (plain.slices, len(plain.labels)) == (None, 1)
+
+
 def test_samples_are_paths_in_a_trie() -> None:
     key = types.Tuple((STRING, K, U))
     data = map_data("@", key, COUNT, {
@@ -463,7 +482,7 @@ def test_many_runs_are_folded() -> None:
 
 SOURCES = page.folder() / "web" / "src"
 SCRIPTS: dict[type[report_parts.Part], tuple[str, ...]] = {
-    report_parts.FlamePart: ("flame", "tree"), report_parts.TablePart: ("table", "figures"),
+    report_parts.FlamePart: ("flame", "tree", "over_time"), report_parts.TablePart: ("table", "figures"),
     report_parts.HistogramPart: ("histogram", "key_heat"),
     report_parts.LinesPart: ("lines", "histogram"), report_parts.HeatPart: ("heat", "histogram"),
 }  # fmt: skip

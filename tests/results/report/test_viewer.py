@@ -164,6 +164,51 @@ def test_flame_graph_by_keys(tmp_path: Path) -> None:
         assert "nginx" in by_name(page)
 
 
+def test_a_range_of_time_is_what_the_graph_shows(tmp_path: Path) -> None:
+    key = types.Tuple((U, types.UINT64))
+    early, late = stack("warm_up", "main"), stack("compute", "main")
+    entries = {(early, 100 * at): 4 for at in range(5)} | {(late, 100 * at): 6 for at in range(5, 10)}
+    taken = {100 * at: 4 if at < 5 else 6 + (at == 7) for at in range(10)}
+    made = snapshot(
+        msgspec.structs.replace(map_data("@s", key, COUNT, entries), key_names=("", "slice_ms")),
+        msgspec.structs.replace(map_data("@n", types.UINT64, COUNT, taken), key_names=("slice_ms",)),
+    )
+    path = written(tmp_path, made)
+    with opened(path) as page:
+        assert by_name(page)["all"]["value"] == 50
+        assert "Each column is 100 ms" in text_of(page, ".time-strip")
+        strip = page.locator(".strip canvas").bounding_box()
+
+        def drag(start: float, end: float) -> None:
+            y = strip["y"] + 20
+            page.mouse.move(strip["x"] + strip["width"] * start, y)
+            page.mouse.down()
+            page.mouse.move(strip["x"] + strip["width"] * end, y)
+            page.mouse.up()
+
+        drag(0.55, 0.95)
+        found = by_name(page)
+        assert found["compute"]["value"] == found["all"]["value"] == 30
+        assert "warm_up" not in found
+        assert text_of(page, ".time-strip output").startswith("500 ms to 1 s, ")
+        assert text_of(page, ".time-strip output").endswith("30 events; 1 sample found no room (red)")
+        assert "30 events, in the time that is chosen" in text_of(page, ".flame .headline")
+        address = page.evaluate("location.hash")
+        page.keyboard.press("Escape")
+        page.focus(".strip canvas")
+        page.keyboard.press("Escape")
+        assert by_name(page)["all"]["value"] == 50
+        for _ in range(2):
+            page.keyboard.press("ArrowRight")
+        page.keyboard.press("Shift+ArrowRight")
+        assert by_name(page)["warm_up"]["value"] == 8
+        page.get_by_role("button", name="Whole time").click()
+        assert by_name(page)["all"]["value"] == 50
+    assert "time=5-10" in address
+    with opened(path, address) as page:
+        assert by_name(page)["all"]["value"] == 30
+
+
 def test_the_first_screen_answers(tmp_path: Path) -> None:
     deep = [f"step{number}" for number in range(30)]
     stacks = {

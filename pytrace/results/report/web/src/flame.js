@@ -4,6 +4,7 @@
 // sandwich of one function: its callers above it, what it calls below.
 
 import { button, choice, counted, dark, el, percent, quantity, readable, redrawn, tick } from "./dom.js";
+import { overTime } from "./over_time.js";
 import { table } from "./table.js";
 import { buildTree, exactSum, functions, layout, search, sourceLines } from "./tree.js";
 
@@ -13,7 +14,7 @@ const VIEWS = [["icicle", "callers above"], ["flame", "callers below"], ["revers
 
 export function flame(data, part, number = 0) {
   const several = part.labels.map((_, label) => new Set(part.groups.map((group) => group[label])).size > 1);
-  const state = { measure: part.measures.length - 1, facets: part.labels.map(() => null), groups: null, split: several.indexOf(true), view: "icicle", colour: part.before ? "change" : "kind", widths: "after", scaled: false, folded: true, focus: -1 };
+  const state = { measure: part.measures.length - 1, facets: part.labels.map(() => null), groups: null, range: null, split: several.indexOf(true), view: "icicle", colour: part.before ? "change" : "kind", widths: "after", scaled: false, folded: true, focus: -1 };
   // One tree, or those of a sandwich: what the function calls, and what calls it. *places* are where their nodes begin.
   let trees, tree, widths, zoom = 0, hovered = null, selected = -1, found = null, hits = [], hit = -1, shown = [], rows = 0;
   const unfolded = new Set();
@@ -272,7 +273,7 @@ export function flame(data, part, number = 0) {
       return;
     }
     const all = functions(tree), sum = tree.total[0], lists = [];
-    let line = sum ? `${amount(sum)}${part.what ? ` ${part.what}` : ""}${state.groups ? ", of the keys that are chosen" : ""}` : "Nothing was counted";
+    let line = sum ? `${amount(sum)}${part.what ? ` ${part.what}` : ""}${state.groups ? ", of the keys that are chosen" : ""}${state.range ? ", in the time that is chosen" : ""}` : "Nothing was counted";
     if (part.before) {
       const was = tree.old[0] * factor(), delta = (row) => row.self - row.oldSelf * factor();
       line = `${amount(tree.old[0])} before, ${amount(sum)} after: ${signed(sum - tree.old[0])}${tree.old[0] ? ` (${signedPercent(sum - tree.old[0], tree.old[0])})` : ""}${state.scaled ? ", both scaled to the same total" : ""}`;
@@ -494,6 +495,7 @@ export function flame(data, part, number = 0) {
     if (query.value) kept.set("search", query.value);
     if (state.split !== several.indexOf(true)) kept.set("split", state.split);
     state.facets.forEach((text, label) => { if (text !== null) kept.set(`key${label}`, text); });
+    if (state.range) kept.set("time", state.range.join("-"));
     const text = kept.toString();
     history.replaceState(null, "", text || location.hash ? `#part-${number}${text ? `&${text}` : ""}` : location.href);
   }
@@ -509,6 +511,7 @@ export function flame(data, part, number = 0) {
     state.focus = whole("focus", data.frames[0].length);
     query.value = kept.get("search") ?? "";
     return () => {
+      if (strip && /^\d+-\d+$/.test(kept.get("time") ?? "")) strip.take(...kept.get("time").split("-").map(Number));
       const node = whole("zoom", tree.parent.length);
       if (state.focus < 0 && node > 0) { zoom = node; draw(); say(node); }
     };
@@ -519,8 +522,9 @@ export function flame(data, part, number = 0) {
   canvas.addEventListener("click", click);
   canvas.addEventListener("keydown", key);
   for (const place of [window, box]) place.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  const strip = part.slices ? overTime(part, state.measure, amount, (range) => { state.range = range; rebuild(); remember(); }) : null;
   const recalled = recall();
-  const element = el("div", { className: "flame" }, answer, facets, toolbar(), box, status, listed, tip);
+  const element = el("div", { className: "flame" }, answer, facets, ...(strip ? [strip] : []), toolbar(), box, status, listed, tip);
   // The picture takes what the window has left below it, so that it is seen without scrolling.
   const fit = () => { box.style.maxHeight = `${Math.max(LEAST_HEIGHT, innerHeight - (element.offsetTop ? box.getBoundingClientRect().top + scrollY - (number ? element.offsetTop : 0) : 400) - 56)}px`; };
   redrawn(box, () => { fit(); draw(); });

@@ -1,6 +1,6 @@
 // The tree of a flame graph, of the samples that are shown: arrays by number of node, parents before children.
 
-// options: measure (number), groups (a set of numbers; null: all), split (the label that is a frame at the root; -1: none), reversed (callers
+// options: measure (number), groups (a set of numbers; null: all), range (of slices of time; null: all), split (the label that is a frame at the root; -1: none), reversed (callers
 // below), folded (a function that calls itself is one frame), focus (a function: what it calls, or reversed what calls it; -1: all).
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
@@ -16,6 +16,7 @@ export function buildTree(data, part, options) {
   const path = [];
   for (let sample = 0; sample < values.length; sample++) {
     if (options.groups && !options.groups.has(part.group[sample])) continue;
+    if (options.range && (part.slices[sample] < options.range[0] || part.slices[sample] >= options.range[1])) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
     path.length = 0;
     for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(same ? same[frames[node]] : frames[node]);
