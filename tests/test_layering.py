@@ -25,11 +25,11 @@ ONLY_IN = {
     "websocket": "remote",
     "urllib3": "remote",
     "yaml": "remote",
-    "elftools": "runtime/dwarf",
+    "elftools": "runtime/binaries",
     "pyroute2": "runtime/machine",
     "textual": "live",
     "rich": "live",
-    "zstandard": ("remote", "results", "runtime/dwarf"),
+    "zstandard": ("remote", "results", "runtime/binaries"),
 }
 """Libraries that one package alone may import, or one for each library that it calls."""
 
@@ -302,8 +302,9 @@ OWN_FILES = {
     "runtime/load/legacy_probes.py": {"_open", "sweep", "_write"},  # tracefs
     "runtime/load/probe_links.py": {"MissReader._profile"},  # tracefs
     "runtime/load/kernel_probes.py": {"_attach_tracepoint_event"},  # tracefs
-    "runtime/btf/kernel.py": {"KernelTypes.module", "KernelTypes.vmlinux"},  # /sys/kernel/btf, $PYTRACE_VMLINUX
-    "runtime/btf/reader.py": {"map_file"},
+    # /sys/kernel/btf, $PYTRACE_VMLINUX
+    "runtime/binaries/kernel_types.py": {"KernelTypes.module", "KernelTypes.vmlinux"},
+    "runtime/binaries/btf_types.py": {"map_file"},
     "runtime/machine/bpf.py": {"_token_or_refusal"},  # a mounted bpf file system, by option
     "runtime/machine/confine.py": {"_add_rules"},  # O_PATH, of folders that the run may read
     "runtime/machine/fingerprints.py": {"tracepoints_fact", "tracepoint_fact"},  # tracefs
@@ -319,8 +320,8 @@ OWN_FILES = {
     "runtime/machine/tracefs.py": {"Tracepoints._events", "Tracepoints.format", "Tracepoints._definitions"},
     "runtime/output/handlers.py": {"PcapWriter.__init__", "read_file", "_family"},  # cat(): a limited process reads
     "runtime/output/streams.py": {"create"},
-    "runtime/python/interpreters.py": {"_rows"},  # part of pytrace
-    "runtime/symbols/image_places.py": {"_build_id_of_notes"},  # sysfs
+    "runtime/stacks/python_interpreters.py": {"_rows"},  # part of pytrace
+    "runtime/stacks/image_places.py": {"_build_id_of_notes"},  # sysfs
 }
 """Functions of ``pytrace/runtime`` that open what no traced program, container or other user names."""
 

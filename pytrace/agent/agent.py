@@ -64,8 +64,8 @@ from pytrace.runtime.load import remote_kernel
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine.clocks import read_both
 from pytrace.runtime.output.streams import Channel
-from pytrace.runtime.symbols.images import Frame
-from pytrace.runtime.symbols.met_binaries import MetBinaries
+from pytrace.runtime.stacks.image_places import MetBinaries
+from pytrace.runtime.stacks.images import Frame
 
 PATIENCE = 60.0
 """Seconds until the request must have come."""

@@ -98,7 +98,7 @@ class CompiledScript:
     @property
     def programs(self) -> tuple[ProgramDescription, ...]:
         """The BPF programs."""
-        from pytrace.runtime.elf.file import ElfFile
+        from pytrace.runtime.binaries.elf_file import ElfFile
 
         with ElfFile(self._script.elf, self.name) as elf:
             sizes = {section.name: section.size for section in elf.sections}

@@ -46,13 +46,12 @@ from pytrace.remote.naming import Naming, has_stacks, place_of, places
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.results.snapshot import WITHOUT_ANSWER, Frame, SnapshotData, StackTrace
+from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf import debug_files
 from pytrace.runtime.load import remote_kernel
 from pytrace.runtime.machine.demangle import demangle, short_name
-from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.symbols.line_reading import LineReading
-from pytrace.runtime.symbols.met_binaries import Detail, detail
+from pytrace.runtime.stacks.image_places import Detail, detail
+from pytrace.runtime.stacks.images import Images, LineReading
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""

@@ -29,7 +29,7 @@ from pytrace.results.snapshot import MapData
 from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Embedding, Session
 from pytrace.runtime.session.signals import WakeUp
-from pytrace.runtime.symbols.met_binaries import MetBinaries
+from pytrace.runtime.stacks.image_places import MetBinaries
 
 if TYPE_CHECKING:
     import asyncio

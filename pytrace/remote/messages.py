@@ -54,7 +54,7 @@ BuildId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
 Status: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=4 * LONGEST_TIME)]
 Detail: TypeAlias = Annotated[int, Meta(ge=0, le=4)]
-"""A value of :class:`pytrace.runtime.symbols.met_binaries.Detail`."""
+"""A value of :class:`pytrace.runtime.stacks.image_places.Detail`."""
 
 MOST_PLACES = 1024
 """Places of one question about functions."""

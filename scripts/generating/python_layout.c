@@ -1,4 +1,4 @@
-/* Prints, as JSON, where the structures of CPython have what pytrace/runtime/python reads. Compiled with the headers of each
+/* Prints, as JSON, where the structures of CPython have what pytrace/runtime/stacks reads. Compiled with the headers of each
    minor version, for free-threaded builds with Py_GIL_DISABLED; the published index is that of a word in _Py_DebugOffsets (3.13 and later). */
 #define _GNU_SOURCE 1
 #define Py_BUILD_CORE 1

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytrace.runtime.python.interpreters import PUBLISHED_SINCE
+from pytrace.runtime.stacks.python_interpreters import PUBLISHED_SINCE
 
 FREE_THREADED = "-DPy_GIL_DISABLED=1"
 PROGRAM = Path(__file__).with_name("python_layout.c")

@@ -43,8 +43,8 @@ from pytrace.remote.messages import (
 )
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.output.streams import Channel
-from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.symbols.met_binaries import MetBinaries
+from pytrace.runtime.stacks.image_places import MetBinaries
+from pytrace.runtime.stacks.images import Images
 from tests.support import small_program
 from tests.support.agents import agent, request
 from tests.support.facts import RecordedKernel

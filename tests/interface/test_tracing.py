@@ -35,10 +35,10 @@ from pytrace.interface.running import _checked
 from pytrace.interface.tracing import Trace, _close, _forgotten, _is_loss
 from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
+from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf import debug_files
 from pytrace.runtime.output.handlers import HANDLERS
-from pytrace.runtime.symbols.met_binaries import Detail
+from pytrace.runtime.stacks.image_places import Detail
 from tests.support import small_program
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot
 from tests.support.snapshots import table as stack_names_table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.elf_file import ElfFile
 from tests.support import pictures
 from tests.support.machine import need
 from tests.support.patience import patience

@@ -30,8 +30,8 @@ from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import Frame, StackTrace
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Session

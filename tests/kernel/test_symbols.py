@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.machine.kernel_functions import Kallsyms
-from pytrace.runtime.symbols.address_space import MappingRecorder
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks.address_space import MappingRecorder
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.runtime.elf.test_debug_files import Site
 from tests.support import fuse_server
 from tests.support.compile import compiled, tool

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.symbols.address_space import MappingRecorder
+from pytrace.runtime.stacks.address_space import MappingRecorder
 from tests.support.compile import compiled, tool
 from tests.support.expect import Result
 from tests.support.patience import patience

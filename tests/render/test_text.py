@@ -45,7 +45,7 @@ from pytrace.render.tables import Page, TextTable, visible
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
-from pytrace.runtime.symbols.images import Frame
+from pytrace.runtime.stacks.images import Frame
 from tests.render.test_values import VALUES
 from tests.support.encode import Run, Symbols
 from tests.support.rows import each_row

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries import debug_files
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
-from pytrace.runtime.elf import debug_files
-from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.unwind import tables
+from pytrace.runtime.stacks import unwind_tables
+from pytrace.runtime.stacks.images import Images
 from tests.support.compile import compiled, tool
 from tests.support.damage import Damaged, damaged
 from tests.support.waiting import finished
@@ -59,7 +59,7 @@ def _questions(path: str, places: list[int]) -> Iterator[tuple[str, Callable[[],
     yield "debug file", lambda: debug_files.find(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "supplement", lambda: debug_files.supplement(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "mini debug info", lambda: ElfFile.open(path).mini_debug_info
-    yield "unwind table", lambda: finished(tables.compile_table(*_frames_of(path)))
+    yield "unwind table", lambda: finished(unwind_tables.compile_table(*_frames_of(path)))
     images = Images({}, lines=True)
     for place in places:
         yield f"address {place:#x}", partial(known.offset, path, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.runtime.btf.reader import Kind
+from pytrace.runtime.binaries.btf_types import Kind
 
 
 class BtfBuilder:

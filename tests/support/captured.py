@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.session.snapshots import ReadMap, StackTraces, map_data
-from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
+from pytrace.runtime.stacks.image_places import ImagePlace, LinkedPlace
 from tests.support.encode import Run, Symbols
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.runtime.symbols.jit_dump import JitDump
-from pytrace.runtime.symbols.perf_map import PerfMap
+from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap
 
 
 def last(names: JitDump | PerfMap, address: int) -> tuple[str, int] | None:

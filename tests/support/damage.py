@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytrace.runtime.elf.file import ElfFile, Section
+from pytrace.runtime.binaries.elf_file import ElfFile, Section
 
 _HEADER = (
     (16, 2), (18, 2), (20, 4), (24, 8), (32, 8), (40, 8), (48, 4), (52, 2), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2),

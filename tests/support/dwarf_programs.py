@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytrace.runtime.dwarf.sections import FileSections
-from pytrace.runtime.dwarf.units import Die, Unit, UnitTable
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.dwarf_units import Die, FileSections, Unit, UnitTable
+from pytrace.runtime.binaries.elf_file import ElfFile
 from tests.support.compile import compiled
 
 TEXT = """\

@@ -26,16 +26,13 @@ from unittest.mock import patch
 
 from pytrace.base import limited_process
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.elf_file import ElfFile, Section
 from pytrace.runtime.binaries.user_binary import static_tracepoints
-from pytrace.runtime.elf.file import ElfFile, Section
 from pytrace.runtime.machine import foreign_files
-from pytrace.runtime.symbols import images, jit_dump, perf_map
-from pytrace.runtime.symbols.code_history import Reading
-from pytrace.runtime.symbols.images import AnyBinary, ForeignBinaries, ForeignBinary, Frame, Images
-from pytrace.runtime.symbols.jit_dump import JitDump
-from pytrace.runtime.symbols.met_binaries import detail
-from pytrace.runtime.symbols.perf_map import PerfMap
-from pytrace.runtime.unwind import tables
+from pytrace.runtime.stacks import compiled_code, images, unwind_tables
+from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap, Reading
+from pytrace.runtime.stacks.image_places import detail
+from pytrace.runtime.stacks.images import AnyBinary, ForeignBinaries, ForeignBinary, Frame, Images
 from tests.fuzz.mutation import mutated
 from tests.support import damage
 from tests.support.compile import compiled, tool
@@ -432,8 +429,8 @@ def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
         os.environ.pop("DEBUGINFOD_URLS", None)
         if os.geteuid():
             stack.enter_context(patch.object(foreign_files, "own", lambda _: False))
-        stack.enter_context(patch.object(perf_map, "READING", Reading()))
-        stack.enter_context(patch.object(jit_dump, "READING", Reading()))
+        stack.enter_context(patch.object(compiled_code, "READING", Reading()))
+        stack.enter_context(patch.object(compiled_code, "READING", Reading()))
         memory, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         with _watch(folder):
             missing = _asked(random, paths, lines=lines, expected=expected)
@@ -519,14 +516,14 @@ def _other_questions(random: Random, known: Images, binary: AnyBinary, path: Pat
     with suppress(TraceError, OSError), ElfFile.open(str(path)) as file:
         static_tracepoints(file)
         section = file.section(".eh_frame")
-        if section is not None and section.size <= tables.MOST_READ:
-            for _ in tables.compile_table(bytes(file.contents(section)), section.address):
+        if section is not None and section.size <= unwind_tables.MOST_READ:
+            for _ in unwind_tables.compile_table(bytes(file.contents(section)), section.address):
                 pass
 
 
 def _compiled_code(folder: str) -> None:
     owners = {*STRANGERS, os.geteuid(), 0}
-    with patch.object(perf_map, "_candidates", lambda pid: ([f"{folder}/map"], owners)):
+    with patch.object(compiled_code, "_candidates", lambda pid: ([f"{folder}/map"], owners)):
         names = PerfMap(1)
         for address in (0x400000, 0, 1 << 62):
             names.find(address)

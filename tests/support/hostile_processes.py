@@ -23,10 +23,10 @@ from random import Random
 from unittest.mock import patch
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.binaries.libraries import Libraries
+from pytrace.runtime.binaries.user_binary import Libraries
 from pytrace.runtime.machine import foreign_files, procfs, selected_processes
-from pytrace.runtime.python import processes as python_processes
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks import python_processes
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support import hostile_files
 from tests.support.hostile_files import MOST_MEMORY, STRANGERS, addresses, honest
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.types import Struct
-from pytrace.runtime.btf.kernel import SYSTEM_BTF, KernelTypes
+from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes
 from tests.support.machine import kernel_config, kernel_version, need
 from tests.support.tools import cannot
 

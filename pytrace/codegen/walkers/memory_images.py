@@ -11,7 +11,7 @@ The programs here run at the tracepoint of ``execve``, and at the kernel's funct
 cannot be traced at the raw tracepoints of all calls. That a call has unmapped code is seen from
 ``mm_struct.exec_vm``, the pages of executable mappings, before and after it, so that no arguments have to be
 interpreted. Each new image is reported to the tracer through the perf buffers that also have the kernel's records of
-mappings, in the order in which everything happened (``runtime.symbols.address_space``).
+mappings, in the order in which everything happened (``runtime.stacks.address_space``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What programs and the session exchange about CPython interpreters (``codegen.walkers.python_stacks`` walks stacks,
-``runtime.python`` says where and reads names).
+``runtime.stacks`` says where and reads names).
 
 A frame of a Python stack is a ``u64`` among the addresses of a user stack, with :data:`FRAME` set, which no user
 address has; then the place of a *record* in units of :data:`UNIT` bytes (0: none could be made), then in the low

@@ -1,4 +1,4 @@
-"""Format of unwind table rows: ``runtime.unwind.tables`` writes them, ``codegen.walkers.user_stacks`` reads them.
+"""Rows of unwind tables: ``runtime.stacks.unwind_tables`` writes them, ``codegen.walkers.user_stacks`` reads them.
 
 A row is a ``u64``: the first virtual address in the file that it applies to (high 32 bits) and a rule (low 32 bits) for
 finding the caller's frame:

@@ -22,16 +22,15 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes import instructions
 from pytrace.core.probes.instructions import BadCodeError, Decoder
-from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, read_file
-from pytrace.runtime.elf.unwind_entries import UnwindEntries
+from pytrace.runtime.binaries.elf_file import EM_AARCH64, EM_X86_64, ElfFile, UnwindEntries, read_file
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.syscalls import function_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytrace.runtime.binaries.elf_file import Symbol
     from pytrace.runtime.binaries.user_binary import Binary
-    from pytrace.runtime.elf.symbol_table import Symbol
 
 MOST_PROCESSES = 256
 """Processes whose mappings are read to find those that map a file."""

@@ -49,7 +49,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.instructions import is_misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, rebuilt
-from pytrace.runtime.elf.file import ElfFile, attach_path
+from pytrace.runtime.binaries.elf_file import ElfFile, attach_path
 from pytrace.runtime.machine import fingerprints
 
 _MOST_SHOWN = 5

@@ -141,8 +141,8 @@ def kernel_function(
     """
 
     def probe() -> bool:
-        from pytrace.runtime.btf.kernel import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
-        from pytrace.runtime.btf.reader import Kind
+        from pytrace.runtime.binaries.btf_types import Kind
+        from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
 
         if not os.path.exists(SYSTEM_BTF):
             return False

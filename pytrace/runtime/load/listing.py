@@ -60,8 +60,7 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
 )
-from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
-from pytrace.runtime.btf.value_types import Member, TypeReader
+from pytrace.runtime.binaries.btf_types import TYPE_KINDS, Kind, Member, TypeReader
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.foreign_files import open_regular

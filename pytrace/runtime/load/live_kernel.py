@@ -28,7 +28,7 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.btf.kernel import KernelTypes, locate
+from pytrace.runtime.binaries.kernel_types import KernelTypes, locate
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
 from pytrace.runtime.machine.foreign_files import open_regular
@@ -37,9 +37,8 @@ from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:
     from pytrace.core.probes.instructions import FunctionExits
-    from pytrace.runtime.binaries.libraries import Libraries
-    from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
-    from pytrace.runtime.unwind.exits import ExitFinder
+    from pytrace.runtime.binaries.user_binary import Binary, Libraries, UserBinaries
+    from pytrace.runtime.stacks.function_exits import ExitFinder
 
 
 AHEAD_CPUS = 64
@@ -368,7 +367,7 @@ class LiveKernel:
 
     @cached_property
     def _libraries(self) -> Libraries:
-        from pytrace.runtime.binaries.libraries import Libraries  # for user probes
+        from pytrace.runtime.binaries.user_binary import Libraries  # for user probes
 
         return Libraries(self._environment)
 
@@ -414,7 +413,7 @@ class LiveKernel:
         binary = self._binaries.binary(path)
         known = self._exit_finders.get(path)
         if known is None or known[0] is not binary:
-            from pytrace.runtime.unwind.exits import ExitFinder
+            from pytrace.runtime.stacks.function_exits import ExitFinder
 
             known = self._exit_finders[path] = (binary, ExitFinder(binary))
         self._depend_on_debug_files(path)
@@ -498,7 +497,7 @@ class LiveKernel:
 
     def _depend_on_binary(self, path: str) -> str:
         """Depend on a binary's file, which is the archive for a member of one. Returns the file's path."""
-        from pytrace.runtime.elf.file import attach_path
+        from pytrace.runtime.binaries.elf_file import attach_path
 
         file = attach_path(path)
         self._depend(fingerprints.file_fact(file))
@@ -513,7 +512,7 @@ class LiveKernel:
         return self._binaries.usdt(path, provider, name)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
-        from pytrace.runtime.btf.kernel import program_functions
+        from pytrace.runtime.binaries.kernel_types import program_functions
 
         # Any program may be gone at the next start.
         self._depend(("never",))

@@ -17,10 +17,9 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.kernel_info import ObjectFunction
-from pytrace.runtime.btf import validation
-from pytrace.runtime.btf.reader import Btf, Kind
-from pytrace.runtime.btf.value_types import TypeReader
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries import btf_types
+from pytrace.runtime.binaries.btf_types import Btf, Kind, TypeReader
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load.loaded_script import LoadError
 from pytrace.runtime.machine import libbpf
 
@@ -40,7 +39,7 @@ def object_functions(path: str, data: bytes) -> list[ObjectFunction]:
     if section is None:
         raise TraceError(f"{path} has no type information", hints=("compile it with -g",))
     btf = Btf(bytes(file.contents(section)), path)
-    validation.check(btf)
+    btf_types.check(btf)
     reader = TypeReader(btf)
     return [
         ObjectFunction(reader.prototype(type_id), static=static)

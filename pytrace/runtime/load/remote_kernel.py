@@ -15,7 +15,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Answer, Facts, Question, digest, rounded_cpus
 from pytrace.core.kernel_info import FEATURES, DefinedEvent, FunctionPrototype, TracepointField
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.btf.kernel import StatedTypes
+from pytrace.runtime.binaries.kernel_types import StatedTypes
 from pytrace.runtime.load.live_kernel import AHEAD_CPUS, LiveKernel
 from pytrace.runtime.machine.fingerprints import Fact
 from pytrace.runtime.machine.tracefs import parse_format, space_of

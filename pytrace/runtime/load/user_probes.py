@@ -34,7 +34,7 @@ from pytrace.runtime.machine.foreign_files import kernel_path
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
 
 if TYPE_CHECKING:
-    from pytrace.runtime.python.interpreters import EvalLoop
+    from pytrace.runtime.stacks.python_interpreters import EvalLoop
 
 # ---------------------------------------------------------------------------------------------- uprobe, uretprobe, usdt
 
@@ -223,22 +223,22 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
         CannotAttachError: it has none, or one whose functions cannot be probed.
     """
     # Few scripts probe functions of Python.
-    from pytrace.runtime.elf.file import ElfFile
-    from pytrace.runtime.python import interpreters
-    from pytrace.runtime.python.interpreters import UnsupportedError, eval_loop
+    from pytrace.runtime.binaries.elf_file import ElfFile
+    from pytrace.runtime.stacks import python_interpreters
+    from pytrace.runtime.stacks.python_interpreters import UnsupportedError, eval_loop
 
     text = procfs.read_maps(pid)
     if not text:
         raise CannotAttachError(f"there is no process {pid}")
     files = {item.path: None for item in procfs.executable_mappings(text) if item.inode}
     for number, name in enumerate(files):
-        if not interpreters.may_have(name, program=not number):
+        if not python_interpreters.may_have(name, program=not number):
             continue
         path = procfs.root_prefix(pid) + name
         with suppress(OSError, TraceError):
             try:
                 with ElfFile.open(path) as file:
-                    interpreter = interpreters.interpreter(file)
+                    interpreter = python_interpreters.interpreter(file)
                     if interpreter is not None:
                         return path, eval_loop(file, interpreter.layout)
             except UnsupportedError as error:

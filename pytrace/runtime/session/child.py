@@ -416,7 +416,7 @@ def run_to_interpreter(traced: Child, *, strict: bool) -> None:
     Raises:
         TraceError: it has executed none, as it has ended or does something else, and *strict* is set.
     """
-    from pytrace.runtime.python.processes import runs_python  # few scripts probe functions of Python
+    from pytrace.runtime.stacks.python_processes import runs_python  # few scripts probe functions of Python
 
     traced.stop_after_exec()
     if runs_python(traced.pid):

@@ -19,7 +19,7 @@ from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
     from pytrace.runtime.session.probes import Probes
-    from pytrace.runtime.symbols.lazy import LazySymbols
+    from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 TURN = 0.005
 """Approximate duration of a turn in seconds, without its last slice of events."""

@@ -34,7 +34,7 @@ from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services import SKIPPED, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
 from pytrace.runtime.session.session import Command, Embedding, NoCommand, Notices, Resources, Session
 from pytrace.runtime.session.signals import Signals
-from pytrace.runtime.symbols.lazy import LazySymbols
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 if TYPE_CHECKING:
     from pytrace.live.view_process import Streams
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.saving import Export
     from pytrace.runtime.session.snapshots import RowKeeper
     from pytrace.runtime.session.watches import MemoryWatch
-    from pytrace.runtime.unwind.unwinder import Unwound
+    from pytrace.runtime.stacks.unwinder import Unwound
 
 
 def run(script: CompiledScript, options: RunOptions) -> int:

@@ -22,14 +22,13 @@ from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.batches import Handlers
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.services import Service
-from pytrace.runtime.symbols.lazy import LazySymbols
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 if TYPE_CHECKING:
-    from pytrace.runtime.python.functions import PythonFunctions
-    from pytrace.runtime.python.processes import Walker
     from pytrace.runtime.session.session import Command, Notices
-    from pytrace.runtime.symbols.symbolizer import Symbolizer
-    from pytrace.runtime.unwind.unwinder import Unwinder, Unwound
+    from pytrace.runtime.stacks.python_processes import PythonFunctions, Walker
+    from pytrace.runtime.stacks.symbolizer import Symbolizer
+    from pytrace.runtime.stacks.unwinder import Unwinder, Unwound
 
 _REQUEST = struct.Struct("=8xQQ")
 """Process and address space after the head of an event (``codegen.walkers.unwinding``)."""
@@ -120,7 +119,7 @@ def follow(
     _follow_mappings(manifest, options, traced.pid, symbols, loaded, notices.warn)
     python = None
     if functions is not None:
-        from pytrace.runtime.python.processes import WalkedProcesses  # few scripts show Python stacks
+        from pytrace.runtime.stacks.python_processes import WalkedProcesses  # few scripts show Python stacks
 
         # Without -p and -c these are all; the command is held after its exec.
         pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
@@ -166,7 +165,7 @@ def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound
     """
     if manifest.unwind is None:
         return None
-    from pytrace.runtime.unwind.unwinder import Unwound
+    from pytrace.runtime.stacks.unwinder import Unwound
 
     traced.stop_after_exec()
     pids = {*options.filters.pids, *options.dwarf_pids}
@@ -177,7 +176,7 @@ def python_functions(manifest: Manifest) -> PythonFunctions | None:
     """Names of the functions in Python stacks; None for a script without them."""
     if manifest.python is None:
         return None
-    from pytrace.runtime.python.functions import PythonFunctions
+    from pytrace.runtime.stacks.python_processes import PythonFunctions
 
     return PythonFunctions(lines=manifest.config.show_debug_info)
 
@@ -188,7 +187,7 @@ def symbols(
     """The symbolizer that the config asks for; after requests to end the run it gives up source lines early."""
 
     def make() -> Symbolizer:
-        from pytrace.runtime.symbols.symbolizer import Symbolizer
+        from pytrace.runtime.stacks.symbolizer import Symbolizer
 
         return Symbolizer(
             cache=config.cache_user_symbols,

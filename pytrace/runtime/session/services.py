@@ -368,9 +368,9 @@ _OUTPUT = (
     "pytrace.render", "pytrace.runtime.output", "pytrace.runtime.machine.host_names", "decimal", "fractions", "grp",
     "pwd", "socket",
 )  # fmt: skip
-_ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.symbols")
+_ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.stacks")
 _USER_ADDRESSES = (
-    "pytrace.runtime.elf", "pytrace.runtime.binaries", "pytrace.runtime.dwarf", "lzma", "zipfile", "zstandard",
+    "pytrace.runtime.binaries", "lzma", "zipfile", "zstandard",
 )  # fmt: skip
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (

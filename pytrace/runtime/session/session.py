@@ -34,7 +34,7 @@ from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.processes import Processes
 from pytrace.runtime.session.services import REPORT_EVERY, EndOfRun, Key, Losses, NoHeartbeat, Service
 from pytrace.runtime.session.signals import SignalSource
-from pytrace.runtime.symbols.lazy import LazySymbols
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.costs import Costs
     from pytrace.runtime.session.snapshots import RowKeeper, Snapshots
-    from pytrace.runtime.symbols.met_binaries import MetBinaries
+    from pytrace.runtime.stacks.image_places import MetBinaries
 
 _OVER_AT_ONCE = frozenset({BEGIN, END, ITER})
 """Probe kinds that have done all they will ever do once everything is attached."""

@@ -22,7 +22,7 @@ from pytrace.render.map_printer import Entry, MapView
 from pytrace.render.values import value_kind_of, with_div
 from pytrace.results.snapshot import TRUNCATED_FRAME, Frame, MapData, Print, Run, SnapshotData, StackTrace, Table
 from pytrace.runtime.output import messages
-from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
+from pytrace.runtime.stacks.image_places import ImagePlace, LinkedPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,11 +15,11 @@ from pytrace.core import types
 from pytrace.core.manifest import MapSpec
 from pytrace.render.values import chunked_stack
 from pytrace.runtime.session.services import EndOfRun, Service
-from pytrace.runtime.symbols.key_periods import Address, KeyPeriods
+from pytrace.runtime.stacks.compiled_code import Address, KeyPeriods
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_reader import MapReader
-    from pytrace.runtime.symbols.lazy import LazySymbols
+    from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 SLICE = 0.004
 """Seconds of reading between two turns of the consumer."""
@@ -40,7 +40,7 @@ class ReadingAhead(Service):
 
     The same searches of the maps note when stacks with code that was compiled at run time were taken. After the user
     has asked for the end, lines are read for a fraction of a second only. This service only reads ahead (see
-    :meth:`pytrace.runtime.symbols.symbolizer.Symbolizer.prepare`); printing resolves addresses as without it.
+    :meth:`pytrace.runtime.stacks.symbolizer.Symbolizer.prepare`); printing resolves addresses as without it.
 
     *saved*: the maps are part of a snapshot at the end, even if they are not printed.
     """

@@ -28,7 +28,7 @@ from pytrace.runtime.session.services import EndOfRun, Service
 if TYPE_CHECKING:
     from pytrace.runtime.session.consumer import EventLoop
     from pytrace.runtime.session.probes import Probes
-    from pytrace.runtime.symbols.lazy import LazySymbols
+    from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 # ---------------------------------------------------------------------------------------------- memory
 

@@ -15,16 +15,14 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type, parts
 from pytrace.frontend.probes import usdt
 from pytrace.frontend.probes.usdt import BadArgumentError
+from pytrace.runtime.binaries import btf_types, debug_files, elf_file
+from pytrace.runtime.binaries.btf_types import Btf, Kind, TypeReader
+from pytrace.runtime.binaries.debug_info import PackageIndex
+from pytrace.runtime.binaries.elf_file import ElfFile, archive_member, parse_notes
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.btf import validation
-from pytrace.runtime.btf.reader import Btf, Kind
-from pytrace.runtime.btf.value_types import TypeReader
-from pytrace.runtime.dwarf.split import PackageIndex
-from pytrace.runtime.elf import debug_files, leb128
-from pytrace.runtime.elf.file import ElfFile, archive_member, parse_notes
 from pytrace.runtime.machine import demangle
-from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.unwind import tables
+from pytrace.runtime.stacks import unwind_tables
+from pytrace.runtime.stacks.images import Images
 from tests.fuzz.scratch import stored
 from tests.fuzz.target import NOTHING, Target
 from tests.support import hostile_files
@@ -136,21 +134,21 @@ def package_index(data: bytes) -> None:
 
 
 PACKAGE_ERRORS = (DWARFError, struct.error, ValueError)
-"""What :mod:`pytrace.runtime.dwarf.split` catches of it."""
+"""What :mod:`pytrace.runtime.binaries.debug_info` catches of it."""
 
 
 def unwind_table(data: bytes) -> None:
     """``.eh_frame``: rows are in order of address, each address once."""
-    rows = list(finished(tables.compile_table(data, 0x401000)))
+    rows = list(finished(unwind_tables.compile_table(data, 0x401000)))
     addresses = [row >> 32 for row in rows]
     assert addresses == sorted(set(addresses))
 
 
 def numbers(data: bytes) -> None:
     """LEB128: a number ends where the bit says, and has the value of its definition."""
-    value, end = leb128.unsigned(data, 0)
+    value, end = elf_file.unsigned(data, 0)
     assert value == sum((byte & 0x7F) << 7 * at for at, byte in enumerate(data[:end]))
-    signed, other = leb128.signed(data, 0)
+    signed, other = elf_file.signed(data, 0)
     bits = 7 * end
     assert other == end
     assert signed == value - (value >> bits - 1 << bits)
@@ -222,14 +220,14 @@ def _sized(type_: Type) -> None:
 def btf(data: bytes) -> None:
     """Type information of a kernel, in a file that somebody names."""
     found = Btf(data)
-    validation.check(found)
+    btf_types.check(found)
     _read_all(found)
 
 
 def btf_module(data: bytes) -> None:
     """Type information of a module, on top of a kernel's."""
     found = Btf(data, "module", _base())
-    validation.check(found)
+    btf_types.check(found)
     _read_all(found)
 
 

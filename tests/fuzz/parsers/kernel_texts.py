@@ -13,9 +13,8 @@ from pytrace.base import cgroups, kernel_files
 from pytrace.core.types import AddressSpace
 from pytrace.runtime.machine import fingerprints, procfs, selected_processes, tracefs
 from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex, TraceableFunctions
-from pytrace.runtime.symbols import perf_map
-from pytrace.runtime.symbols.jit_dump import JitDump
-from pytrace.runtime.symbols.perf_map import PerfMap
+from pytrace.runtime.stacks import compiled_code
+from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
 from tests.runtime.machine.test_kernel_symbols import FORMAT, KNOWN
@@ -114,7 +113,7 @@ def status(data: bytes) -> None:
     """``/proc/PID/status``: the name of the process, which is *data*, changes neither its users nor its number."""
     name = data[:15].replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"")
     text = b"Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nUid:\t5\t5\t5\t5\nNSpid:\t70\t7\n" % name
-    assert perf_map._identity(text.decode("utf-8", "surrogateescape"), 70) == (7, {5})
+    assert compiled_code._identity(text.decode("utf-8", "surrogateescape"), 70) == (7, {5})
 
 
 def mounts(data: bytes) -> None:

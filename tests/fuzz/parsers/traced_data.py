@@ -27,7 +27,7 @@ from pytrace.results.formats.metrics_server import Answer, Exposition
 from pytrace.results.snapshot import Frame, MapData, Run, SnapshotData, StackTrace
 from pytrace.runtime.output.renderer import RenderOptions
 from pytrace.runtime.output.ring import Index
-from pytrace.runtime.python import functions
+from pytrace.runtime.stacks import python_processes
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
 from tests.runtime.output.test_ring import data_of, expected, listed
@@ -189,7 +189,7 @@ def _harmless() -> tuple[_Tags, _Tags]:
 
 def python_record(data: bytes) -> None:
     """The record of a code object: a name without control characters, and lines of any instruction."""
-    read = functions.function(data)
+    read = python_processes.function(data)
     if read is not None:
         for index in (-1, 0, 1, 1 << 23):
             frame = read.frame(index, lines=True)
@@ -200,7 +200,7 @@ def python_lines(data: bytes) -> None:
     """Line tables of all versions; interpreters end at 2³¹ lines."""
     for minor in range(9, 16):
         for index in (-1, 0, 7, 1 << 23):
-            functions.line_of(minor, data, 1, index)
+            python_processes.line_of(minor, data, 1, index)
 
 
 def names(data: bytes) -> None:

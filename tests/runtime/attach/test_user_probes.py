@@ -16,7 +16,7 @@ from pytrace.core.probes.targets import FileTarget, PythonTarget, StaticProbeTar
 from pytrace.runtime.load import legacy_probes, user_probes
 from pytrace.runtime.load.probe_links import Attached, Failure, Opened, Outcome
 from pytrace.runtime.machine import perf
-from pytrace.runtime.python.interpreters import EvalLoop
+from pytrace.runtime.stacks.python_interpreters import EvalLoop
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
 
 # ---------------------------------------------------------------------------------------------- uprobe

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytrace.runtime.binaries.go_lines import GoLines
-from pytrace.runtime.dwarf.places import Place
-from pytrace.runtime.elf import go_functions
+from pytrace.runtime.binaries import go_binaries
+from pytrace.runtime.binaries.function_places import Place
+from pytrace.runtime.binaries.go_binaries import GoLines
 
 TEXT, END = 0x401000, 0x401040
 NAMES = b"\0main.outer\0main.inner\0main.leaf\0"
@@ -33,7 +33,7 @@ def steps(*pairs: tuple[int, int]) -> bytes:
 
 def table(magic: int) -> tuple[bytes, bytes]:
     """The table of a program with one function, and its tree: leaf() in inner() in outer(), from byte 16 to 32."""
-    old = magic == go_functions._GO118
+    old = magic == go_binaries._GO118
     tables = [steps((0, 64)), steps((1, 16), (2, 16), (1, 32)), steps((10, 16), (60, 16), (12, 32))]
     tables.append(steps((-1, 16), (1, 16), (0, 8), (-1, 24)))
     places, content = [], b"\0"
@@ -61,7 +61,7 @@ def program(magic: int, *, known: bool = True) -> Any:
     data, tree = table(magic)
     words = [0x500000, 0x500000 + 72, *[0] * 46]
     words[37:39] = [1, 2]
-    words[38 if magic == go_functions._GO118 else 40] = TREES
+    words[38 if magic == go_binaries._GO118 else 40] = TREES
     contents = {".gopclntab": data, ".data": struct.pack("<48Q", *words) if known else b""}
     sections = {name: SimpleNamespace(name=name, address=0x500000) for name in contents}
     return SimpleNamespace(
@@ -73,7 +73,7 @@ def program(magic: int, *, known: bool = True) -> Any:
     )
 
 
-FORMATS = [go_functions._GO118, go_functions._GO120]
+FORMATS = [go_binaries._GO118, go_binaries._GO120]
 
 
 @pytest.mark.parametrize("magic", FORMATS)
@@ -101,9 +101,9 @@ def test_lines_without_what_is_inlined(magic: int) -> None:
 
 def test_damaged_tables() -> None:
     """What is cut off anywhere is not known, and raises nothing."""
-    whole, _ = table(go_functions._GO120)
+    whole, _ = table(go_binaries._GO120)
     for length in range(len(whole)):
-        file = program(go_functions._GO120)
+        file = program(go_binaries._GO120)
         file.contents = lambda section, most=length: memoryview(whole[:most] if section.name == ".gopclntab" else b"")
         lines = GoLines.read(file)
         for address in (TEXT, TEXT + 20, TEXT + 34) if lines is not None else ():
@@ -111,4 +111,4 @@ def test_damaged_tables() -> None:
 
 
 def test_other_programs() -> None:
-    assert GoLines.read(program(go_functions._GO116)) is None
+    assert GoLines.read(program(go_binaries._GO116)) is None

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.libraries import Libraries, library_cache
-from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo, Libraries, library_cache
 from pytrace.runtime.machine import fingerprints, procfs
 from tests.support.compile import compiled
 from tests.support.waiting import until
 
 # ---------------------------------------------------------------------------------------------- libraries
-# pytrace.runtime.binaries.libraries and processes: from names to files.
+# pytrace.runtime.binaries.user_binary and processes: from names to files.
 
 
 MAPS = b"""\
@@ -163,7 +161,7 @@ def test_through_another_mount_namespace() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- cached debug info
-# pytrace.runtime.binaries.cached_debug_info: what needs DWARF decoded, and what does not.
+# pytrace.runtime.binaries.user_binary: what needs DWARF decoded, and what does not.
 
 
 PROGRAM = "int work(int a) { return a * 2; }\nint main(void) { return work(3); }\n"

@@ -17,9 +17,8 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32
 from pytrace.runtime.binaries import user_binary
+from pytrace.runtime.binaries.elf_file import EM_AARCH64, EM_X86_64, ElfFile, Section, Symbol
 from pytrace.runtime.binaries.user_binary import Binary, UserBinaries, stubs
-from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, Section
-from pytrace.runtime.elf.symbol_table import Symbol
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.compile import compiled, tool
 from tests.support.pace import unit

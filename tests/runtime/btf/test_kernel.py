@@ -1,4 +1,4 @@
-"""pytrace.runtime.btf.kernel: where type information is, and look-ups over a small kernel with two modules."""
+"""pytrace.runtime.binaries.kernel_types: where type information is, and look-ups over a small kernel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, VOID, AddressSpace, Enum, Pointer, Struct
-from pytrace.runtime.btf import kernel
-from pytrace.runtime.btf.kernel import KernelTypes, locate
-from pytrace.runtime.btf.reader import Btf, Kind
+from pytrace.runtime.binaries import kernel_types
+from pytrace.runtime.binaries.btf_types import Btf, Kind
+from pytrace.runtime.binaries.kernel_types import KernelTypes, locate
 from pytrace.runtime.machine import bpf
 from tests.support.btf_builder import BtfBuilder
 from tests.support.compile import compiled, tool
@@ -74,7 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (made / "vmlinux").write_bytes(data)
     (made / "nf").write_bytes(module(data, "nf_hook", "nf_event"))
     (made / "alpha").write_bytes(module(data, "alpha_run", "alpha_event"))
-    monkeypatch.setattr(kernel, "SYSTEM_BTF", str(made / "vmlinux"))
+    monkeypatch.setattr(kernel_types, "SYSTEM_BTF", str(made / "vmlinux"))
     return made
 
 
@@ -103,7 +103,7 @@ def test_the_kernels_own_or_else_a_vmlinux(
 ) -> None:
     assert locate({}) == str(folder / "vmlinux")
     (folder / "vmlinux").unlink()
-    monkeypatch.setattr(kernel, "_SEARCH", (f"{tmp_path}/none-{{release}}", f"{tmp_path}/vmlinux-{{release}}"))
+    monkeypatch.setattr(kernel_types, "_SEARCH", (f"{tmp_path}/none-{{release}}", f"{tmp_path}/vmlinux-{{release}}"))
     assert locate({}) == ""
     image = tmp_path / f"vmlinux-{os.uname().release}"
     image.touch()
@@ -335,9 +335,9 @@ def test_a_program_that_is_unloaded_while_it_is_looked_at(tmp_path: Path, monkey
     monkeypatch.setattr(bpf, "open_by_id", open_by_id)
     monkeypatch.setattr(bpf, "info_size", lambda descriptor, most: most)
     monkeypatch.setattr(bpf, "info", lambda descriptor, size: bytes(information))
-    monkeypatch.setattr(kernel, "_function_records", lambda descriptor, count, size: [1, 2])
-    monkeypatch.setattr(kernel, "program_types", types)
-    assert kernel.functions_of_program(5) == ["function_1", "function_2"]
+    monkeypatch.setattr(kernel_types, "_function_records", lambda descriptor, count, size: [1, 2])
+    monkeypatch.setattr(kernel_types, "program_types", types)
+    assert kernel_types.functions_of_program(5) == ["function_1", "function_2"]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(held[-1])
 
@@ -347,7 +347,7 @@ def test_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         raise FileNotFoundError(errno.ENOENT, kind)
 
     monkeypatch.setattr(bpf, "open_by_id", gone)
-    assert kernel.functions_of_program(5) == []
+    assert kernel_types.functions_of_program(5) == []
 
 
 def test_a_user_who_may_not_list_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,5 +356,5 @@ def test_a_user_who_may_not_list_programs(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(bpf, "ids", refuse)
     with pytest.raises(TraceError) as caught:
-        kernel.program_functions()
+        kernel_types.program_functions()
     assert "CAP_SYS_ADMIN" in caught.value.hints[0]

@@ -29,14 +29,12 @@ from pytrace.core.types import (
     String,
     Struct,
 )
-from pytrace.runtime.btf.reader import Btf, Kind
-from pytrace.runtime.btf.validation import check
-from pytrace.runtime.btf.value_types import TypeReader, place_field
+from pytrace.runtime.binaries.btf_types import Btf, Kind, TypeReader, check, place_field
 from pytrace.runtime.machine import fingerprints
 from tests.support.btf_builder import BtfBuilder, small_types
 
 # ---------------------------------------------------------------------------------------------- reader
-# pytrace.runtime.btf.reader: names, kinds and ids of types, split BTF, the kept index.
+# pytrace.runtime.binaries.btf_types: names, kinds and ids of types, split BTF, the kept index.
 
 
 def _base() -> BtfBuilder:
@@ -282,7 +280,7 @@ def test_names_outside_of_the_data_are_refused() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- value types
-# pytrace.runtime.btf.value_types: BTF as value types.
+# pytrace.runtime.binaries.btf_types: BTF as value types.
 
 
 SIGNED, CHAR, BOOLEAN = 1, 2, 4

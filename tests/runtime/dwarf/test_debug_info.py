@@ -27,20 +27,16 @@ from pytrace.core.types import (
     String,
     Struct,
 )
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
-from pytrace.runtime.dwarf.debug_info import DebugInfo
-from pytrace.runtime.dwarf.lines import LineMachine, LineRows, LineTable
-from pytrace.runtime.dwarf.lists import low_high
-from pytrace.runtime.dwarf.scopes import Functions, Scope, segments
-from pytrace.runtime.dwarf.sections import FileSections
-from pytrace.runtime.dwarf.units import Unit, UnitTable
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.debug_info import DebugInfo
+from pytrace.runtime.binaries.dwarf_lines import Functions, LineMachine, LineRows, LineTable, Scope, segments
+from pytrace.runtime.binaries.dwarf_units import FileSections, Unit, UnitTable, low_high
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo, UserBinaries
 from tests.support.compile import compiled
 from tests.support.dwarf_programs import TEXT, below, unit
 
 # ---------------------------------------------------------------------------------------------- debug info
-# pytrace.runtime.dwarf.debug_info on compiled programs: parameters, source lines, inlined functions.
+# pytrace.runtime.binaries.debug_info on compiled programs: parameters, source lines, inlined functions.
 
 
 PROGRAM = """\
@@ -229,7 +225,7 @@ def test_units_are_forgotten_and_read_again(split: bool, tmp_path: Path, monkeyp
     expected = [whole.frames(address) for address in addresses]
     assert [frames[0].function for frames in expected[:4]] == [f"part_{at}" for at in range(4)]
     before = _units_in_memory()
-    monkeypatch.setattr("pytrace.runtime.dwarf.debug_info.MOST_READ", 1)
+    monkeypatch.setattr("pytrace.runtime.binaries.debug_info.MOST_READ", 1)
     debug = CachedDebugInfo(ElfFile.open(str(path))).decoder
     assert [debug.frames(address) for address in addresses] == expected
     assert len(debug._functions) <= 2
@@ -242,7 +238,7 @@ def _units_in_memory() -> int:
 
 
 # ---------------------------------------------------------------------------------------------- scopes
-# pytrace.runtime.dwarf.scopes: which functions, also inlined ones, code belongs to.
+# pytrace.runtime.binaries.dwarf_lines: which functions, also inlined ones, code belongs to.
 
 
 CALL = 1 + next(number for number, text in enumerate(TEXT.splitlines()) if "int r = inner(" in text)
@@ -290,7 +286,7 @@ def test_a_unit_that_is_missing_has_none() -> None:
 
 
 def test_reading_goes_on_where_it_stopped(scopes_program: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytrace.runtime.dwarf.scopes._STEP", 1)
+    monkeypatch.setattr("pytrace.runtime.binaries.dwarf_lines._STEP", 1)
     functions = Functions(scopes_program)
     next(functions.reading())
     assert len(functions) == 0
@@ -340,7 +336,7 @@ def test_code_of_no_function(scopes_program: Unit) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- lines
-# pytrace.runtime.dwarf.lines: files of a unit, rows of a line, and lines of addresses.
+# pytrace.runtime.binaries.dwarf_lines: files of a unit, rows of a line, and lines of addresses.
 
 
 LINE = 1 + next(number for number, text in enumerate(TEXT.splitlines()) if "int plain(" in text)

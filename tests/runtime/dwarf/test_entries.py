@@ -1,4 +1,4 @@
-"""pytrace.runtime.dwarf.entries: what is read of bytes is what pyelftools reads, entry by entry."""
+"""pytrace.runtime.binaries.dwarf_lines: what is read of bytes is what pyelftools reads, entry by entry."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from elftools.common.exceptions import DWARFError
 
-from pytrace.runtime.dwarf.entries import Entries, Value
-from pytrace.runtime.dwarf.lists import ranges
-from pytrace.runtime.dwarf.value_types import described
+from pytrace.runtime.binaries.dwarf_lines import Entries, Value
+from pytrace.runtime.binaries.dwarf_types import described
+from pytrace.runtime.binaries.dwarf_units import ranges
 from tests.support.dwarf_programs import FORMS, TEXT, entries, table, unit
 from tests.support.rows import each_row
 

@@ -10,9 +10,9 @@ import pytest
 
 from pytrace.core.kernel_info import RegisterPart
 from pytrace.core.types import Struct
-from pytrace.runtime.dwarf import go_parameters
-from pytrace.runtime.dwarf.lists import EVERYWHERE, Located
-from pytrace.runtime.dwarf.value_types import DwarfTypes
+from pytrace.runtime.binaries import go_parameters
+from pytrace.runtime.binaries.dwarf_types import DwarfTypes
+from pytrace.runtime.binaries.dwarf_units import EVERYWHERE, Located
 
 ENTRY = 0x1000
 PIECE, FRAME = go_parameters._PIECE, go_parameters._FRAME

@@ -1,5 +1,5 @@
-"""pytrace.runtime.dwarf.parameters: parameters at the entry by the calling convention, where DWARF tells a later
-place."""
+"""pytrace.runtime.binaries.dwarf_parameters: parameters at the entry by the calling convention, where DWARF has a
+later place."""
 
 from __future__ import annotations
 

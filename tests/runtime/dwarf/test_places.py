@@ -1,4 +1,4 @@
-"""pytrace.runtime.dwarf.places: what was read of DWARF for stacks is known to the next run, and only believed whole."""
+"""pytrace.runtime.binaries.function_places: what was read of DWARF for stacks is known to the next run, if it is whole."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.dwarf import debug_info, lines, places, scopes
-from pytrace.runtime.dwarf.debug_info import DebugInfo
-from pytrace.runtime.dwarf.lines import LineTable
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries import debug_info, dwarf_lines, function_places
+from pytrace.runtime.binaries.debug_info import DebugInfo
+from pytrace.runtime.binaries.dwarf_lines import LineTable
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from tests.support import rust_debug_info
 from tests.support.compile import compiled
 
@@ -90,8 +89,8 @@ def test_bodies_of_async_functions_have_the_names_of_dwarf(tmp_path: Path) -> No
 def test_what_was_read_in_part_is_not_taken_for_the_whole(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "STEP", 16)
-    monkeypatch.setattr(scopes, "_STEP", 1)
+    monkeypatch.setattr(dwarf_lines, "STEP", 16)
+    monkeypatch.setattr(dwarf_lines, "_STEP", 1)
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
     (work,) = Binary.open(str(path)).functions("work")
     addresses = range(work.address, work.address + work.size)
@@ -151,7 +150,7 @@ def test_split_units_are_not_kept(tmp_path: Path, cache: Path) -> None:
 
 
 def test_only_so_many_files_are_kept(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_FILES", 2)
+    monkeypatch.setattr(function_places, "_FILES", 2)
     for number in range(4):
         path = compiled(tmp_path, f"program{number}", PROGRAM + f"int more = {number};\n", "-g", "-O2")
         debug = CachedDebugInfo(ElfFile.open(str(path)))
@@ -161,7 +160,7 @@ def test_only_so_many_files_are_kept(tmp_path: Path, cache: Path, monkeypatch: p
 
 
 def test_it_begins_again_when_it_grows_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_MOST_SEGMENTS", 0)
+    monkeypatch.setattr(function_places, "_MOST_SEGMENTS", 0)
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
     debug = CachedDebugInfo(ElfFile.open(str(path)))
     main = Binary.open(str(path)).address_of("main")

@@ -1,4 +1,4 @@
-"""pytrace.runtime.dwarf.split: units in `.dwo` files and packages, found, checked and missed; supplementary files."""
+"""pytrace.runtime.binaries.debug_info: units in `.dwo` files and packages, supplementary files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from elftools.common.exceptions import DWARFError
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, Pointer, Struct, Type
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
-from pytrace.runtime.dwarf.split import PackageIndex, SplitUnits
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.debug_info import PackageIndex, SplitUnits
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo, UserBinaries
 from tests.support.compile import compiled, tool
 from tests.support.rows import each_row
 

@@ -22,18 +22,28 @@ from elftools.dwarf import die as elftools_die
 from elftools.dwarf.dwarfinfo import DwarfConfig, DWARFInfo
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.dwarf import elftools_overrides
-from pytrace.runtime.dwarf.elftools_overrides import PRIVATE
-from pytrace.runtime.dwarf.lists import EVERYWHERE, locations, low_high, ranges
-from pytrace.runtime.dwarf.sections import FileSections, SectionParts, ViewStream
-from pytrace.runtime.dwarf.units import Die, Unit, UnitTable, explained
-from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, Section
+from pytrace.runtime.binaries import elftools_overrides
+from pytrace.runtime.binaries.dwarf_units import (
+    EVERYWHERE,
+    Die,
+    FileSections,
+    SectionParts,
+    Unit,
+    UnitTable,
+    ViewStream,
+    explained,
+    locations,
+    low_high,
+    ranges,
+)
+from pytrace.runtime.binaries.elf_file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, Section
+from pytrace.runtime.binaries.elftools_overrides import PRIVATE
 from tests.support.compile import compiled, tool
 from tests.support.dwarf_programs import FORMS as LISTS_FORMS
 from tests.support.dwarf_programs import TEXT, below, entries, table, unit
 
 # ---------------------------------------------------------------------------------------------- units
-# pytrace.runtime.dwarf.units: values of entries, units of a table, and what damage is called.
+# pytrace.runtime.binaries.dwarf_units: values of entries, units of a table, and what damage is called.
 
 
 FORMS = "-O1 -gdwarf-5", "-O1 -gdwarf-4", "-O1 -gdwarf-5 -fdebug-types-section", "-O1 -gdwarf-4 -fdebug-types-section"
@@ -172,7 +182,7 @@ def test_errors_have_words(error: Exception, text: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- forms
-# pytrace.runtime.dwarf.forms and dwarf_units: the ways past entries lead where pyelftools gets by reading them.
+# pytrace.runtime.binaries.dwarf_units: the ways past entries lead where pyelftools gets by reading them.
 
 
 FORMS_TEXT = """
@@ -238,7 +248,7 @@ def _file(folder: Path, data: bytes) -> Path:
 
 
 # ---------------------------------------------------------------------------------------------- lists
-# pytrace.runtime.dwarf.lists: ranges and locations of entries of compiled programs.
+# pytrace.runtime.binaries.dwarf_units: ranges and locations of entries of compiled programs.
 
 
 @pytest.mark.parametrize("options", [*LISTS_FORMS, "-O2 -gdwarf-2 -gstrict-dwarf"])
@@ -289,7 +299,7 @@ def test_code_in_several_pieces(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- sections
-# pytrace.runtime.dwarf.sections: contents by name, decompressed, joined and divided.
+# pytrace.runtime.binaries.dwarf_units: contents by name, decompressed, joined and divided.
 
 
 SECTIONS_TEXT = b"debug information" * 10

@@ -1,4 +1,4 @@
-"""pytrace.runtime.dwarf.value_types: C and C++ types as value types of the language, and as text."""
+"""pytrace.runtime.binaries.dwarf_types: C and C++ types as value types of the language, and as text."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from pytrace.core.types import (
     Struct,
     Type,
 )
-from pytrace.runtime.dwarf.units import Die, Unit
-from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain, type_text
+from pytrace.runtime.binaries.dwarf_types import DwarfTypes, described, plain, type_text
+from pytrace.runtime.binaries.dwarf_units import Die, Unit
 from tests.support.dwarf_programs import unit
 
 TEXT = """

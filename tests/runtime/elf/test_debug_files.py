@@ -1,4 +1,4 @@
-"""pytrace.runtime.elf.debug_files: which file has the symbols and DWARF of a stripped binary."""
+"""pytrace.runtime.binaries.debug_files: which file has the symbols and DWARF of a stripped binary."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pytest
 
 from pytrace.base import private_folders
 from pytrace.cli import options, request
+from pytrace.runtime.binaries import debug_files
+from pytrace.runtime.binaries.elf_file import SHT_NOBITS, ElfFile, Section
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.elf import debug_files
-from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, Section
 from tests.support.compile import compiled, tool
 from tests.support.small_program import addresses, another_build, built, split
 

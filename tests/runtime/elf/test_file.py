@@ -15,19 +15,31 @@ import msgspec
 import pytest
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries import elf_file
+from pytrace.runtime.binaries.elf_file import (
+    CODE_TYPES,
+    SHT_SYMTAB,
+    ElfFile,
+    Segment,
+    Symbol,
+    SymbolTable,
+    archive_member,
+    attach_path,
+    defined,
+    function_names,
+    is_elf,
+    read_file,
+    signed,
+    unsigned,
+)
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.elf import file as elf_file
-from pytrace.runtime.elf import symbol_table
-from pytrace.runtime.elf.file import SHT_SYMTAB, ElfFile, Segment, archive_member, attach_path, is_elf, read_file
-from pytrace.runtime.elf.leb128 import signed, unsigned
-from pytrace.runtime.elf.symbol_table import CODE_TYPES, Symbol, SymbolTable, defined, function_names
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.compile import compiled
 from tests.support.rows import each_row
 from tests.support.small_program import built
 
 # ---------------------------------------------------------------------------------------------- file
-# pytrace.runtime.elf.file: build ids, members of archives, and what is no ELF file.
+# pytrace.runtime.binaries.elf_file: build ids, members of archives, and what is no ELF file.
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +185,7 @@ def test_a_limited_process_reads_files_of_others(tmp_path: Path, monkeypatch: py
     path.write_bytes(Path(sys.executable).resolve().read_bytes())
     here = read_file(str(path), facts, Facts)
     assert here.process == os.getpid()
-    monkeypatch.setattr("pytrace.runtime.elf.file.trusted", lambda *_: False)
+    monkeypatch.setattr("pytrace.runtime.binaries.elf_file.trusted", lambda *_: False)
     there = read_file(str(path), facts, Facts)
     assert (there.build_id, there.segments) == (here.build_id, here.segments)
     assert there.process != os.getpid()
@@ -194,7 +206,7 @@ def test_a_limited_process_reads_files_of_others(tmp_path: Path, monkeypatch: py
 
 
 # ---------------------------------------------------------------------------------------------- symbol table
-# pytrace.runtime.elf.symbol_table on tables made by hand, of both ELF classes.
+# pytrace.runtime.binaries.elf_file on tables made by hand, of both ELF classes.
 
 
 OBJECT, FUNCTION, IFUNC = 1, 2, 10
@@ -425,7 +437,7 @@ def test_listed_names_in_any_encoding() -> None:
 
 
 def test_symbols_beyond_a_limit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbol_table, "MOST_SYMBOLS", 2)
+    monkeypatch.setattr(elf_file, "MOST_SYMBOLS", 2)
     file = image(b"\0one\0two\0three\0", [(1, FUNCTION, HERE), (5, FUNCTION, HERE), (9, FUNCTION, HERE)])
     (table,) = file.tables
     assert sorted(symbol.name for symbol in table.match("*")) == ["one", "two"]
@@ -441,7 +453,7 @@ def test_names_that_are_mostly_the_same_text(
     strings: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table of some megabytes would have names of gigabytes."""
-    monkeypatch.setattr(symbol_table, "_MOST_NAMES", 0)
+    monkeypatch.setattr(elf_file, "_MOST_SYMBOL_NAMES", 0)
     file = image(strings, [(1 + at, FUNCTION, HERE) for at in range(1500)])
     with pytest.raises(TraceError, match=reason):
         function_names(file, file.symbol_sections[0])
@@ -450,7 +462,7 @@ def test_names_that_are_mostly_the_same_text(
 
 
 # ---------------------------------------------------------------------------------------------- leb128
-# pytrace.runtime.elf.leb128: numbers, and the positions after them.
+# pytrace.runtime.binaries.elf_file: numbers, and the positions after them.
 
 
 @pytest.mark.parametrize(

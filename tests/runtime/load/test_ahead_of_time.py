@@ -20,7 +20,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT64, Enum, Field, Int, Pointer, String, Struct
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load import ahead_of_time
 from pytrace.runtime.machine import fingerprints
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field

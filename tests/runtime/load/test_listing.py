@@ -33,9 +33,8 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.types import INT32, UINT32
-from pytrace.runtime.btf.kernel import KernelTypes
-from pytrace.runtime.btf.reader import Btf, Kind
-from pytrace.runtime.btf.value_types import TypeReader
+from pytrace.runtime.binaries.btf_types import Btf, Kind, TypeReader
+from pytrace.runtime.binaries.kernel_types import KernelTypes
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.listing import python_functions, python_parameters
 from pytrace.runtime.load.live_kernel import LiveKernel

@@ -46,7 +46,7 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.types import BOOL, INT8, INT32, UINT32, UINT64, VOID, Enum, Pointer, Struct
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load import loader, object_files
 from pytrace.runtime.load.loaded_script import (
     HITS_AHEAD,

@@ -17,7 +17,7 @@ from pytrace.core.kernel_info import FEATURES, KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.runtime.btf.reader import Kind
+from pytrace.runtime.binaries.btf_types import Kind
 from pytrace.runtime.load import features, remote_kernel
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.load.remote_kernel import RemoteKernel

@@ -15,7 +15,7 @@ import pytest
 
 from pytrace.base.limited_process import LimitedProcess, Limits
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.machine.foreign_files import ReadFile, open_contents, pieces
 from tests.support import fuse_server

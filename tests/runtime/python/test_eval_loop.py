@@ -11,9 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.core.probes import instructions
-from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.python import interpreters
-from pytrace.runtime.python.interpreters import LOOP, Interpreter, UnsupportedError, _Loop, eval_loop, interpreter
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.stacks import python_interpreters
+from pytrace.runtime.stacks.python_interpreters import (
+    LOOP,
+    Interpreter,
+    UnsupportedError,
+    _Loop,
+    eval_loop,
+    interpreter,
+)
 from tests.runtime.python.test_interpreters import FUNCTIONS, WHERE, tail_calls
 from tests.support.compile import compiled
 from tests.support.pythons import PYTHONS, Python
@@ -79,15 +86,15 @@ def test_builds_that_differ(opened: tuple[Python, ElfFile, Interpreter]) -> None
 
 def test_a_free_threaded_build() -> None:
     with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="free-threaded"):
-        eval_loop(file, interpreters._rows()[0][14, True])
+        eval_loop(file, python_interpreters._rows()[0][14, True])
 
 
 def test_a_tail_calling_interpreter(tmp_path: Path) -> None:
     program = compiled(tmp_path, "tails", tail_calls(FUNCTIONS, ""), "-O2", "-rdynamic")
     with ElfFile.open(str(program)) as file, pytest.raises(UnsupportedError, match="the tail-calling interpreter"):
-        eval_loop(file, interpreters._rows()[0][14, False])
+        eval_loop(file, python_interpreters._rows()[0][14, False])
 
 
 def test_a_program_without_a_loop() -> None:
     with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="no symbol"):
-        eval_loop(file, interpreters._rows()[0][11, False])
+        eval_loop(file, python_interpreters._rows()[0][11, False])

@@ -33,13 +33,12 @@ from pytrace.core.stacks.python_format import (
     CallWord,
     Word,
 )
-from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.elf.symbol_table import Symbol
+from pytrace.runtime.binaries.elf_file import ElfFile, Symbol
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.python import functions, interpreters, processes
-from pytrace.runtime.python.functions import UNKNOWN, PythonFunctions, function
-from pytrace.runtime.python.interpreters import (
+from pytrace.runtime.stacks import python_interpreters, python_processes
+from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.python_interpreters import (
     _LOCAL_EXEC,
     LOOP,
     EvalLoop,
@@ -52,8 +51,16 @@ from pytrace.runtime.python.interpreters import (
     may_have,
     thread_values,
 )
-from pytrace.runtime.python.processes import _MUSL, Walker, _Place, call_row, row
-from pytrace.runtime.symbols.images import Frame
+from pytrace.runtime.stacks.python_processes import (
+    _MUSL,
+    UNKNOWN,
+    PythonFunctions,
+    Walker,
+    _Place,
+    call_row,
+    function,
+    row,
+)
 from tests.support.compile import compiled, tool
 from tests.support.pythons import PYTHONS, Python
 
@@ -136,7 +143,7 @@ def test_where_musl_has_the_values_of_a_thread(monkeypatch: pytest.MonkeyPatch, 
         assert thread_values(file) is None
         function = Symbol("pthread_getspecific", 0x1000, len(data))
         monkeypatch.setattr(ElfFile, "any_symbol", lambda _file, _name: function)
-        monkeypatch.setattr(interpreters, "_data", lambda _file, _address, size: data[:size])
+        monkeypatch.setattr(python_interpreters, "_data", lambda _file, _address, size: data[:size])
         assert thread_values(file) == offset
 
 
@@ -150,17 +157,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 def published(minor: int, **changed: int) -> bytes:
     """The beginning of ``_PyRuntime`` of an interpreter with the layout of the file."""
     build = minor, bool(changed.get("free_threaded"))
-    row, indexes = interpreters._rows()[0][build], interpreters._rows()[1][build]
-    words = [0] * interpreters._WORDS
-    words[interpreters._VERSION] = 0x300 + minor << 16 | 0x4F0
+    row, indexes = python_interpreters._rows()[0][build], python_interpreters._rows()[1][build]
+    words = [0] * python_interpreters._WORDS
+    words[python_interpreters._VERSION] = 0x300 + minor << 16 | 0x4F0
     for name, index in indexes.items():
         words[index] = changed.get(name, getattr(row, name))
-    words[interpreters._FREE_THREADED] = changed.get("free_threaded", 0)
-    return interpreters.COOKIE + struct.pack(f"={interpreters._WORDS - 1}Q", *words[1:])
+    words[python_interpreters._FREE_THREADED] = changed.get("free_threaded", 0)
+    return python_interpreters.COOKIE + struct.pack(f"={python_interpreters._WORDS - 1}Q", *words[1:])
 
 
 def test_versions() -> None:
-    rows, _ = interpreters._rows()
+    rows, _ = python_interpreters._rows()
     ordinary, free = ([(minor, one) for minor in range(first, 16)] for first, one in ((9, False), (13, True)))
     assert sorted(rows) == sorted(ordinary + free)
     for (minor, free_threaded), known in rows.items():
@@ -179,7 +186,7 @@ def test_versions() -> None:
 @pytest.mark.parametrize("minor", [13, 14, 15])
 def test_what_is_published_counts(minor: int, free_threaded: bool) -> None:
     build = {"free_threaded": int(free_threaded)}
-    assert layout(minor, published(minor, **build)) == interpreters._rows()[0][minor, free_threaded]
+    assert layout(minor, published(minor, **build)) == python_interpreters._rows()[0][minor, free_threaded]
     assert layout(minor, published(minor, thread_id=1234, **build)).thread_id == 1234
 
 
@@ -201,7 +208,7 @@ def test_refused(minor: int, runtime: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("headers", sorted(glob.glob("/usr/include/python3.*[0-9]")))
 def test_headers_of_this_machine(headers: str) -> None:
-    text = Path(interpreters.FILE).read_text()
+    text = Path(python_interpreters.FILE).read_text()
     assert python_layouts.merged(text, [headers]) == text
 
 
@@ -276,7 +283,7 @@ def test_lines_of_this_interpreter() -> None:
         for start, end, line in one.co_lines():
             for index in range(start // 2, end // 2):
                 if line is not None:
-                    read = functions.line_of(sys.version_info.minor, one.co_linetable, one.co_firstlineno, index)
+                    read = python_processes.line_of(sys.version_info.minor, one.co_linetable, one.co_firstlineno, index)
                     assert read == line
                     found += 1
     assert found > 100
@@ -292,16 +299,16 @@ def test_lines_of_other_versions(python: Python, tmp_path: object) -> None:
     text = subprocess.run([*python.command, "-c", DUMP, path], check=True, capture_output=True, text=True).stdout
     for first, table, lines in json.loads(text):
         for index, line in enumerate(lines):
-            read = functions.line_of(python.minor, base64.b64decode(table), first, index)
+            read = python_processes.line_of(python.minor, base64.b64decode(table), first, index)
             assert read == (first if line is None else line), (first, index)
 
 
 @pytest.mark.parametrize("minor", [9, 10, 11, 14])
 def test_a_table_that_is_cut_or_damaged_has_the_first_line_or_some_other(minor: int) -> None:
-    assert functions.line_of(minor, b"", 7, 3) == 7
-    assert functions.line_of(minor, b"\xff", 7, -1) == 7
+    assert python_processes.line_of(minor, b"", 7, 3) == 7
+    assert python_processes.line_of(minor, b"\xff", 7, -1) == 7
     for damaged in (b"\xf7\xff\xff\xff", b"\x00" * 9, bytes(range(255))):
-        assert isinstance(functions.line_of(minor, damaged, 7, 1 << 23), int)
+        assert isinstance(python_processes.line_of(minor, damaged, 7, 1 << 23), int)
 
 
 # ---------------------------------------------------------------------------------------------- checking
@@ -320,8 +327,8 @@ def running(python: Python) -> Iterator[tuple[int, Interpreter, int]]:
         program.stdout.readline()
         for item in procfs.executable_mappings(procfs.read_maps(program.pid)):
             if item.inode and "python" in item.path:
-                binary = processes._read(program.pid, item)
-                bias = None if binary is None else processes._bias(binary, item)
+                binary = python_processes._read(program.pid, item)
+                bias = None if binary is None else python_processes._bias(binary, item)
                 if binary is not None and binary.interpreter is not None and bias is not None:
                     yield program.pid, binary.interpreter, bias
         program.kill()
@@ -330,23 +337,23 @@ def running(python: Python) -> Iterator[tuple[int, Interpreter, int]]:
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
 def test_the_right_layout(python: Python) -> None:
     with running(python) as (pid, interpreter, bias):
-        assert interpreters.check(pid, interpreter, bias)
+        assert python_interpreters.check(pid, interpreter, bias)
 
 
 @pytest.mark.parametrize("member", ["thread_id", "frame_code", "threads_head", "thread_frame"])
 def test_another_layout(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreters, "_PAUSE", 0)
+    monkeypatch.setattr(python_interpreters, "_PAUSE", 0)
     with running(PYTHONS[0]) as (pid, interpreter, bias):
         layout = interpreter.layout
         wrong = replace(interpreter, layout=replace(layout, **{member: getattr(layout, member) + 8}))
         with pytest.raises(UnsupportedError, match="differ from those of CPython"):
-            interpreters.check(pid, wrong, bias)
+            python_interpreters.check(pid, wrong, bias)
 
 
 def test_a_process_that_is_gone() -> None:
-    interpreter = Interpreter(interpreters.layout(11, b""), 0, 0, None)
+    interpreter = Interpreter(python_interpreters.layout(11, b""), 0, 0, None)
     with pytest.raises(OSError, match="No such file"):
-        interpreters.check(1 << 22 | 1, interpreter, 0)
+        python_interpreters.check(1 << 22 | 1, interpreter, 0)
 
 
 # ---------------------------------------------------------------------------------------------- functions
@@ -394,21 +401,21 @@ def test_no_record() -> None:
 
 
 def test_frames() -> None:
-    functions = PythonFunctions(lines=True)
+    python_processes = PythonFunctions(lines=True)
     address = FRAME | 3 << INDEX_BITS | 1
-    assert functions.has(address)
-    assert not functions.has(0x7FFF_FFFF_FFFF)
-    assert functions.frame(address - (1 << INDEX_BITS)) == UNKNOWN
-    functions = PythonFunctions(lines=True)
+    assert python_processes.has(address)
+    assert not python_processes.has(0x7FFF_FFFF_FFFF)
+    assert python_processes.frame(address - (1 << INDEX_BITS)) == UNKNOWN
+    python_processes = PythonFunctions(lines=True)
     with tempfile.TemporaryFile() as file, ExitStack() as stack:
         os.truncate(file.fileno(), SLOT * SLOTS)
         os.pwrite(file.fileno(), record(b"one"), 2 * UNIT)
-        functions.start(file.fileno(), stack)
-        assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
-        assert functions.frame(address + 3).line == 7
-        assert functions.frame(FRAME | 1) == UNKNOWN
-        assert functions.frame(FRAME | (1 << 32) - 1 << INDEX_BITS) == UNKNOWN
-    assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+        python_processes.start(file.fileno(), stack)
+        assert python_processes.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+        assert python_processes.frame(address + 3).line == 7
+        assert python_processes.frame(FRAME | 1) == UNKNOWN
+        assert python_processes.frame(FRAME | (1 << 32) - 1 << INDEX_BITS) == UNKNOWN
+    assert python_processes.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
 
 
 # ---------------------------------------------------------------------------------------------- handlers
@@ -426,9 +433,9 @@ def tail_calls(functions: int, start: str) -> str:
     lines = ["typedef long handler(const unsigned char *, long); handler *table[256];"]
     lines += [
         f"static long f{number}(const unsigned char *at, long n) {{ return table[*at](at + 1, n ^ {number + 3}); }}"
-        for number in range(functions)
+        for number in range(python_processes)
     ]
-    rows = ", ".join(f"f{number % functions}" for number in range(_HANDLERS))
+    rows = ", ".join(f"f{number % python_processes}" for number in range(_HANDLERS))
     table = f"handler *table[256] = {{{rows}}};"
     begin = f"{start} static long start_frame(const unsigned char *at) {{ return table[*at](at + 1, 0); }}"
     loop = f"long {LOOP}(const unsigned char *at) {{ volatile long entry = 1; return start_frame(at) + entry; }}"
@@ -485,7 +492,7 @@ def test_no_loop() -> None:
 
 
 def processes_interpreter(minor: int, distance: int | None = None, *, free_threaded: bool = False) -> Interpreter:
-    return Interpreter(interpreters._rows()[0][minor, free_threaded], 0x1000, 0x2000, distance)
+    return Interpreter(python_interpreters._rows()[0][minor, free_threaded], 0x1000, 0x2000, distance)
 
 
 def test_row_of_an_old_version() -> None:
@@ -551,8 +558,8 @@ class Rows:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[int, bytes] = {}
-        monkeypatch.setattr(processes.bpf, "map_update", self.update)
-        monkeypatch.setattr(processes.bpf, "map_delete", self.delete)
+        monkeypatch.setattr(python_processes.bpf, "map_update", self.update)
+        monkeypatch.setattr(python_processes.bpf, "map_delete", self.delete)
 
     def update(self, _descriptor: int, key: bytes, value: bytes) -> None:
         self.rows[struct.unpack("=I", key)[0]] = value
@@ -572,7 +579,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
 def walker(monkeypatch: pytest.MonkeyPatch, messages: list[str], *, everything: bool = False) -> Walker:
     """Every process but 1 has an interpreter."""
     made = Walker(3, messages.append, everything=everything)
-    made._binaries[1, 2] = processes._Binary(processes_interpreter(11))
+    made._binaries[1, 2] = python_processes._Binary(processes_interpreter(11))
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"some")
     monkeypatch.setattr(made, "_find", lambda pid, _mappings: None if pid == 1 else _Place((1, 2), 0x1000))
     return made
@@ -607,7 +614,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
     def old(_file: object) -> None:
         raise UnsupportedError("it is a CPython before 3.9")
 
-    monkeypatch.setattr(processes.interpreters, "interpreter", old)
+    monkeypatch.setattr(python_processes.interpreters, "interpreter", old)
     program = os.path.realpath("/bin/sh")
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, program)
     assert made._find(os.getpid(), [mapping]) is None
@@ -620,7 +627,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
 
 def test_second_rows() -> None:
     """Of a version whose functions cannot be probed, they have nothing."""
-    known = Interpreter(interpreters._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3, 4))
+    known = Interpreter(python_interpreters._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3, 4))
     words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
     assert len(words) == len(CallWord)
     assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)

@@ -433,9 +433,8 @@ def test_files_and_functions_of_a_script() -> None:
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
-    "pytrace.runtime.btf", "pytrace.runtime.load", "pytrace.runtime.machine",
-    "pytrace.runtime.python", "pytrace.runtime.session", "pytrace.runtime.unwind",
-    "pytrace.core.options", "pytrace.live", "pyroute2",
+    "pytrace.runtime.load", "pytrace.runtime.machine", "pytrace.runtime.session", "pytrace.core.options",
+    "pytrace.live", "pyroute2",
 )  # fmt: skip
 """What compiling, opening, loading and attaching import, and therefore no later step for the first time."""
 
@@ -472,11 +471,11 @@ def test_each_import_inside_a_function_is_among_them() -> None:
 @pytest.mark.parametrize(
     ("types", "options", "present", "absent"),
     [
-        ((UINT64,), RunOptions(), {"pytrace.render"}, {"pytrace.runtime.symbols", "pytrace.results"}),
-        ((KSym(),), RunOptions(), {"pytrace.runtime.symbols"}, {"pytrace.runtime.dwarf"}),
-        ((Stack(user=True, limit=9),), RunOptions(), {"pytrace.runtime.dwarf"}, {"urllib.request"}),
+        ((UINT64,), RunOptions(), {"pytrace.render"}, {"pytrace.runtime.stacks", "pytrace.results"}),
+        ((KSym(),), RunOptions(), {"pytrace.runtime.stacks"}, {"pytrace.runtime.binaries"}),
+        ((Stack(user=True, limit=9),), RunOptions(), {"pytrace.runtime.binaries"}, {"urllib.request"}),
         ((), RunOptions(live=True), {"pytrace.results.formats", "pytrace.runtime.session.snapshots"}, {"pyarrow"}),
-        ((), RunOptions(format="parquet"), {"pytrace.results.formats", "pyarrow.parquet"}, {"pytrace.runtime.elf"}),
+        ((), RunOptions(format="parquet"), {"pytrace.results.formats", "pyarrow.parquet"}, {"pytrace.runtime.stacks"}),
     ],
 )
 def test_what_a_script_needs(types: tuple[Type, ...], options: RunOptions, present: set[str], absent: set[str]) -> None:

@@ -22,11 +22,11 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.symbols import address_space
-from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
-from pytrace.runtime.symbols.images import Frame
-from pytrace.runtime.symbols.perf_map import PerfMap
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks import address_space
+from pytrace.runtime.stacks.address_space import AddressSpace, MappingRecorder
+from pytrace.runtime.stacks.compiled_code import PerfMap
+from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 from tests.support.compiled_names import last
 
@@ -294,7 +294,7 @@ def test_new_libraries_are_noticed() -> None:
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_vdso(lines: bool) -> None:
-    from pytrace.runtime.symbols.images import vdso_image
+    from pytrace.runtime.stacks.images import vdso_image
 
     image = vdso_image()
     assert image is not None

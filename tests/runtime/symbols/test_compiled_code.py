@@ -13,16 +13,13 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.symbols import code_history, jit_dump, perf_map
-from pytrace.runtime.symbols.address_space import AddressSpace
-from pytrace.runtime.symbols.code_history import Code, CodeHistory
-from pytrace.runtime.symbols.compiled_code import CompiledCode
-from pytrace.runtime.symbols.jit_dump import NAME, JitDump
-from pytrace.runtime.symbols.perf_map import PerfMap
+from pytrace.runtime.stacks import compiled_code
+from pytrace.runtime.stacks.address_space import AddressSpace
+from pytrace.runtime.stacks.compiled_code import NAME, Code, CodeHistory, CompiledCode, JitDump, PerfMap
 from tests.support.compiled_names import last
 
 # ---------------------------------------------------------------------------------------------- compiled code
-# pytrace.runtime.symbols.compiled_code: names of compiled code by the time at which an address was seen.
+# pytrace.runtime.stacks.compiled_code: names of compiled code by the time at which an address was seen.
 
 
 PID = 1 << 22
@@ -34,7 +31,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddressSpace:
     """A process with code and a jitdump file."""
     path = tmp_path / "jit-7.dump"
     path.write_bytes(header())
-    monkeypatch.setattr(perf_map, "_candidates", lambda _pid: ([str(tmp_path / "perf.map")], {path.stat().st_uid}))
+    monkeypatch.setattr(compiled_code, "_candidates", lambda _pid: ([str(tmp_path / "perf.map")], {path.stat().st_uid}))
     space = AddressSpace(PID)
     space.root, space.ended = "", True
     space.add(CODE)
@@ -58,7 +55,7 @@ def shown(code: CompiledCode, space: AddressSpace, address: int = 0x1010) -> str
 def test_events_have_the_names_since_the_ring_buffer_was_empty(
     space: AddressSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytrace.runtime.symbols.compiled_code._SLACK", 0)
+    monkeypatch.setattr("pytrace.runtime.stacks.compiled_code._SLACK", 0)
     code = CompiledCode({})
     compile_code(space, "first")
     code.drained(time.monotonic_ns())
@@ -70,7 +67,7 @@ def test_events_have_the_names_since_the_ring_buffer_was_empty(
 
 
 def test_keys_have_the_names_of_their_period(space: AddressSpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytrace.runtime.symbols.compiled_code._SLACK", 0)
+    monkeypatch.setattr("pytrace.runtime.stacks.compiled_code._SLACK", 0)
     code = CompiledCode({})
     times = [compile_code(space, name) for name in ("first", "second", "third", "fourth")]
     after = time.monotonic_ns()
@@ -108,7 +105,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     """The file that is looked at first, and the second one, which names a function."""
     first, second = tmp_path / "inner.map", tmp_path / "outer.map"
     second.write_text("1000 20 jitted\n")
-    monkeypatch.setattr(perf_map, "_candidates", lambda _pid: ([str(first), str(second)], {os.geteuid()}))
+    monkeypatch.setattr(compiled_code, "_candidates", lambda _pid: ([str(first), str(second)], {os.geteuid()}))
     return first, second
 
 
@@ -138,7 +135,7 @@ def test_a_file_of_another_user_is_passed_over(places: tuple[Path, Path]) -> Non
 
 
 def test_the_user_of_the_process_may_own_it() -> None:
-    paths, owners = perf_map._candidates(os.getpid())
+    paths, owners = compiled_code._candidates(os.getpid())
     assert paths == [f"/proc/{os.getpid()}/root/tmp/perf-{os.getpid()}.map", f"/tmp/perf-{os.getpid()}.map"]
     assert owners == {0, os.geteuid()}
 
@@ -193,7 +190,7 @@ def test_a_file_that_was_read_may_be_removed(places: tuple[Path, Path], monkeypa
     assert last(found, 0x2010) == ("added before the end", 0x10)
     places[0].write_text("1000 20 again\n")
     assert last(found, 0x1010) == ("again", 0x10)
-    monkeypatch.setattr(perf_map, "MOST_OPEN", 0)
+    monkeypatch.setattr(compiled_code, "MOST_OPEN", 0)
     assert last(PerfMap(1), 0x1010) == ("again", 0x10)
 
 
@@ -220,9 +217,9 @@ def test_a_sparse_file_costs_nothing(places: tuple[Path, Path]) -> None:
 def test_a_large_file_is_read_up_to_a_limit(
     content: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(perf_map, "MOST_READ", 3 << 20)
-    monkeypatch.setattr(perf_map, "MOST_FUNCTIONS", 100_000)
-    monkeypatch.setattr(perf_map, "MOST_ADDED", 100_000)
+    monkeypatch.setattr(compiled_code, "MOST_READ", 3 << 20)
+    monkeypatch.setattr(compiled_code, "MOST_FUNCTIONS", 100_000)
+    monkeypatch.setattr(compiled_code, "MOST_ADDED", 100_000)
     places[0].write_text("".join(content.format(number=number) for number in range(1, 400_000)))
     found = PerfMap(1)
     assert last(found, 0x1000) is not None
@@ -232,7 +229,7 @@ def test_a_large_file_is_read_up_to_a_limit(
 
 def test_lines_of_one_address_are_counted(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """60 MB of them took four seconds."""
-    monkeypatch.setattr(perf_map, "MOST_LINES", 200_000)
+    monkeypatch.setattr(compiled_code, "MOST_LINES", 200_000)
     places[0].write_text("1000 9 a\n" * 300_000 + "2000 9 b\n")
     found = PerfMap(1)
     assert last(found, 0x1000) == ("a", 0)
@@ -254,7 +251,7 @@ def test_the_name_of_a_process_says_nothing_about_its_user(name: str) -> None:
     before = comm.read_text()
     try:
         comm.write_text(name[:15])
-        paths, owners = perf_map._candidates(os.getpid())
+        paths, owners = compiled_code._candidates(os.getpid())
     finally:
         comm.write_text(before.strip())
     assert owners == {0, os.geteuid()}
@@ -276,7 +273,7 @@ def test_code_that_was_reused_is_that_of_the_last_function(places: tuple[Path, P
 
 
 def test_a_function_that_was_replaced_stays_away_when_the_newer_one_is_replaced_in_part() -> None:
-    row = perf_map._last_ones({0x0: (100, 2, 1), 0x32: (10, 3, 1), 0x46: (10, 1, 1)})
+    row = compiled_code._last_ones({0x0: (100, 2, 1), 0x32: (10, 3, 1), 0x46: (10, 1, 1)})
     assert row == {0x0: (0x32, 2, 1), 0x32: (10, 3, 1)}
 
 
@@ -307,12 +304,12 @@ def test_many_files_of_one_owner_do_not_take_all_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of a thousand processes may have one of 60 MB. What is left out is read when there is time again."""
-    reading = code_history.Reading()
-    monkeypatch.setattr(perf_map, "READING", reading)
-    monkeypatch.setattr(perf_map, "_PIECE", 4096)
+    reading = compiled_code.Reading()
+    monkeypatch.setattr(compiled_code, "READING", reading)
+    monkeypatch.setattr(compiled_code, "_PIECE", 4096)
     path = tmp_path / "map"
     path.write_text("".join(f"{0x1000 * at:x} 10 function_{at}\n" for at in range(1, 1000)))
-    monkeypatch.setattr(perf_map, "_candidates", lambda pid: ([str(path)], {os.geteuid()}))
+    monkeypatch.setattr(compiled_code, "_candidates", lambda pid: ([str(path)], {os.geteuid()}))
     reading.charge(os.geteuid(), 1000.0)
     names = PerfMap(1)
     assert names.find(0x1000) == []
@@ -321,7 +318,7 @@ def test_many_files_of_one_owner_do_not_take_all_of_the_time(
     reading._spent.clear()
     assert names.find(0x1000) == [("function_1", 0)]
     assert names.find(0x1000 * 999) == [("function_999", 0)]
-    monkeypatch.setattr(code_history, "MOST_TOGETHER", 1100)
+    monkeypatch.setattr(compiled_code, "MOST_TOGETHER", 1100)
     other = PerfMap(2)
     assert other.find(0x1000 * 999) == [("function_999", 0)]
     third = PerfMap(3)
@@ -460,7 +457,7 @@ def test_links_pipes_and_files_of_others(path: Path, tmp_path: Path) -> None:
 
 
 def test_large_files_are_read_in_part(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit_dump, "MOST_FUNCTIONS", 3)
+    monkeypatch.setattr(compiled_code, "MOST_DUMPED", 3)
     found = dump(path, header() + b"".join(load(0x1000 * number, 16, f"f{number}") for number in range(1, 9)))
     assert last(found, 0x2000) == ("f2", 0)
     assert last(found, 0x8000) is None
@@ -476,7 +473,7 @@ def test_names_of_files(name: str, is_one: bool) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- code history
-# pytrace.runtime.symbols.code_history: random code, compared with a table of each address and moment.
+# pytrace.runtime.stacks.compiled_code: random code, compared with a table of each address and moment.
 
 
 SPACE, MOMENTS = 40, 30
@@ -534,7 +531,7 @@ def test_functions_at_each_moment(keeps_heads: bool) -> None:
 
 
 def test_code_that_replaces_too_much_has_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_history, "_MOST_REPLACED", 3)
+    monkeypatch.setattr(compiled_code, "_MOST_REPLACED", 3)
     history = CodeHistory(0)
     for number in range(4):
         history.put(Code(10 * number, 10, number), (1, 1))

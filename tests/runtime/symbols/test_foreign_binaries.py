@@ -11,13 +11,12 @@ import pytest
 
 from pytrace.base.limited_process import Limits
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf import debug_files
 from pytrace.runtime.machine import foreign_files
-from pytrace.runtime.symbols import images
-from pytrace.runtime.symbols.images import ForeignBinaries, ForeignBinary, Frame, Images
-from pytrace.runtime.symbols.line_reading import LineReading
-from pytrace.runtime.symbols.met_binaries import Detail, detail
+from pytrace.runtime.stacks import images
+from pytrace.runtime.stacks.image_places import Detail, detail
+from pytrace.runtime.stacks.images import ForeignBinaries, ForeignBinary, Frame, Images, LineReading
 from tests.support import fuse_server, small_program
 from tests.support.compile import tool
 

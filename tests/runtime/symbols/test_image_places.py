@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 
 from pytrace.base.interruption import EndRequests
+from pytrace.runtime.binaries.elf_file import ElfFile, Segment, parse_notes
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.elf.file import ElfFile, Segment, parse_notes
 from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.session.signals import Signals
-from pytrace.runtime.symbols import image_places, line_reading
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, replaced
-from pytrace.runtime.symbols.images import Images
-from pytrace.runtime.symbols.line_reading import LineReading
-from pytrace.runtime.symbols.met_binaries import Detail, MetBinaries, detail
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks import image_places, images
+from pytrace.runtime.stacks.image_places import Detail, ImagePlace, KernelImages, MetBinaries, detail, replaced
+from pytrace.runtime.stacks.images import Images, LineReading
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support import small_program
 from tests.support.compile import compiled, tool
 from tests.support.end_requests import asked
@@ -190,7 +188,7 @@ def test_details_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # ---------------------------------------------------------------------------------------------- line reading
-# pytrace.runtime.symbols.line_reading: what a user is told who waits for source lines, and how they stop.
+# pytrace.runtime.stacks.images: what a user is told who waits for source lines, and how they stop.
 
 
 def _steps(done: list[int], count: int = 3) -> Iterator[None]:
@@ -200,7 +198,7 @@ def _steps(done: list[int], count: int = 3) -> Iterator[None]:
 
 
 def test_nobody_waits_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    monkeypatch.setattr(images, "TOLD_AFTER", -1.0)
     reading, done = LineReading(), []
     assert reading.run(_steps(done))
     assert done == [0, 1, 2]
@@ -208,7 +206,7 @@ def test_nobody_waits_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    monkeypatch.setattr(images, "TOLD_AFTER", -1.0)
     reading, told = LineReading(), []
     reading.hurry(told.append, "stacks")
     reading.name("7 addresses in stacks")
@@ -277,12 +275,12 @@ def test_a_second_signal_ends_the_reading_and_the_next_one_the_run() -> None:
 
 def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now, requests = [100.0], EndRequests()
-    monkeypatch.setattr(line_reading.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(images.time, "monotonic", lambda: now[0])
     reading, done = LineReading(requests), []
 
     def slow() -> Iterator[None]:
         for _ in range(10):
-            now[0] += line_reading.ENDING / 4
+            now[0] += images.ENDING / 4
             done.append(0)
             yield
 
@@ -297,7 +295,7 @@ def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: 
 
 
 def test_a_signal_in_the_middle_of_a_reading_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setattr(images, "ENDING", 0.0)
     requests = EndRequests()
 
     def interrupted() -> Iterator[None]:
@@ -314,7 +312,7 @@ def test_a_signal_in_the_middle_of_a_reading_bounds_it(monkeypatch: pytest.Monke
 
 def test_names_are_looked_up_for_a_limited_time_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Minutes after several thousand processes, on a machine that has no time."""
-    monkeypatch.setattr(line_reading, "NAMING", -1.0)
+    monkeypatch.setattr(images, "NAMING", -1.0)
     reading = LineReading()
     assert reading.names_left(), "while the run goes on"
     reading.hurry(None, "stacks")
@@ -325,8 +323,8 @@ def test_names_are_looked_up_for_a_limited_time_at_the_end(monkeypatch: pytest.M
 
 def test_a_first_interrupt_in_a_long_end_is_heeded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run has ended by itself, as its command has; nothing is looked up any more when the user asks for the end."""
-    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
-    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setattr(images, "TOLD_AFTER", -1.0)
+    monkeypatch.setattr(images, "ENDING", 0.0)
     requests, told = EndRequests(), []
     reading = LineReading(requests)
     reading.hurry(told.append, "stacks")
@@ -343,7 +341,7 @@ def test_a_second_interrupt_leaves_names_out(monkeypatch: pytest.MonkeyPatch) ->
     reading.hurry(None, "stacks")
     assert reading.names_left()
     assert not reading.give_up(), "names do not take long yet"
-    monkeypatch.setattr(line_reading, "TOLD_AFTER", -1.0)
+    monkeypatch.setattr(images, "TOLD_AFTER", -1.0)
     assert reading.names_left()
     assert reading.give_up()
     assert not reading.names_left()

@@ -1,4 +1,4 @@
-"""pytrace.runtime.symbols.images: what is known of binaries is shared by all processes that run them."""
+"""pytrace.runtime.stacks.images: what is known of binaries is shared by all processes that run them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.dwarf.places import Place
-from pytrace.runtime.elf import debug_files
+from pytrace.runtime.binaries import debug_files
+from pytrace.runtime.binaries.function_places import Place
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from pytrace.runtime.machine import procfs
-from pytrace.runtime.symbols import images
-from pytrace.runtime.symbols.images import Frame, Images, vdso_image, with_lines
-from pytrace.runtime.symbols.line_reading import LineReading
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks import images
+from pytrace.runtime.stacks.images import Frame, Images, LineReading, vdso_image, with_lines
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 
 TEXT = """
@@ -200,7 +198,7 @@ def test_servers_are_asked_for_lines_where_that_is_set(tmp_path: Path, monkeypat
         return str(tmp_path / "full"), []
 
     monkeypatch.setattr(debug_files, "fetch", fetch)
-    monkeypatch.setattr("pytrace.runtime.symbols.line_reading.ENDING", 0)
+    monkeypatch.setattr("pytrace.runtime.stacks.images.ENDING", 0)
     monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
     for wanted, lines, questions in (False, (0, 0), 0), (True, (0, 3), 1):
         fetched.clear()

@@ -11,21 +11,20 @@ from typing import Any
 import pytest
 
 from pytrace.base.interruption import EndRequests
-from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
-from pytrace.runtime.symbols import key_periods, line_reading
-from pytrace.runtime.symbols.images import Frame
-from pytrace.runtime.symbols.key_periods import KeyPeriods
-from pytrace.runtime.symbols.lazy import LazySymbols
-from pytrace.runtime.symbols.symbolizer import Symbolizer
+from pytrace.runtime.stacks import compiled_code, images
+from pytrace.runtime.stacks.compiled_code import KeyPeriods
+from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
+from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 from tests.support.end_requests import asked
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- symbolizer
-# pytrace.runtime.symbols.symbolizer: source lines read ahead; what is said of addresses that cannot be resolved.
+# pytrace.runtime.stacks.symbolizer: source lines read ahead; what is said of addresses that cannot be resolved.
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +114,7 @@ def test_lines_are_read_ahead_for_all_processes_and_binaries(
 
 
 def test_lines_that_were_not_read_in_time_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setattr(images, "ENDING", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text = "#include <stdio.h>\nint main(void) { printf(\"%p\\n\", (void *)main); fflush(stdout); return getchar(); }"
     path = compiled(tmp_path, "p", text, "-g")
@@ -161,9 +160,9 @@ def test_what_is_left_out_at_the_end_is_counted(interrupted: bool, monkeypatch: 
         if len(looked) == 10 and interrupted:
             requests.ending = True
         elif len(looked) == 10:
-            monkeypatch.setattr(line_reading, "NAMING", 0.0)
+            monkeypatch.setattr(images, "NAMING", 0.0)
 
-    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setattr(images, "ENDING", 0.0)
     monkeypatch.setattr(symbols, "_image", slow)
     symbols.hurry(None)
     symbols.wait_for(symbols.prepare([(pid, 0x1000) for pid in range(5)]), "addresses")
@@ -180,7 +179,7 @@ def test_what_is_left_out_at_the_end_is_counted(interrupted: bool, monkeypatch: 
 
 
 # ---------------------------------------------------------------------------------------------- lazy
-# pytrace.runtime.symbols.lazy: the symboliser is made by the first question, and not by its end.
+# pytrace.runtime.stacks.lazy_symbols: the symboliser is made by the first question, and not by its end.
 
 
 def _name(item: object) -> str:
@@ -267,14 +266,14 @@ def test_every_question_of_the_symboliser_that_a_session_asks_is_there() -> None
 
 
 # ---------------------------------------------------------------------------------------------- key periods
-# pytrace.runtime.symbols.key_periods: when keys appeared and changed, by searches at known times.
+# pytrace.runtime.stacks.compiled_code: when keys appeared and changed, by searches at known times.
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     now = [100]
-    monkeypatch.setattr(key_periods, "SLACK", 0)
-    monkeypatch.setattr(key_periods.time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(compiled_code, "SLACK", 0)
+    monkeypatch.setattr(compiled_code.time, "monotonic_ns", lambda: now[0])
     return now
 
 

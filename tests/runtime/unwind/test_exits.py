@@ -11,8 +11,8 @@ import pytest
 from pytrace.core.probes.instructions import FunctionExits
 from pytrace.core.probes.targets import Way
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.unwind import exits
-from pytrace.runtime.unwind.exits import ExitFinder
+from pytrace.runtime.stacks import function_exits
+from pytrace.runtime.stacks.function_exits import ExitFinder
 from tests.support.compile import compiled, tool
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
@@ -110,7 +110,7 @@ def test_limits(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("MOST_FUNCTIONS", 0, "tail", "more than 0 functions"),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(exits, name, limit)
+            patched.setattr(function_exits, name, limit)
             assert reason in Exits(program).of(function).problem
 
 

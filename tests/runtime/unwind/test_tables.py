@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.unwind_format import Rule
-from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.unwind import tables
-from pytrace.runtime.unwind.tables import RBP, RETURN, RSP
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.stacks import unwind_tables
+from pytrace.runtime.stacks.unwind_tables import RBP, RETURN, RSP
 from tests.support.examples import examples
 from tests.support.waiting import finished
 
@@ -41,7 +41,7 @@ def rule_at(rows: array[int], address: int) -> tuple[Rule, int, int]:
 
 def table_of(path: Path) -> array[int]:
     with ElfFile.open(str(path)) as file:
-        return finished(tables.compile_table(*frames_of(file)))
+        return finished(unwind_tables.compile_table(*frames_of(file)))
 
 
 def frames_of(file: ElfFile) -> tuple[bytes, int]:
@@ -106,7 +106,7 @@ def test_rows_are_sorted_and_end(programs: Path) -> None:
 def test_function_that_aligns_its_stack(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         symbol = file.any_symbol("aligned")
-        rows = finished(tables.compile_table(*frames_of(file)))
+        rows = finished(unwind_tables.compile_table(*frames_of(file)))
     assert symbol is not None
     kinds = {rule_at(rows, symbol.address + distance)[0] for distance in range(60)}
     assert Rule.AT_RBP in kinds or Rule.RBP in kinds
@@ -115,7 +115,7 @@ def test_function_that_aligns_its_stack(programs: Path) -> None:
 def test_program_start_has_no_caller(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         symbol = file.any_symbol("_start")
-        rows = finished(tables.compile_table(*frames_of(file)))
+        rows = finished(unwind_tables.compile_table(*frames_of(file)))
     assert symbol is not None
     assert rule_at(rows, symbol.address + 4)[0] is Rule.LAST
 
@@ -140,12 +140,12 @@ def test_linker_stubs(programs: Path) -> None:
     ],
 )
 def test_expressions(code: bytes, rule: tuple[Rule, int] | None) -> None:
-    assert tables.cfa_expression(code) == rule
+    assert unwind_tables.cfa_expression(code) == rule
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0" * 16, b"\x10\0\0\0" + b"\0" * 4, b"\xff" * 64, bytes(range(200))])
 def test_damaged_section_gives_no_wrong_rows(junk: bytes) -> None:
-    reader = tables._Reader(junk, 0x1000)
+    reader = unwind_tables._Reader(junk, 0x1000)
     reader.read()
     assert all(0 <= row < 1 << 64 for row in reader.rows)
 
@@ -158,7 +158,7 @@ def test_damaged_sections_never_raise(programs: Path, data: st.DataObject) -> No
     frames = bytearray(whole)
     for place in data.draw(st.lists(st.integers(0, len(frames) - 1), min_size=1, max_size=8)):
         frames[place] = data.draw(st.integers(0, 255))
-    rows = finished(tables.compile_table(bytes(frames[: data.draw(st.integers(0, len(frames)))]), address))
+    rows = finished(unwind_tables.compile_table(bytes(frames[: data.draw(st.integers(0, len(frames)))]), address))
     assert list(rows) == sorted(rows)
 
 
@@ -169,19 +169,19 @@ class TestKept:
 
     def test_read_back(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
-            first = finished(tables.table(file))
-            assert len(os.listdir(private_files.directory(tables.KIND))) == 1
-            monkeypatch.setattr(tables, "compile_table", None)
-            assert finished(tables.table(file)) == first
+            first = finished(unwind_tables.table(file))
+            assert len(os.listdir(private_files.directory(unwind_tables.KIND))) == 1
+            monkeypatch.setattr(unwind_tables, "compile_table", None)
+            assert finished(unwind_tables.table(file)) == first
 
     def test_damaged_file_is_not_believed(self, programs: Path) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
-            first = finished(tables.table(file))
-            (kept,) = Path(private_files.directory(tables.KIND)).iterdir()
+            first = finished(unwind_tables.table(file))
+            (kept,) = Path(private_files.directory(unwind_tables.KIND)).iterdir()
             data = bytearray(kept.read_bytes())
             data[40] ^= 1
             kept.write_bytes(data)
-            assert finished(tables.table(file)) == first
+            assert finished(unwind_tables.table(file)) == first
 
     @pytest.mark.parametrize(
         "flags", [("--strip-all",), ("--only-keep-debug",), ("--remove-section=.note.gnu.build-id",)]
@@ -191,12 +191,12 @@ class TestKept:
         copy = tmp_path / "copy"
         subprocess.run(["objcopy", *flags, programs / "frameless", copy], check=True)
         with ElfFile.open(str(copy)) as file:
-            other = finished(tables.table(file))
+            other = finished(unwind_tables.table(file))
         with ElfFile.open(str(programs / "frameless")) as file:
-            table = finished(tables.table(file))
+            table = finished(unwind_tables.table(file))
         assert list(other) == ([] if "--only-keep-debug" in flags else list(table))
         assert len(table) > 50
-        assert len(os.listdir(private_files.directory(tables.KIND))) == 1
+        assert len(os.listdir(private_files.directory(unwind_tables.KIND))) == 1
 
     @pytest.mark.parametrize("first", ["changed", "whole"])
     def test_a_changed_copy_has_a_table_of_its_own(self, programs: Path, tmp_path: Path, first: str) -> None:
@@ -213,7 +213,7 @@ class TestKept:
         found = {}
         for path in (copy, whole) if first == "changed" else (whole, copy):
             with ElfFile.open(str(path)) as file:
-                found[path] = finished(tables.table(file))
+                found[path] = finished(unwind_tables.table(file))
         assert len(found[copy]) < len(found[whole])
         assert found[whole] == table_of(whole)
 
@@ -231,18 +231,18 @@ def _functions(program: bytes, count: int) -> bytes:
 def test_what_a_table_takes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One function with a megabyte of instructions took 150 MB and four seconds without a pause; others go on."""
     row = b"\x41\x0e\x10\x41\x0e\x20"
-    long = finished(tables.compile_table(_functions(row * 200_000, 1) + _functions(row, 1), 0))
+    long = finished(unwind_tables.compile_table(_functions(row * 200_000, 1) + _functions(row, 1), 0))
     assert len(long) < 10
-    steps = sum(1 for _ in tables.compile_table(_functions(row * 5000, 20), 0))
+    steps = sum(1 for _ in unwind_tables.compile_table(_functions(row * 5000, 20), 0))
     assert steps >= 20, "events are handled between two functions that take long"
-    monkeypatch.setattr(tables, "MOST_ROWS", 1000)
-    assert len(finished(tables.compile_table(_functions(row * 2000, 1), 0))) == 0
+    monkeypatch.setattr(unwind_tables, "MOST_ROWS", 1000)
+    assert len(finished(unwind_tables.compile_table(_functions(row * 2000, 1), 0))) == 0
 
 
 def test_numbers_without_end_are_not_read() -> None:
     """Each byte more takes longer."""
     began = time.process_time()
-    assert len(finished(tables.compile_table(_functions(b"\x0e" + b"\xff" * 30_000 + b"\1", 100), 0))) < 200
+    assert len(finished(unwind_tables.compile_table(_functions(b"\x0e" + b"\xff" * 30_000 + b"\1", 100), 0))) < 200
     assert time.process_time() - began < 5
 
 
@@ -254,7 +254,7 @@ def test_tables_of_files_of_others_are_read_elsewhere_and_alike(
     others = tmp_path / "others"
     shutil.copy(programs / "calls", others)
     others.chmod(0o757)
-    reader = tables.TableReader()
+    reader = unwind_tables.TableReader()
     try:
         ours, theirs = (finished(reader.read(str(path), 1 << 20)) for path in (programs / "calls", others))
         assert len(ours.rows) > 5
@@ -264,8 +264,8 @@ def test_tables_of_files_of_others_are_read_elsewhere_and_alike(
         (tmp_path / "text").chmod(0o666)
         with pytest.raises(TraceError, match="text is not an ELF file"):
             finished(reader.read(str(tmp_path / "text"), 1 << 20))
-        monkeypatch.setattr(tables, "table", _endless)
-        monkeypatch.setattr(tables, "SECONDS", 0.05)
+        monkeypatch.setattr(unwind_tables, "table", _endless)
+        monkeypatch.setattr(unwind_tables, "SECONDS", 0.05)
         reader.close()
         slow = finished(reader.read(str(others), 1 << 20))
         assert (len(slow.rows), slow.segments) == (0, ())
@@ -288,10 +288,10 @@ def test_tables_are_read_in_turns(programs: Path, tmp_path: Path, monkeypatch: p
     expected_rows = []
     for name in names:
         with ElfFile.open(str(programs / name)) as file:
-            expected_rows.append(finished(tables.table(file)))
+            expected_rows.append(finished(unwind_tables.table(file)))
         shutil.copy(programs / name, tmp_path / name)
         (tmp_path / name).chmod(0o757)
-    reader, found = tables.TableReader(), {}
+    reader, found = unwind_tables.TableReader(), {}
     try:
         waiting = {name: reader.read(str(tmp_path / name), 1 << 20) for name in names}
         while waiting:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
-from pytrace.runtime.elf.go_functions import Layout
+from pytrace.runtime.binaries.go_binaries import Layout
 from pytrace.runtime.machine.procfs import Mapping
-from pytrace.runtime.unwind import tables
-from pytrace.runtime.unwind import unwinder as unwinder_module
-from pytrace.runtime.unwind.tables import RBP, RETURN, RSP, Interpreter, State, cfa_expression
-from pytrace.runtime.unwind.unwinder import _RANGE, Unwinder, _Loaded, _Slices
+from pytrace.runtime.stacks import unwind_tables
+from pytrace.runtime.stacks import unwinder as unwinder_module
+from pytrace.runtime.stacks.unwind_tables import RBP, RETURN, RSP, Interpreter, State, cfa_expression
+from pytrace.runtime.stacks.unwinder import _RANGE, Unwinder, _Loaded, _Slices
 from tests.support.rows import each_row
 from tests.support.waiting import finished
 
 # ---------------------------------------------------------------------------------------------- call frames
-# pytrace.runtime.unwind.tables: each instruction, and rules that a row can hold and cannot.
+# pytrace.runtime.stacks.unwind_tables: each instruction, and rules that a row can hold and cannot.
 
 
 START = State(Rule.RSP, 8)
@@ -238,7 +238,7 @@ def rule(rows: list[int], offset: int) -> tuple[Rule, int, int]:
 
 def test_sizes_of_the_stack_are_distances_to_the_return_address() -> None:
     sizes = [(0, 4), (8, 3), (0x140, 0x28), (0, 1)]
-    rows = finished(tables.go_rows(data((0x30, sizes, 0), (0x10, [(0, 16)], 4)), LAYOUT))
+    rows = finished(unwind_tables.go_rows(data((0x30, sizes, 0), (0x10, [(0, 16)], 4)), LAYOUT))
     assert rule(rows, 0) == (Rule.RSP, 8, 0)
     assert rule(rows, 4) == (Rule.RSP, 16, 2), "rbp was pushed"
     assert rule(rows, 7) == rule(rows, 0x2E) == (Rule.RSP, 0x148, 2)
@@ -248,7 +248,7 @@ def test_sizes_of_the_stack_are_distances_to_the_return_address() -> None:
 
 @pytest.mark.parametrize(("flags", "kind"), [(1, Rule.LAST), (2, Rule.FRAME), (3, Rule.LAST)])
 def test_functions_without_a_caller_and_such_that_switch_stacks(flags: int, kind: Rule) -> None:
-    rows = finished(tables.go_rows(data((0x20, [(0, 32)], flags)), LAYOUT))
+    rows = finished(unwind_tables.go_rows(data((0x20, [(0, 32)], flags)), LAYOUT))
     assert rule(rows, 0x10)[0] is kind
     assert rule(rows, 0x20)[0] is Rule.FRAME
 
@@ -260,7 +260,7 @@ def test_the_frame_of_a_signal_leads_on() -> None:
     table[1500 : 1500 + len(names)] = names
     for place, name in ((200, b"runtime.sigtramp"), (248, b"runtime.sigreturn__sigaction")):
         struct.pack_into("<I", table, ENTRIES + place + LAYOUT.name_at, 1500 + names.index(name))
-    rows = finished(tables.go_rows(bytes(table), LAYOUT))
+    rows = finished(unwind_tables.go_rows(bytes(table), LAYOUT))
     assert rule(rows, 4) == (Rule.RSP, 0x38, 2)
     assert rule(rows, 0x1F)[0] is rule(rows, 0x20)[0] is rule(rows, 0x3F)[0] is Rule.SIGNAL
     assert rule(rows, 0x40) == (Rule.RSP, 8, 0)
@@ -269,7 +269,7 @@ def test_the_frame_of_a_signal_leads_on() -> None:
 def test_damage_ends_it() -> None:
     whole = data((0x20, [(0, 32)], 0), (0x20, [(8, 32)], 0))
     for end in range(0, len(whole), 7):
-        for row in finished(tables.go_rows(whole[:end], LAYOUT)):
+        for row in finished(unwind_tables.go_rows(whole[:end], LAYOUT)):
             Rule(row & 15)
 
 
@@ -311,7 +311,7 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
     unwinder: Any = Unwinder.__new__(Unwinder)
     unwinder._binaries, unwinder._loading = {}, set()
 
-    unwinder._reader = tables.TableReader()
+    unwinder._reader = unwind_tables.TableReader()
     unwinder._rows, unwinder._filled = SimpleNamespace(entries=1 << 20), 0
     monkeypatch.setattr(unwinder, "_fill", lambda _rows, segments, _name: _Loaded(segments, 8, 3))
     program = Path("/proc/self/exe").resolve()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.codegen.walkers.python import threads
 from pytrace.core.stacks.python_format import FILE, KEY, LONGEST, NAME, RECORD, ROW, SLOT, TABLE, UNIT
-from pytrace.runtime.python import interpreters
+from pytrace.runtime.stacks import python_interpreters
 
 
 def test_a_record_fits_an_element() -> None:
@@ -15,7 +15,7 @@ def test_a_record_fits_an_element() -> None:
 
 
 def test_the_state_has_room_for_all_versions() -> None:
-    for row in interpreters._rows()[0].values():
+    for row in python_interpreters._rows()[0].values():
         assert row.code_size <= threads.HEAD_SIZE
         assert row.frame_size <= threads.BUFFER_SIZE
         assert row.frame_instruction + 8 <= row.frame_size
