@@ -1,4 +1,4 @@
-"""pytrace.runtime.binaries.function_places: what was read of DWARF for stacks is known to the next run, if it is whole."""
+"""pytrace.runtime.binaries.function_places: what was read of DWARF for stacks is known to the next run."""
 
 from __future__ import annotations
 
