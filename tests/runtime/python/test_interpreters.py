@@ -401,21 +401,21 @@ def test_no_record() -> None:
 
 
 def test_frames() -> None:
-    python_processes = PythonFunctions(lines=True)
+    functions = PythonFunctions(lines=True)
     address = FRAME | 3 << INDEX_BITS | 1
-    assert python_processes.has(address)
-    assert not python_processes.has(0x7FFF_FFFF_FFFF)
-    assert python_processes.frame(address - (1 << INDEX_BITS)) == UNKNOWN
-    python_processes = PythonFunctions(lines=True)
+    assert functions.has(address)
+    assert not functions.has(0x7FFF_FFFF_FFFF)
+    assert functions.frame(address - (1 << INDEX_BITS)) == UNKNOWN
+    functions = PythonFunctions(lines=True)
     with tempfile.TemporaryFile() as file, ExitStack() as stack:
         os.truncate(file.fileno(), SLOT * SLOTS)
         os.pwrite(file.fileno(), record(b"one"), 2 * UNIT)
-        python_processes.start(file.fileno(), stack)
-        assert python_processes.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
-        assert python_processes.frame(address + 3).line == 7
-        assert python_processes.frame(FRAME | 1) == UNKNOWN
-        assert python_processes.frame(FRAME | (1 << 32) - 1 << INDEX_BITS) == UNKNOWN
-    assert python_processes.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+        functions.start(file.fileno(), stack)
+        assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+        assert functions.frame(address + 3).line == 7
+        assert functions.frame(FRAME | 1) == UNKNOWN
+        assert functions.frame(FRAME | (1 << 32) - 1 << INDEX_BITS) == UNKNOWN
+    assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
 
 
 # ---------------------------------------------------------------------------------------------- handlers
@@ -433,9 +433,9 @@ def tail_calls(functions: int, start: str) -> str:
     lines = ["typedef long handler(const unsigned char *, long); handler *table[256];"]
     lines += [
         f"static long f{number}(const unsigned char *at, long n) {{ return table[*at](at + 1, n ^ {number + 3}); }}"
-        for number in range(python_processes)
+        for number in range(functions)
     ]
-    rows = ", ".join(f"f{number % python_processes}" for number in range(_HANDLERS))
+    rows = ", ".join(f"f{number % functions}" for number in range(_HANDLERS))
     table = f"handler *table[256] = {{{rows}}};"
     begin = f"{start} static long start_frame(const unsigned char *at) {{ return table[*at](at + 1, 0); }}"
     loop = f"long {LOOP}(const unsigned char *at) {{ volatile long entry = 1; return start_frame(at) + entry; }}"
@@ -558,8 +558,8 @@ class Rows:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[int, bytes] = {}
-        monkeypatch.setattr(python_processes.bpf, "map_update", self.update)
-        monkeypatch.setattr(python_processes.bpf, "map_delete", self.delete)
+        monkeypatch.setattr(functions.bpf, "map_update", self.update)
+        monkeypatch.setattr(functions.bpf, "map_delete", self.delete)
 
     def update(self, _descriptor: int, key: bytes, value: bytes) -> None:
         self.rows[struct.unpack("=I", key)[0]] = value
@@ -579,7 +579,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
 def walker(monkeypatch: pytest.MonkeyPatch, messages: list[str], *, everything: bool = False) -> Walker:
     """Every process but 1 has an interpreter."""
     made = Walker(3, messages.append, everything=everything)
-    made._binaries[1, 2] = python_processes._Binary(processes_interpreter(11))
+    made._binaries[1, 2] = functions._Binary(processes_interpreter(11))
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"some")
     monkeypatch.setattr(made, "_find", lambda pid, _mappings: None if pid == 1 else _Place((1, 2), 0x1000))
     return made
@@ -614,7 +614,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
     def old(_file: object) -> None:
         raise UnsupportedError("it is a CPython before 3.9")
 
-    monkeypatch.setattr(python_processes.interpreters, "interpreter", old)
+    monkeypatch.setattr(functions.interpreters, "interpreter", old)
     program = os.path.realpath("/bin/sh")
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, program)
     assert made._find(os.getpid(), [mapping]) is None
