@@ -558,8 +558,8 @@ class Rows:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: dict[int, bytes] = {}
-        monkeypatch.setattr(functions.bpf, "map_update", self.update)
-        monkeypatch.setattr(functions.bpf, "map_delete", self.delete)
+        monkeypatch.setattr(python_processes.bpf, "map_update", self.update)
+        monkeypatch.setattr(python_processes.bpf, "map_delete", self.delete)
 
     def update(self, _descriptor: int, key: bytes, value: bytes) -> None:
         self.rows[struct.unpack("=I", key)[0]] = value
@@ -579,7 +579,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
 def walker(monkeypatch: pytest.MonkeyPatch, messages: list[str], *, everything: bool = False) -> Walker:
     """Every process but 1 has an interpreter."""
     made = Walker(3, messages.append, everything=everything)
-    made._binaries[1, 2] = functions._Binary(processes_interpreter(11))
+    made._binaries[1, 2] = python_processes._Binary(processes_interpreter(11))
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"some")
     monkeypatch.setattr(made, "_find", lambda pid, _mappings: None if pid == 1 else _Place((1, 2), 0x1000))
     return made
@@ -614,7 +614,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
     def old(_file: object) -> None:
         raise UnsupportedError("it is a CPython before 3.9")
 
-    monkeypatch.setattr(functions.interpreters, "interpreter", old)
+    monkeypatch.setattr(python_interpreters, "interpreter", old)
     program = os.path.realpath("/bin/sh")
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, program)
     assert made._find(os.getpid(), [mapping]) is None
