@@ -82,7 +82,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     ]  # fmt: skip
     for field in options.__struct_fields__:
         if field == "child_command":
-            # Only targets `*` look at the command, whose answers are never cached (runtime.binaries.libraries).
+            # Only targets `*` look at the command, whose answers are never cached (runtime.binaries.user_binary).
             continue
         # Which processes: see CompileOptions.processes_fact.
         value = options.shape if field == "filters" else getattr(options, field)

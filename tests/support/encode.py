@@ -148,7 +148,7 @@ def record(event: bytes) -> bytes:
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """As pytrace.runtime.symbols gives it."""
+    """As pytrace.runtime.stacks gives it."""
 
     name: str
     offset: int = 0

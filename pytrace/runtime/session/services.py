@@ -369,9 +369,7 @@ _OUTPUT = (
     "pwd", "socket",
 )  # fmt: skip
 _ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.stacks")
-_USER_ADDRESSES = (
-    "pytrace.runtime.binaries", "lzma", "zipfile", "zstandard",
-)  # fmt: skip
+_USER_ADDRESSES = ("pytrace.runtime.binaries", "lzma", "zipfile", "zstandard")
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (
     "pytrace.runtime.session.snapshots", "pytrace.results", "pytrace.results.formats", "pytrace.results.report",

@@ -178,12 +178,12 @@ def test_a_piece_that_is_damaged_in_the_middle_shifts_no_others() -> None:
         def file(self, number: int) -> str:
             return f"{number}.c"
 
-    known = places.Places(None)
+    known = function_places.Places(None)
     with pytest.raises(OverflowError):
         known.add(0, 8, [(0, None, 1, 1), (4, None, 1, 1 << 40)], Table())
     assert not known.knows(4)
     known.add(16, 24, [(16, None, 2, 5), (20, None, 3, 6)], Table())
-    assert known.find(17) == [places.Place("", "2.c", 5)]
-    assert known.find(20) == [places.Place("", "3.c", 6)]
+    assert known.find(17) == [function_places.Place("", "2.c", 5)]
+    assert known.find(20) == [function_places.Place("", "3.c", 6)]
     known.add(32, 40, [(36, None, 4, 7)], Table())
     assert known.find(33) == []
