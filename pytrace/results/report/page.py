@@ -145,7 +145,7 @@ def viewer() -> list[str]:
     try:
         return [(folder() / name).read_text(encoding="utf-8") for name in _VIEWER]
     except FileNotFoundError:
-        hint = "scripts/build-viewer bundles it in a checkout, with what scripts/setup.sh installs; packages have it"
+        hint = "scripts/build-viewer bundles it in a checkout; a package that was built without npm lacks it: -f svg"
         raise TraceError("the viewer of HTML reports is missing", hints=(hint,)) from None
 
 
