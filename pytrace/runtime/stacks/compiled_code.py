@@ -51,8 +51,12 @@ if TYPE_CHECKING:
 LATEST = (1 << 63, 1 << 63)
 """The period of what is asked of the newest code."""
 
-_MOST_REPLACED = 1024
+_MOST_REPLACED = 64
 """Functions that one replaces with their history; more have lines of damaged files only."""
+_MOST_VERSIONS = 256
+"""Functions one after another at an address that are remembered."""
+MOST_FOUND = 64
+"""Of those the number that one search returns, the newest: each may have a name of its own."""
 
 Period = tuple[int, int]
 """First and last moment at which something may have happened."""
@@ -60,6 +64,8 @@ Period = tuple[int, int]
 
 MOST_TOGETHER = 1 << 22
 """Functions of all files that are remembered, some 150 MB."""
+_COUNT_EVERY = 0.1
+"""Seconds, in which some ten thousand functions may be added."""
 _BURST, _SHARE = 5.0, 0.1
 """Seconds of processor time in which files of one owner are read at once, and the share of the time for what they add:
 each of many processes may have a file of some hundred thousand functions, all of them one file under many names.
@@ -82,12 +88,16 @@ class Reading:
         """Files of which functions are remembered."""
         self._spent: dict[int, tuple[float, float]] = {}
         """By owner the seconds that are not paid for yet, and when that was so."""
+        self._counted, self._together = 0.0, 0
+        """When the functions of all files were counted, as there may be thousands of files; and how many there were."""
 
     def refusal(self, owner: int) -> str:
         """Why a file of an owner is not read (on) now; empty if it is."""
         if self._unpaid(owner) > _BURST:
             return f"files of user {owner} took too much time"
-        if sum(source.functions for source in self.sources) >= MOST_TOGETHER:
+        if (now := time.monotonic()) - self._counted > _COUNT_EVERY:
+            self._counted, self._together = now, sum(source.functions for source in self.sources)
+        if self._together >= MOST_TOGETHER:
             return f"{MOST_TOGETHER} functions of such files are known already"
         return ""
 
@@ -118,6 +128,8 @@ class _Version(msgspec.Struct, frozen=True):
     code: Code | None
     since: Period
     before: _Version | None
+    number: int = 0
+    """Versions before it."""
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -147,7 +159,7 @@ class CodeHistory:
         return self._at(address) is not None
 
     def find(self, address: int, period: Period = LATEST) -> list[Code]:
-        """The functions that may have been at an address at a moment of *period*, oldest first.
+        """The newest functions that may have been at an address at a moment of *period*, oldest first.
 
         Code that was added later only had not been noted by then: it is the first that was.
         """
@@ -158,7 +170,7 @@ class CodeHistory:
         found: list[Code | None] = []
         version: _Version | None = segment.version
         oldest = None
-        while version is not None:
+        while version is not None and len(found) < MOST_FOUND:
             oldest = version.code
             if version.since[0] <= last:
                 found.append(oldest)
@@ -188,7 +200,7 @@ class CodeHistory:
                 continue
             if at < left:
                 pieces += _part(at, left, code, since)
-            pieces.append(_Segment(left, right, _Version(code, since, segment.version)))
+            pieces.append(_Segment(left, right, _after(segment.version, code, since)))
             at = right
         pieces += _part(at, end, code, since)
         if kept:
@@ -243,7 +255,13 @@ def _same(one: _Segment, two: _Segment) -> bool:
 
 def _ended(version: _Version, since: Period) -> _Version:
     """No function is at a place since a moment."""
-    return version if version.code is None else _Version(None, since, version)
+    return version if version.code is None else _after(version, None, since)
+
+
+def _after(before: _Version, code: Code | None, since: Period) -> _Version:
+    """A function, or none, in place of another one; of too many the history begins anew."""
+    kept = before if before.number < _MOST_VERSIONS else None
+    return _Version(code, since, kept, before.number + 1 if kept is not None else 0)
 
 
 _LINE = re.compile(rb"(?m)^(?:0x)?([0-9a-fA-F]{1,16}) +(?:0x)?([0-9a-fA-F]{1,16}) +(\S.*)$")
@@ -259,7 +277,10 @@ MOST_ADDED = 1 << 17
 MOST_OPEN = 256
 """Files that are kept open; of others names are lost once the file is removed."""
 _kept: WeakSet[foreign_files.ReadFile] = WeakSet()
-_PIECE = 1 << 20
+_PIECE = 1 << 16
+"""Bytes that are read between two looks at the limits."""
+_NAMES_IN_MEMORY = 4096
+"""Names that are kept in memory."""
 _LONGEST_LINE = 4096
 """Bytes of a line from which a name is read. Java's longest names have some hundred."""
 _TAIL = 64
@@ -328,6 +349,8 @@ class PerfMap:
             match = _LINE.match(self._text(code.text, code.length))
             if match is None or int(match[1], 16) != code.start:
                 return None
+            if len(self._names) >= _NAMES_IN_MEMORY:
+                self._names.clear()
             self._names[code.text] = match[3].strip().decode(errors="surrogateescape")
         return self._names[code.text]
 
@@ -437,8 +460,8 @@ class PerfMap:
         """Add the functions of pieces of text at positions in the file, which it did not have at the time *before*."""
         early = self._early.get(self._path, 0)
         fresh: dict[int, _Row] = {}
-        late: list[Code] = []
         for position, text in pieces:
+            late: list[Code] = []
             for match in _LINE.finditer(text):
                 start, size, line = int(match[1], 16), int(match[2], 16), position + match.start()
                 length = min(len(match[0]), _LONGEST_LINE)
@@ -446,13 +469,19 @@ class PerfMap:
                     fresh[start] = (size, line, length)
                 elif size:
                     late.append(Code(start, size, line, length))
-            if len(self._starts) + len(fresh) >= MOST_FUNCTIONS or self._added.count + len(late) >= MOST_ADDED:
+            if fresh and late:
+                self._merge(fresh)
+                fresh = {}
+            # As the piece is charged for: it may be one of functions that all overlap.
+            since = (before, time.monotonic_ns())
+            for code in late:
+                self._put(code, since)
+            if len(self._starts) + len(fresh) >= MOST_FUNCTIONS or self._added.count >= MOST_ADDED:
                 self._read = MOST_READ
         if fresh:
+            begun = time.thread_time()
             self._merge(fresh)
-        since = (before, time.monotonic_ns())
-        for code in late:
-            self._put(code, since)
+            READING.charge(self._owner, time.thread_time() - begun)
 
     def _put(self, code: Code, since: Period) -> None:
         """Add a function in place of those that were there at the beginning, or were added since."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import struct
 import time
 import tracemalloc
@@ -307,6 +308,7 @@ def test_many_files_of_one_owner_do_not_take_all_of_the_time(
     reading = compiled_code.Reading()
     monkeypatch.setattr(compiled_code, "READING", reading)
     monkeypatch.setattr(compiled_code, "_PIECE", 4096)
+    monkeypatch.setattr(compiled_code, "_COUNT_EVERY", -1)
     path = tmp_path / "map"
     path.write_text("".join(f"{0x1000 * at:x} 10 function_{at}\n" for at in range(1, 1000)))
     monkeypatch.setattr(compiled_code, "_candidates", lambda pid: ([str(path)], {os.geteuid()}))
@@ -327,6 +329,60 @@ def test_many_files_of_one_owner_do_not_take_all_of_the_time(
     del names
     gc.collect()
     assert third.find(0x1000 * 999) == [("function_999", 0)]
+
+
+OVERLAPPING = {
+    "each over the ones before": lambda at: (0x1000 + at, 0x40000),
+    "each inside the one before": lambda at: (0x1000 + at, 2 * (30_000 - at)),
+    "in turn": lambda at: (0x1000 + 16 * (at % 1000), 0x4000),
+    "at one address": lambda _: (0x1000, 16),
+}
+
+
+def read_for_ever(found: PerfMap) -> None:
+    while True:
+        found._clear()
+        found._state = (0, 0, 0, 0)
+        found.read_on()
+
+
+@pytest.mark.parametrize("shape", OVERLAPPING)
+def test_functions_that_overlap_are_charged_for_and_interrupted(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, shape: str
+) -> None:
+    """130,000 of them took minutes, of a process that anybody may start."""
+    reading = compiled_code.Reading()
+    monkeypatch.setattr(compiled_code, "READING", reading)
+    monkeypatch.setattr(compiled_code, "_BURST", 0.1)
+    _, path = places
+    path.write_text("")
+    found = PerfMap(PID)
+    rows = map(OVERLAPPING[shape], range(30_000))
+    path.write_text("".join(f"{start:x} {size:x} f{at}\n" for at, (start, size) in enumerate(rows)))
+    begun = time.thread_time()
+    since = time.monotonic_ns()
+    found.read_on()
+    if "took too much time" not in found.problem:
+        assert found.functions == 30_000
+    assert time.thread_time() - begun < 5
+    assert len(found.find(0x1008, (0, time.monotonic_ns()))) <= compiled_code.MOST_FOUND
+    assert found.find(0x1008, (since, since))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiled_code, "_BURST", 1e9)
+    former = signal.signal(signal.SIGPROF, interrupt)
+    try:
+        again = PerfMap(PID)
+        again._early = {}
+        signal.setitimer(signal.ITIMER_PROF, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            read_for_ever(again)
+        assert time.thread_time() - begun < 10
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)
 
 
 # ---------------------------------------------------------------------------------------------- jit dump
