@@ -193,7 +193,7 @@ def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: Ex
     before, after = (_narrowed(side, arguments.map) for side in sides)
     if arguments.map:
         _check_maps(arguments.map, before, after)
-    compared = difference(before, after, files)
+    compared = difference(before, after, files, by_function=row.name in _FORMS)
     if row.differential is not None:
         data = row.differential(*_shown_parts(row, before, after), options)
         with _output(arguments.output, binary=row.binary) as file:

@@ -6,13 +6,16 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.render.value_kind import Change
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
+from pytrace.results.findings import amounts_of, changes, same_function
 from pytrace.results.merge import common_type
-from pytrace.results.snapshot import MapData, Portable, Run, SnapshotData, Value
+from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Value
+from pytrace.results.stack_samples import is_profile, members_of, unlike
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
@@ -122,6 +125,8 @@ class MapDifference(msgspec.Struct, frozen=True):
     """Keys in the order of the two maps, first those of the earlier one."""
     mark: str = ""
     """That of either side."""
+    found: tuple[str, ...] = ()
+    """Of numbers by stack: how keys were matched, totals, and the functions that changed most."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -150,13 +155,17 @@ class Difference(msgspec.Struct, frozen=True):
         return SnapshotData(self.after, maps, (), self.losses)
 
 
-def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str] = ("", "")) -> Difference:
+def difference(
+    before: SnapshotData, after: SnapshotData, names: tuple[str, str] = ("", ""), *, by_function: bool = False
+) -> Difference:
     """The difference of two snapshots.
 
     Args:
         before: the earlier state, or the run to compare with.
         after: the later one.
         names: what messages call the two, files for example.
+        by_function: stacks of different runs are matched by the names of functions and of their files, as of one
+            program in another folder or version, and without members of keys that have nothing in common.
 
     Raises:
         TraceError: keys or values of a map are not comparable.
@@ -164,10 +173,61 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     one, other = (name or item.title for name, item in zip(names, (before, after), strict=True))
     maps = {}
     for name in sorted({*before.maps, *after.maps}):
-        change = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
+        old, new = before.maps.get(name), after.maps.get(name)
+        found: tuple[str, ...] = ()
+        if by_function and after.runs and old is not None and new is not None and is_profile(old) and is_profile(new):
+            found = tuple(changes(old, new, amounts_of(new, after.runs[-1])))
+            if {run.identity for run in before.runs}.isdisjoint(run.identity for run in after.runs):
+                old, new, note = _by_function(old, new)
+                found = (note, *found)
+        change = _map(name, (old, one), (new, other))
+        if found:
+            change = replace(change, found=found)
         if change.changes:
             maps[name] = change
     return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
+
+
+def _by_function(before: MapData, after: MapData) -> tuple[MapData, MapData, str]:
+    """Maps of two runs with keys that both may have, and a sentence on what was left out."""
+    if before.key != after.key or any(external_sort.is_large(side.entries) for side in (before, after)):
+        return before, after, "stacks are matched as they are"
+    key = after.key
+    assert key is not None
+    columns = after.key_columns
+    stacks = [isinstance(column.type, types.Stack) for column in columns]
+    members = [[list(members_of(key, entry)) for entry in side.entries] for side in (before, after)]
+    labels = [at for at, stack in enumerate(stacks) if not stack]
+    other = {
+        labels[number]
+        for number in unlike(*[[tuple(entry[at] for at in labels) for entry in side] for side in members])
+    }  # fmt: skip
+    kept = [at for at in range(len(columns)) if at not in other]
+    # On one line, by the names of functions.
+    kinds = tuple(
+        replace(column.type, mode=types.StackMode.FOLDED) if isinstance(column.type, types.Stack) else column.type
+        for column in columns
+    )
+    type_ = kinds[kept[0]] if len(kept) == 1 else types.Tuple(tuple(kinds[at] for at in kept))
+    join = value_kind_of(after.value).join()
+    sides = []
+    for data, entries in zip((before, after), members, strict=True):
+        joined: dict[Portable, Value] = {}
+        for entry, value in zip(entries, data.entries.values(), strict=True):
+            parts = tuple(_plain(entry[at]) for at in kept)
+            name = parts[0] if len(kept) == 1 else parts
+            joined[name] = join(joined[name], value) if name in joined else value
+        sides.append(replace(data, key=type_, entries=joined, key_names=()))
+    left_out = ", ".join(after.key_titles[at] for at in sorted(other))
+    note = "stacks are matched by the names of functions and files"
+    return sides[0], sides[1], f"{note}, without {left_out}, of which nothing is in common" if left_out else note
+
+
+def _plain(member: Portable) -> Portable:
+    """A stack with the names of its functions and files alone."""
+    if not isinstance(member, StackTrace):
+        return member
+    return member._replace(frames=tuple(Frame(name, 0, module) for name, module in map(same_function, member.frames)))
 
 
 def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | None, str]) -> MapDifference:

@@ -22,6 +22,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.render import histogram
 from pytrace.render.histogram import Histogram, LabelledBucket, Quantile
 from pytrace.render.values import value_kind_of
+from pytrace.results.difference import difference
 from pytrace.results.findings import (
     BYTES,
     SECONDS,
@@ -47,6 +48,7 @@ from pytrace.results.report.data import (
     at_end,
     buckets_added,
     counter_part,
+    difference_part,
     is_number,
     map_part,
     of_prints,
@@ -132,20 +134,28 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
     """Differential flame graphs of the maps of stacks: as wide as *after*, coloured by what changed.
 
     Raises:
-        TraceError: as :func:`write`, or neither snapshot has a map of stacks.
+        TraceError: as :func:`write`, or no map differs and none is of stacks.
     """
     drawing, style = _begun(options)
     _head(drawing, title_of_difference(before, after), [before, after])
     earlier, later = ({data.title: data for data in _stacks(side)} for side in (before, after))
-    if not earlier and not later:
+    shown = {*before.shown, *after.shown} - {data.name for data in (*earlier.values(), *later.values())}
+    others = {name: change for name, change in difference(before, after).maps.items() if name in shown}
+    if not earlier and not later and not others:
         raise TraceError(
-            "format svg compares maps of numbers by stack, and neither snapshot has one",
+            "format svg compares maps of numbers, and neither snapshot has one that differs",
             hints=("without -f the differences are printed as text",),
         )
     for name in sorted({*earlier, *later}):
         new = later.get(name) or replace(earlier[name], entries={})
         old = earlier.get(name) or replace(new, entries={})
         _flames(drawing, new, old, style, after.runs[-1] if after.runs else None)
+    for name, change in sorted(others.items()):
+        document = Document()
+        if is_number(change.value):
+            _draw_table(drawing, document, difference_part(document, Printers(), change))
+        else:
+            drawing.line(f"{name} differs; pictures compare numbers only", "q")
     _losses(drawing, after)
     return drawing.element().encode()
 

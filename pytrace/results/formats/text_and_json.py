@@ -141,6 +141,7 @@ def difference_text(difference: Difference) -> Iterator[bytes]:
     printers = Printers()
     for _, part in sorted(difference.maps.items()):
         yield from _map_text(printers, part)
+        yield from (encoded(f"# {part.name}: {line}\n") for line in part.found)
     for kind, subjects in difference.losses.items():
         yield from (encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items())
     if not difference.maps and not difference.losses:

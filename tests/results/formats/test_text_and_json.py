@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -598,3 +599,41 @@ def test_a_comparison_is_not_by_processes_of_which_both_have_others() -> None:
     drawn = {box.title.split(":")[0]: box for box in boxes(svg.differential(before, after, WriteOptions()))}
     assert drawn["f"].title.startswith("f: 4 events, 100.00%, before 4 events (0, +0.0%)")
     assert not {"7", "9"} & set(drawn)
+
+
+def test_stacks_of_two_runs_are_matched_by_functions_and_files() -> None:
+    def state(folder: str, pid: int, name: str, **own: int) -> SnapshotData:
+        frame = Frame("main", 8, f"{folder}/bin/app-{pid}.{pid}", file=f"{folder}/main.c", line=pid)
+        entries = {
+            (StackTrace((Frame(function, pid, f"{folder}/lib.so.{pid}"), frame)), pid, "app"): count
+            for function, count in own.items()
+        }
+        data = map_data("@", types.Tuple((USTACK, types.UINT32, STRING)), COUNT, entries)
+        data = msgspec.structs.replace(data, key_names=("", "pid", "comm"))
+        return snapshot(data, of=run(name, script="-e", text="profile:hz:100 { }"))
+
+    before, after = state("/venv/a", 7, "one", parse=10, same=5), state("/srv/b", 9, "two", parse=30, same=5)
+    found = difference(before, after, by_function=True)
+    assert text_of(found).decode().splitlines() == [
+        "@[main;parse, app]: +20 (10 → 30)",
+        "# @: stacks are matched by the names of functions and files, without PID, of which nothing is in common",
+        "# @: 150 ms (15 samples) before, 350 ms (35 samples) after: +200 ms (+133.3 %)",
+        "# @: grew most:", "# @:      +200 ms  parse (100 ms before, 300 ms after)",
+    ]  # fmt: skip
+    assert json.loads(lines_of(found))["data"] == {"@": {"main;parse,app": {"before": 10, "after": 30, "change": 20}}}
+    assert len(difference(before, after).maps["@"].changes) == 4, "other formats have all of each place"
+    later = state("/venv/a", 7, "one", parse=11, same=5)
+    text = text_of(difference(before, later, by_function=True)).decode()
+    assert "parse+7" in text, "one run: places as they are"
+    assert "matched" not in text
+
+
+def test_a_comparison_as_picture_has_numbers_without_stacks() -> None:
+    before, after = (
+        snapshot(map_data("@n", STRING, COUNT, {"read": low, "same": 4}), map_data("@h", None, HIST, {None: {3: low}}))
+        for low in (5, 9)
+    )
+    found = texts(svg.differential(before, after, WriteOptions()))
+    assert "key   @n before  @n after  change" in found
+    assert "read          5         9       4" in found
+    assert "@h differs; pictures compare numbers only" in found
