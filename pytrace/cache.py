@@ -21,7 +21,7 @@ import pytrace
 from pytrace.base import private_files, private_folders
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
-from pytrace.core.options.compile_options import PROCESSES, CompileOptions
+from pytrace.core.options import PROCESSES_FACT, CompileOptions
 from pytrace.core.source import Source
 from pytrace.runtime.machine import fingerprints
 
@@ -177,7 +177,7 @@ def load(
         # Written by another version: compile again and replace it.
         return None
     facts = script.manifest.facts
-    if facts and facts[-1][0] == PROCESSES:
+    if facts and facts[-1][0] == PROCESSES_FACT:
         if facts[-1] != options.processes_fact:
             return None
         facts = facts[:-1]

@@ -16,12 +16,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, render
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import AheadOfTime, CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import kind_of
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import kind_of
 from pytrace.core.source import Source
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.expand import c_definitions as definitions_pass

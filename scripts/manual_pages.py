@@ -12,7 +12,7 @@ from pytrace.cli.options import GROUPS, OPTIONS, Option
 from pytrace.cli.script_options import ScriptWords
 from pytrace.cli.script_texts import common_options, explained, header
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption
 from pytrace.core.source import Source
 
 ENVIRONMENT = (

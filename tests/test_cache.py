@@ -13,11 +13,9 @@ from msgspec.structs import replace
 import pytrace
 from pytrace import cache
 from pytrace.base import private_files, private_folders
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, Config, ProcessFilters
 from pytrace.core.source import Source
 from tests.core.test_manifest import SCRIPT
 

@@ -27,8 +27,8 @@ from pytrace.cli import fleet_command, request, shortcuts, subcommands
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import PROBE_KINDS
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.machine import tracefs

@@ -9,7 +9,7 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics, ScriptError
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from tests.support.facts import RecordedKernel
 from tests.support.rows import each_row

@@ -59,7 +59,7 @@ def test_command(command: Command, server: Server, programs: Path, tmp_path: Pat
 
 
 def test_every_kind_of_probe_is_described() -> None:
-    from pytrace.core.probes.kinds import PROBE_KINDS
+    from pytrace.core.probe_kinds import PROBE_KINDS
 
     text = PAGE.read_text()
     for kind in PROBE_KINDS:

@@ -23,12 +23,12 @@ import pytrace
 from pytrace.agent.channels import Inbox, Outbox, Signals, end_requests
 from pytrace.agent.policy import ALL, Policy
 from pytrace.base import extras
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
-from pytrace.core.kernel_facts import MOST_CPUS, Question
+from pytrace.core.kernel_info import MOST_CPUS, Question
 from pytrace.core.manifest import CompiledScript as CompiledFile
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.interface.compiled import Arguments, CompiledScript, build, compile_options
 from pytrace.interface.errors import TraceWarning
@@ -93,7 +93,7 @@ class HostFacts:
     def digest(self) -> str:
         """What they are known by; empty if this host does not say, so that it is of no kind."""
         try:
-            return kernel_facts.digest(self._facts())
+            return kernel_info.facts_digest(self._facts())
         except TraceError:
             return ""
 
@@ -113,7 +113,7 @@ class HostFacts:
             self._encoded = b""
         encoded = self._facts()
         data = packed(encoded) if inquiry.whole else b""
-        return Stated(facts=kernel_facts.digest(encoded), data=data)
+        return Stated(facts=kernel_info.facts_digest(encoded), data=data)
 
     def _facts(self) -> bytes:
         if not self._encoded:

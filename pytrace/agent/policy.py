@@ -24,9 +24,8 @@ from pytrace.base import trusted_files
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.options import memory_sizes
-from pytrace.core.options.run_options import Budget
-from pytrace.core.probes.kinds import BEGIN, END, probe_kind
+from pytrace.core.options import Budget, parse_memory
+from pytrace.core.probe_kinds import BEGIN, END, probe_kind
 from pytrace.remote.messages import LARGEST_RATE, LONGEST_TIME, Limits, Request
 
 PATH = "/etc/pytrace/agent.toml"
@@ -69,7 +68,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """What tracing may cost, as ``--budget``; empty: anything."""
 
     def __post_init__(self) -> None:
-        memory_sizes.parse(self.max_memory, 1 << 40)
+        parse_memory(self.max_memory, 1 << 40)
         if self.budget and Budget.parsed(self.budget) is None:
             raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {self.budget!r}")
         if unknown := [name for name in self.probes if probe_kind(name) is None]:
@@ -225,7 +224,7 @@ class Policy:
         if not wanted:
             return "" if most == ALL.max_memory else most
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if memory_sizes.parse(wanted, total) > memory_sizes.parse(most, total):
+        if parse_memory(wanted, total) > parse_memory(most, total):
             raise self._refused("max_memory", f"take more memory than {most}")
         return wanted
 

@@ -18,14 +18,13 @@ from pytrace.base.control_characters import printable_text
 from pytrace.cli import script_options, subcommands, tools
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.script_options import names, offered
-from pytrace.core import script_files
+from pytrace.core import probe_kinds, script_files
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options.run_options import STREAMED
-from pytrace.core.options.script_options import ScriptOption
-from pytrace.core.probes import kinds
-from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
+from pytrace.core.options import STREAMED
+from pytrace.core.probe_kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
+from pytrace.core.script_options import ScriptOption
 from pytrace.multitools.table import TOOLS
 from pytrace.results import file_form
 from pytrace.results.formats import table
@@ -401,7 +400,7 @@ def _names_in_body(before: str, token: str) -> Iterator[str]:
 
 def attach_points(token: str, listing: Listing) -> list[str]:
     """Completions of the attach point *token* by one more part."""
-    provider, *parts = kinds.split_attach_point(token)
+    provider, *parts = probe_kinds.split_attach_point(token)
     if not parts:
         return sorted(_providers(provider))
     kind = probe_kind(provider)

@@ -33,8 +33,7 @@ from pytrace.codegen import generator
 from pytrace.codegen.generator import LlvmTexts
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, bytes_shown, render_all
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.frontend.syntax import nodes

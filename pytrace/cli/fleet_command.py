@@ -18,11 +18,9 @@ from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.shortcuts import CommandParser
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import SAMPLE, RunOptions
+from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
 from pytrace.interface.asked_hosts import Nodes
 from pytrace.interface.fleet import PAUSE
 from pytrace.interface.kinds_of_hosts import Program, lacking

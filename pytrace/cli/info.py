@@ -14,8 +14,8 @@ from pathlib import Path
 import pytrace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import IteratorTarget, TypedFunctionTarget
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import bpf, confine, libbpf, perf, privileges
 from pytrace.runtime.session import confinement

@@ -24,9 +24,8 @@ from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, he
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
+from pytrace.core.options import CompileOptions, RunOptions
+from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo

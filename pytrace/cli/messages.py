@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytrace.base import whole_files
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all, render_error
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import RunOptions
 
 if TYPE_CHECKING:
     from pytrace.base.desktop import Viewer

@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.options.run_options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, watchdog_seconds
+from pytrace.core.options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, watchdog_seconds
 
 if TYPE_CHECKING:
     from pytrace.cli.script_options import ScriptWords
@@ -219,10 +219,10 @@ def _rate(text: str) -> Rate:
 
 
 def _memory(text: str) -> str:
-    from pytrace.core.options import memory_sizes
+    from pytrace.core import options
 
     try:
-        memory_sizes.parse(text, 1 << 40)
+        options.parse_memory(text, 1 << 40)
     except ValueError as error:
         hints = ("for example --max-memory 512M, 2G, or 10% of the machine's memory",)
         raise TraceError(f"--max-memory: {error}", hints=hints) from None

@@ -16,15 +16,18 @@ from pytrace.cli.tools import LETTERS
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, similar
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions, environment
-from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
-from pytrace.core.options.run_options import (
+from pytrace.core.options import (
+    COMM_SIZE,
+    MOST_PIDS,
     SAMPLE,
     STREAMED,
     Address,
     Budget,
+    CompileOptions,
+    ProcessFilters,
     Rate,
     RunOptions,
+    environment,
 )
 from pytrace.core.source import Source
 
@@ -374,7 +377,7 @@ def _program(name: str) -> str:
     last = name.rstrip("/").rpartition("/")[2]
     if not last:
         raise TraceError(f"--exec-wait needs the name of a program, not {name!r}")
-    return last.encode("utf-8", "surrogateescape")[: COMM - 1].decode("utf-8", "surrogateescape")
+    return last.encode("utf-8", "surrogateescape")[: COMM_SIZE - 1].decode("utf-8", "surrogateescape")
 
 
 # ---------------------------------------------------------------------------------------------- the script

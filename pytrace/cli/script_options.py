@@ -18,8 +18,7 @@ import pytrace
 from pytrace import cache
 from pytrace.base import private_files, typed_json
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
-from pytrace.core.options.option_values import JOINT, TYPES, WrongValueError, convert, default, entries
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.script_options import JOINT, TYPES, ScriptOption, Value, WrongValueError, convert, default, entries
 from pytrace.core.source import Source
 from pytrace.runtime.machine import fingerprints
 
@@ -197,7 +196,7 @@ FORMAT = 3
 
 _CODE = "\t".join(
     f"/{name}.py"
-    for name in ("frontend/expand/parameters", "core/options/script_options", "cli/script_options")
+    for name in ("frontend/expand/parameters", "core/script_options", "cli/script_options")
 )
 """Files whose modification invalidates the entries of a checkout."""
 

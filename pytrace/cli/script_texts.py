@@ -13,7 +13,7 @@ from pytrace.cli.request import Script
 from pytrace.cli.script_options import ScriptWords
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.script_options import ScriptOption, Value
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:

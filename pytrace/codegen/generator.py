@@ -27,12 +27,12 @@ from pytrace.codegen.walkers.processes import Filters, FunctionExits, Gates, Wat
 from pytrace.codegen.walkers.python import calls
 from pytrace.codegen.walkers.python.calls import PythonCalls
 from pytrace.codegen.walkers.system_calls import PART
+from pytrace.core import stack_formats
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import PYTHON_KINDS, Context
-from pytrace.core.stacks import chunk_format
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import PYTHON_KINDS, Context
 from pytrace.frontend.syntax.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -304,7 +304,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
         stack_depths=script.layout.depths(),
-        stack_chunks=chunk_format.MAP if script.chunks_stacks else "",
+        stack_chunks=stack_formats.CHUNK_MAP if script.chunks_stacks else "",
     )
 
 

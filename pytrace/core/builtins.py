@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, PYTHON_KINDS, Context
+from pytrace.core.probe_kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, PYTHON_KINDS, Context
 
 # ---------------------------------------------------------------------------------------------------------------- a row
 

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import msgspec
 
+from pytrace.core import probe_kinds
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probes import kinds
-from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS
+from pytrace.core.probe_kinds import RAW_TRACEPOINT, SYSTEM_CALLS
 
 ENTRY: dict[str, int] = {
-    kinds.TRACEPOINT: 75,
-    kinds.RAWTRACEPOINT: 75,
-    kinds.UPROBE: 9250,
-    kinds.URETPROBE: 9830,
-    kinds.USDT: 620,
-    kinds.PYTHON: 9250,
-    kinds.PYTHONRET: 9250,
-    kinds.PROFILE: 12400,
-    kinds.INTERVAL: 12400,
-    kinds.SOFTWARE: 12400,
-    kinds.HARDWARE: 12400,
-    kinds.WATCHPOINT: 12400,
-    kinds.KPROBE: 480,
-    kinds.KRETPROBE: 790,
-    kinds.FENTRY: 400,
-    kinds.FEXIT: 400,
+    probe_kinds.TRACEPOINT: 75,
+    probe_kinds.RAWTRACEPOINT: 75,
+    probe_kinds.UPROBE: 9250,
+    probe_kinds.URETPROBE: 9830,
+    probe_kinds.USDT: 620,
+    probe_kinds.PYTHON: 9250,
+    probe_kinds.PYTHONRET: 9250,
+    probe_kinds.PROFILE: 12400,
+    probe_kinds.INTERVAL: 12400,
+    probe_kinds.SOFTWARE: 12400,
+    probe_kinds.HARDWARE: 12400,
+    probe_kinds.WATCHPOINT: 12400,
+    probe_kinds.KPROBE: 480,
+    probe_kinds.KRETPROBE: 790,
+    probe_kinds.FENTRY: 400,
+    probe_kinds.FEXIT: 400,
 }
 """Nanoseconds that a hit costs apart from its program, by probe kind.
 
@@ -107,5 +107,5 @@ class RunCost(msgspec.Struct, frozen=True):
 def entry_cost(program: ProgramSpec) -> int:
     """Nanoseconds that a hit of a program costs apart from the program; 0 if the tracer itself runs it."""
     # Tracepoints that were compiled for the raw tracepoint; an iterator runs when the tracer reads it.
-    kind = kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
+    kind = probe_kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
     return ENTRY.get(kind, 0)

@@ -52,7 +52,7 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type
 
 if TYPE_CHECKING:
-    from pytrace.core.types.tables import TableSchema
+    from pytrace.core.value_tables import TableSchema
 
 HEADER = 8
 """Bytes before the arguments."""
@@ -153,7 +153,7 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
     @classmethod
     def of(cls, whole: EventLayout) -> FlatLayout:
         """The flat layout of events that are laid out as *whole*."""
-        from pytrace.core.types.tables import leaves  # most runs need none
+        from pytrace.core.value_tables import leaves  # most runs need none
 
         members = [
             (leaf.type, start + leaf.offset)
@@ -211,7 +211,7 @@ class RowMembers(StaticPart, frozen=True):
     """The members of a row."""
 
     names: list[str]
-    """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
+    """For each argument, its path in the record (:mod:`pytrace.core.value_tables`); empty for the record itself."""
     order: list[int] = msgspec.field(default_factory=list)
     """Columns by which ``print_rows()`` sorts the rows: numbers from 1, negative for descending order; empty for rows
     that are printed immediately."""
@@ -381,7 +381,7 @@ class EventSpec(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> TableSchema:
         """The columns of the rows in events of the kind ``row``."""
-        from pytrace.core.types.tables import TableSchema  # most runs need none
+        from pytrace.core.value_tables import TableSchema  # most runs need none
 
         return TableSchema.of(self.static_part(RowMembers).names, self.args)
 

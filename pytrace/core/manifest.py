@@ -16,11 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base import typed_json
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, MisfitError, TraceError
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
-from pytrace.core.probes.kinds import known_kind
-from pytrace.core.probes.targets import AnyTarget, ProbeTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import AnyTarget, ProbeTarget, known_kind
 from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, settled
 
 P = TypeVar("P", bound=ProbeTarget)
@@ -35,7 +34,7 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
 
     *probe* is the full probe name (the value of the ``probe`` builtin). *cookie* is the result of
     ``bpf_get_attach_cookie``: the index of the target in its program. *place* is of the class that the probe
-    kind's row names (``pytrace.core.probes.targets``).
+    kind's row names (``pytrace.core.probe_kinds``).
     """
 
     probe: str
@@ -269,7 +268,7 @@ class SessionData(msgspec.Struct, frozen=True):
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
-    (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
+    (``core.options.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
     (``jiffies``) after which programs return at once (``codegen.walkers.processes``). *own* is the tracer's process
     (``u32``), and after it another one of the tracer's.
 
@@ -302,7 +301,7 @@ Row = tuple[str, ...]
 
 
 class UnwindMaps(msgspec.Struct, frozen=True):
-    """The maps of unwind tables (``core.stacks.unwind_format``), which the session fills.
+    """The maps of unwind tables (``core.stack_formats``), which the session fills.
 
     *spaces* has the location of the *ranges* of each process; *rows* has *room* for that many rows, and may be enlarged
     before it is loaded. *selected*: there are programs that unwind selected processes only (``dw_ustack``). Through the
@@ -318,7 +317,7 @@ class UnwindMaps(msgspec.Struct, frozen=True):
 
 
 class ImageMaps(msgspec.Struct, frozen=True):
-    """The maps of images of processes (``core.stacks.image_format``): *images* by process, by its number in the initial
+    """The maps of images of processes (``core.stack_formats``): *images* by process, by its number in the initial
     pid namespace, and the array of perf events *reports*, which the session fills.
     """
 
@@ -327,7 +326,7 @@ class ImageMaps(msgspec.Struct, frozen=True):
 
 
 class PythonMaps(msgspec.Struct, frozen=True):
-    """The maps of Python stacks (``core.stacks.python_format``): rows of *processes*, which the session fills, and
+    """The maps of Python stacks (``core.python_format``): rows of *processes*, which the session fills, and
     what the programs fill: *codes* that are known, the array of *names*, and its *cursor*.
     """
 

@@ -16,10 +16,8 @@ from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options.compile_options import CompileOptions, environment
-from pytrace.core.options.option_values import JOINT
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import SAMPLE, RunOptions
+from pytrace.core.options import SAMPLE, CompileOptions, ProcessFilters, RunOptions, environment
+from pytrace.core.script_options import JOINT
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.interface.errors import TraceWarning, placed, warn

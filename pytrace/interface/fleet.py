@@ -15,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import manifest
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import HiddenKernelError, TraceError
-from pytrace.core.options.run_options import SAMPLE
+from pytrace.core.options import SAMPLE, Config
 from pytrace.core.types import Type
 from pytrace.interface import asked_hosts
 from pytrace.interface.asked_hosts import AskedHosts, Nodes

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from pytrace.core import byte_escapes, types
-from pytrace.core.types.tables import RIGHT
+from pytrace.core import types
+from pytrace.core.text import printable_utf8
+from pytrace.core.value_tables import RIGHT
 from pytrace.render import csv
 from pytrace.render.aggregations import Stats
 from pytrace.render.histogram import Histogram
@@ -178,7 +179,7 @@ def _without_formula(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """Text escaped for HTML and representable in UTF-8, as the notebook's file requires; long texts are truncated."""
-    plain = byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
+    plain = printable_utf8(text.encode("utf-8", "surrogateescape")).decode()
     if len(plain) > MOST_CHARACTERS:
         plain = f"{plain[:MOST_CHARACTERS]}…"
     return escape(plain)

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base import limited_process, typed_json
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import Error, TraceError, render_error
-from pytrace.core.kernel_facts import MOST_QUESTIONS, Questions
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.kernel_info import MOST_QUESTIONS, Questions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.interface.compiled import ahead_of_time, live_kernel
 from pytrace.remote.variants import Kind, Outcome, unpacked
@@ -132,7 +132,7 @@ def compiled(job: Job) -> Outcome:
 
     options, kernel, error, data = job.options, None, "", b""
     try:
-        facts = kernel_facts.decoded(unpacked(job.facts))
+        facts = kernel_info.decoded_facts(unpacked(job.facts))
         kernel = RemoteKernel(facts, debuginfo=options.debuginfo, disabled=options.disabled)
         data = ahead_of_time(Source(job.name, job.text, job.path), options, kernel).to_bytes()
     except TraceError as raised:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytrace.core.probes.targets import ProbeTarget
+from pytrace.core.probe_kinds import ProbeTarget
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.live_kernel import LiveKernel

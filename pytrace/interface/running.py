@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias, Unpack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options import memory_sizes
-from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, watchdog_seconds
+from pytrace.core.options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, parse_memory, watchdog_seconds
 from pytrace.interface.compiled import (
     FIXED,
     Arguments,
@@ -91,7 +90,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     if watchdog is not None:
         watchdog_seconds(watchdog)
     if max_memory:
-        memory_sizes.parse(max_memory, 1 << 40)
+        parse_memory(max_memory, 1 << 40)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
     no_features = arguments.get("no_features", ())
     command = _checked(bool(filters.pids), arguments.get("command"), follow, no_features)

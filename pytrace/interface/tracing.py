@@ -18,7 +18,7 @@ from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.failures import FAILURES
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import RunOptions
 from pytrace.interface.collector import Collector, EventSources, table
 from pytrace.interface.compiled import CompiledScript
 from pytrace.interface.errors import LossWarning, TraceWarning, warn

@@ -9,7 +9,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption
 from pytrace.multitools import targets
 from pytrace.multitools.expressions import (
     Call,

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from pytrace.core import script_options
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options import option_values
-from pytrace.core.options.option_values import default
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.script_options import ScriptOption, Value, default
 from pytrace.multitools import targets
 from pytrace.multitools.expressions import SpecText
 from pytrace.multitools.targets import KERNEL, Attachment, TraceTarget
@@ -85,7 +84,7 @@ class Options:
         if selected := self.pids():
             words += ["--pid", ",".join(map(str, selected))]
         if duration := self.number("duration"):
-            words += ["--duration", f"{duration / option_values.NANOSECONDS:.9g}"]
+            words += ["--duration", f"{duration / script_options.NANOSECONDS:.9g}"]
         if filter_:
             words += ["--probe-filter", filter_]
         return tuple(words)

@@ -8,11 +8,11 @@ import re
 
 import msgspec
 
+from pytrace.core import probe_kinds
 from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.probes import kinds
-from pytrace.core.probes.kinds import (
+from pytrace.core.probe_kinds import (
     FENTRY,
     FEXIT,
     HARDWARE,
@@ -24,8 +24,8 @@ from pytrace.core.probes.kinds import (
     URETPROBE,
     probe_kind,
 )
-from pytrace.core.probes.kinds import TRACEPOINT as TRACEPOINT_PROBE
-from pytrace.core.probes.kinds import USDT as USDT_PROBE
+from pytrace.core.probe_kinds import TRACEPOINT as TRACEPOINT_PROBE
+from pytrace.core.probe_kinds import USDT as USDT_PROBE
 from pytrace.core.types import Pointer, Void
 from pytrace.multitools.expressions import Call, Names, Parameter, SpecText, Token, Translator, places, signature
 
@@ -89,7 +89,7 @@ def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     found = _CONTROL.search(spec.text)
     if found is not None:
         raise spec.error("control characters are in no name", at=found.start(), length=1)
-    parts = kinds.split_attach_point(spec.text)
+    parts = probe_kinds.split_attach_point(spec.text)
     first = parts[0]
     kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
     if kind is not None and kind.name in _FAMILIES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption
 from pytrace.multitools.multitool import LANGUAGES, MultiTool, Options, Translation
 from pytrace.multitools.targets import quoted
 

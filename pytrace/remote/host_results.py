@@ -19,7 +19,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import Error, TraceError, counted
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
-from pytrace.core.types.tables import row_tables
+from pytrace.core.value_tables import row_tables
 from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.hosts import LATEST, Offset
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened

@@ -15,10 +15,8 @@ from msgspec import Meta
 from pytrace.base import typed_json
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import LARGEST_PACKED, MOST_CPUS, Digest, Questions
-from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options import memory_sizes
-from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
+from pytrace.core.kernel_info import FEATURES, LARGEST_PACKED_FACTS, MOST_CPUS, Digest, Questions
+from pytrace.core.options import ACTIONS, SAMPLE, Budget, parse_memory
 
 PROTOCOL = 1
 """Grows when an older side would misunderstand; members that a reader does not know are ignored."""
@@ -121,7 +119,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if self.budget and Budget.parsed(self.budget) is None:
             raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {self.budget!r}")
         if self.max_memory:
-            memory_sizes.parse(self.max_memory, 1 << 40)
+            parse_memory(self.max_memory, 1 << 40)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
@@ -329,8 +327,8 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, tag="facts"):
     """The answer to :class:`Inquiry`."""
 
     facts: Digest
-    data: Annotated[bytes, Meta(max_length=LARGEST_PACKED)] = b""
-    """The facts (:mod:`pytrace.core.kernel_facts`), compressed, if they were asked for."""
+    data: Annotated[bytes, Meta(max_length=LARGEST_PACKED_FACTS)] = b""
+    """The facts (:mod:`pytrace.core.kernel_info`), compressed, if they were asked for."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):

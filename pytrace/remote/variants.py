@@ -1,6 +1,6 @@
 """Other compiled forms of a script, for hosts that the first one does not fit: one for each kind of host.
 
-A host that is of no kind by its features and CPUs alone is of the kind of its facts (:mod:`pytrace.core.kernel_facts`):
+A host that is of no kind by its features and CPUs alone is of the kind of its facts (:mod:`pytrace.core.kernel_info`):
 it states their digest, and what was compiled for facts goes to hosts only that state the very same ones. So a host is
 trusted with facts about itself, and by nobody else.
 """
@@ -12,10 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import Error, TraceError
-from pytrace.core.kernel_facts import LARGEST, LARGEST_PACKED, Questions
-from pytrace.core.kernel_info import FEATURES
+from pytrace.core.kernel_info import FEATURES, LARGEST_FACTS, LARGEST_PACKED_FACTS, Questions
 from pytrace.remote import messages
 from pytrace.remote.hosts import OVER, Host
 from pytrace.remote.messages import Inquiry, Misfit, Stated, Variant
@@ -108,7 +107,7 @@ class Variants:
         asked, _ = self._asked.get(stated.facts, (None, 0.0))
         if asked is not peer:
             raise TraceError("it sends facts about its kernel that it was not asked for")
-        if kernel_facts.digest(unpacked(stated.data)) != stated.facts:
+        if kernel_info.facts_digest(unpacked(stated.data)) != stated.facts:
             raise TraceError("the facts about its kernel have another digest than it said")
         self._facts[stated.facts] = stated.data
 
@@ -160,7 +159,7 @@ def kind_of(misfit: Misfit) -> Kind:
     """The kind of a host that says this."""
     if misfit.facts:
         return Kind(facts=misfit.facts)
-    cpus = kernel_facts.rounded_cpus(misfit.cpus) if misfit.cpus else 0
+    cpus = kernel_info.rounded_cpus(misfit.cpus) if misfit.cpus else 0
     return Kind(frozenset(misfit.lacks) & frozenset(FEATURES), cpus)
 
 
@@ -192,7 +191,7 @@ def packed(encoded: bytes) -> bytes:
     import zstandard
 
     data = zstandard.ZstdCompressor(level=LEVEL).compress(encoded)
-    if len(data) > LARGEST_PACKED:
+    if len(data) > LARGEST_PACKED_FACTS:
         raise TraceError(f"the facts about this kernel have {len(data)} bytes, more than are sent")
     return data
 
@@ -206,8 +205,8 @@ def unpacked(data: bytes) -> bytes:
     import zstandard
 
     try:
-        if not 0 <= zstandard.frame_content_size(data) <= LARGEST or len(data) > LARGEST_PACKED:
+        if not 0 <= zstandard.frame_content_size(data) <= LARGEST_FACTS or len(data) > LARGEST_PACKED_FACTS:
             raise TraceError("the facts about a kernel are too large")
-        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompress(data, max_output_size=LARGEST)
+        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompress(data, max_output_size=LARGEST_FACTS)
     except zstandard.ZstdError as error:
         raise TraceError(f"the facts about a kernel are damaged: {error}") from None

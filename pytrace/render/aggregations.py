@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.core.types.builtin_types import truncated, wrapped
+from pytrace.core.types import truncated, wrapped
 from pytrace.render import json
 from pytrace.render.text import named_members
 from pytrace.render.value_kind import (

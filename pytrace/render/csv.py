@@ -1,7 +1,7 @@
 r"""Tables as CSV by RFC 4180: fields with commas, quotes or line ends are quoted, lines end in CR LF.
 
 One stream may have several tables: an empty line is before each but the first, as before a table that goes on after
-another.  Text is always UTF-8: other bytes, and control characters, are ``\xNN`` (:mod:`pytrace.core.byte_escapes`).
+another.  Text is always UTF-8: other bytes, and control characters, are ``\xNN`` (:mod:`pytrace.core.text`).
 A spreadsheet takes a text that begins with ``=`` and such for a formula, which whoever chose a file's or a process's
 name could have written; so a ``'`` is put before it (:func:`without_formula`).  Numbers, and the names of columns, stay
 as they are.
@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.core import byte_escapes, types
-from pytrace.core.types.tables import INTEGERS, RIGHT, Column, TableSchema, key_columns, value_columns
+from pytrace.core import types
+from pytrace.core.text import printable_utf8
+from pytrace.core.value_tables import INTEGERS, RIGHT, Column, TableSchema, key_columns, value_columns
 from pytrace.render import histogram, tseries
 from pytrace.render.aggregations import stats_members
 from pytrace.render.histogram import AllCounts
@@ -47,7 +48,7 @@ def field(text: bytes) -> bytes:
     """*text* of a traced program as a field."""
     if _special(text) is None:
         return text
-    return _quoted(without_formula(byte_escapes.shown(text)))
+    return _quoted(without_formula(printable_utf8(text)))
 
 
 def _escaped_field(text: bytes) -> bytes:

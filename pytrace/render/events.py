@@ -29,7 +29,7 @@ from pytrace.core.types import String
 from pytrace.render.text import Value, escaped, for_any, hex_escaped, hex_spaced, integer_code
 
 if TYPE_CHECKING:
-    from pytrace.core.formats import Conversion
+    from pytrace.core.text import Conversion
     from pytrace.render.forms import Decoders, TextForms
     from pytrace.render.tables import Table, TextTable
 
@@ -50,11 +50,11 @@ class Piece(msgspec.Struct, frozen=True):
 
 def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForms) -> list[bytes | Piece]:
     """The parts of a format string with its conversions compiled for arguments of types *kinds*."""
-    from pytrace.core.formats import parse  # a start does without it until something is printed
+    from pytrace.core.text import parse_format  # a start does without it until something is printed
 
     waiting = list(kinds)
     pieces: list[bytes | Piece] = []
-    for part in parse(layout).parts:
+    for part in parse_format(layout).parts:
         if isinstance(part, bytes):
             pieces.append(part)
         elif not waiting:
@@ -288,7 +288,7 @@ ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     "rx": _buffer(hex_escaped),
     "rh": _buffer(hex_spaced),
 }
-"""The compilation of each conversion of :data:`pytrace.core.formats.NAMES`."""
+"""The compilation of each conversion of :data:`pytrace.core.text.NAMES`."""
 
 
 def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:

@@ -203,7 +203,7 @@ def row_object(
     if list(names) == [""]:
         yield from _nested(kinds[0], leaf)
         return
-    from pytrace.core.types.tables import path_names  # few scripts have rows
+    from pytrace.core.value_tables import path_names  # few scripts have rows
 
     tree: _Tree = {}
     for path, type_ in zip(names, kinds, strict=True):

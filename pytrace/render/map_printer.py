@@ -11,7 +11,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types.builtin_types import truncated
+from pytrace.core.types import truncated
 from pytrace.render import histogram, json, tseries
 from pytrace.render.forms import Decoders
 from pytrace.render.text import Decode, Value, Values, for_any, map_title
@@ -47,7 +47,7 @@ class Reader(Protocol):
         """
 
     def chunk(self, digest: bytes) -> bytes | None:
-        """A chunk of stacks by its digest (:mod:`pytrace.core.stacks.chunk_format`)."""
+        """A chunk of stacks by its digest (:mod:`pytrace.core.stack_formats`)."""
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """True if an unkeyed map was written, and its copies one after another."""

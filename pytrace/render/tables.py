@@ -18,7 +18,7 @@ from pytrace.core import types
 from pytrace.render.values import value_kind_of
 
 if TYPE_CHECKING:
-    from pytrace.core.types.tables import Column, TableSchema
+    from pytrace.core.value_tables import Column, TableSchema
     from pytrace.render.forms import TextForms
     from pytrace.render.text import Form
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.types import TSeries
-from pytrace.core.types.builtin_types import truncated, wrapped
+from pytrace.core.types import TSeries, truncated, wrapped
 from pytrace.render import json
 from pytrace.render.strftime import strftime
 from pytrace.render.value_kind import (

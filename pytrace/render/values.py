@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Never, TypeVar, cast
 
 from pytrace.core import types
-from pytrace.core.types import Array, Field, Record, Tuple, Type
-from pytrace.core.types.builtin_types import truncated, wrapped
+from pytrace.core.types import Array, Field, Record, Tuple, Type, truncated, wrapped
 from pytrace.render import json
 from pytrace.render.aggregations import Averages, Counters, Maxima, Minima, Statistics, Sums
 from pytrace.render.histogram import LinearHistograms, LogHistograms
@@ -645,10 +644,10 @@ def chunked_stack(
     limit: int, chunk_of: Callable[[bytes], bytes | None]
 ) -> Callable[[Memory, int], tuple[int, tuple[int, ...], int]]:
     """A decoder of stacks whose frames are in chunks; those of chunks that were not stored are missing."""
-    from pytrace.core.stacks.chunk_format import FRAMES, LINK  # few scripts have such stacks
+    from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK  # few scripts have such stacks
 
     head = struct.Struct("=iI16s").unpack_from
-    frames_of = struct.Struct(f"={FRAMES}Q").unpack_from
+    frames_of = struct.Struct(f"={CHUNK_FRAMES}Q").unpack_from
 
     def decode(memory: Memory, offset: int) -> tuple[int, tuple[int, ...], int]:
         count, process, key = head(memory, offset)
@@ -661,9 +660,9 @@ def chunked_stack(
             if chunk is None:
                 more = True
                 break
-            own = (left - 1) % FRAMES + 1
-            frames += frames_of(chunk, LINK)[:own]
-            key, left = chunk[:LINK], left - own
+            own = (left - 1) % CHUNK_FRAMES + 1
+            frames += frames_of(chunk, CHUNK_LINK)[:own]
+            key, left = chunk[:CHUNK_LINK], left - own
         return process, _truncated_frames(tuple(frames)) if more else tuple(frames), 0
 
     return decode

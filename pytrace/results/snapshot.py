@@ -34,7 +34,7 @@ import msgspec
 
 from pytrace.core.costs import RunCost
 from pytrace.core.types import TRUNCATED_NAME, Count, Record, Tuple, Type
-from pytrace.core.types.tables import Column, key_columns, map_unit
+from pytrace.core.value_tables import Column, key_columns, map_unit
 from pytrace.render.text import map_title
 
 
@@ -179,7 +179,7 @@ class MapData(msgspec.Struct):
 
     @property
     def unit(self) -> str:
-        """The unit of its numbers (:func:`pytrace.core.types.tables.map_unit`); counts have none."""
+        """The unit of its numbers (:func:`pytrace.core.value_tables.map_unit`); counts have none."""
         return "" if isinstance(self.value, Count) else map_unit(self.name)
 
     @property

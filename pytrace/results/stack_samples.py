@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column
+from pytrace.core.value_tables import Column
 from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import Frame, MapData, Portable, StackTrace, Value
 
@@ -36,7 +36,7 @@ class Measure(NamedTuple):
     part: str
     """``count`` and ``total`` of averages and stats, else empty."""
     unit: str
-    """``count``, or one of the values of :data:`pytrace.core.types.tables.UNITS`; empty when unknown."""
+    """``count``, or one of the values of :data:`pytrace.core.value_tables.UNITS`; empty when unknown."""
 
 
 USER, KERNEL, INTERPRETED, MARK = range(4)
@@ -204,7 +204,7 @@ def by_labels(profile: Profile) -> Iterator[tuple[str, list[Sample]]]:
 
 
 def members_of(type_: types.Type, value: Portable) -> Iterator[Portable]:
-    """The values of the columns of a key or row (``core.types.tables.key_columns``): members at any nesting."""
+    """The values of the columns of a key or row (``core.value_tables.key_columns``): members at any nesting."""
     if not isinstance(type_, types.Record | types.Tuple) or not type_.members:
         yield value
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.agent.agent import HostFacts
-from pytrace.core import kernel_facts
-from pytrace.core.kernel_facts import Facts
+from pytrace.core import kernel_info
+from pytrace.core.kernel_info import Facts
 from pytrace.remote.messages import Inquiry
 from pytrace.remote.variants import unpacked
 from pytrace.runtime.load import remote_kernel
@@ -30,7 +30,7 @@ def test_facts_are_collected_once_for_all_questions(asked: list[list[tuple[str, 
     host = HostFacts((("modules",),))
     digest = host.digest()
     stated = host.answer(Inquiry(facts=digest, whole=True))
-    assert stated.facts == digest == kernel_facts.digest(unpacked(stated.data))
+    assert stated.facts == digest == kernel_info.facts_digest(unpacked(stated.data))
     more = host.answer(Inquiry(facts=digest, questions=(("modules",), ("kernel_symbol", "a"))))
     assert (more.facts != digest, more.data) == (True, b"")
     assert host.digest() == more.facts

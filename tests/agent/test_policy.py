@@ -18,7 +18,7 @@ from pytrace.agent.agent import Naming
 from pytrace.agent.channels import Inbox, Outbox, Signals
 from pytrace.agent.policy import ALL, Policy, Rules
 from pytrace.core.diagnostics import Diagnostics, TraceError
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.pipeline import compile_script
 from pytrace.remote import messages

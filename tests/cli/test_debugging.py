@@ -20,9 +20,7 @@ from pytrace.cli.options import read
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, ProcessFilters, RunOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load.loaded_script import LoadError
 from pytrace.runtime.machine import privileges

@@ -18,7 +18,6 @@ from pytrace import pipeline
 from pytrace.cli import debugging, info, main
 from pytrace.cli.options import read
 from pytrace.codegen import generator
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import (
@@ -32,9 +31,8 @@ from pytrace.core.manifest import (
     Target,
     is_compiled,
 )
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import NoTarget, TimerTarget
+from pytrace.core.options import CompileOptions, Config, RunOptions
+from pytrace.core.probe_kinds import NoTarget, TimerTarget
 from pytrace.core.source import Source
 from pytrace.pipeline import Compilation, Watch
 from pytrace.runtime.load import features

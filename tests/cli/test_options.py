@@ -14,10 +14,8 @@ from pytrace.cli import messages, request, script_options
 from pytrace.cli.options import OPTIONS, help_text, read
 from pytrace.cli.script_options import ScriptWords, offered
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.option_values import TYPES
-from pytrace.core.options.process_filters import FilterShape, ProcessFilters
-from pytrace.core.options.run_options import Address, Budget, Rate, RunOptions
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.options import Address, Budget, FilterShape, ProcessFilters, Rate, RunOptions
+from pytrace.core.script_options import TYPES, ScriptOption, Value
 from pytrace.interface.compiled import Arguments
 from pytrace.remote.messages import Limits, Options
 from pytrace.results import formats

@@ -12,7 +12,7 @@ import pytest
 from pytrace.cli import request, tools
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import ScriptError, TraceError
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.script_options import ScriptOption, Value
 from pytrace.multitools import table
 from pytrace.multitools.multitool import Translation
 from tests.support.rows import each_row

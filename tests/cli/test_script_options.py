@@ -14,7 +14,7 @@ from pytrace.cli.script_options import ScriptWords
 from pytrace.cli.shortcuts import CommandParser
 from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import Diagnostics, TraceError
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption
 from pytrace.core.source import Source
 
 # ---------------------------------------------------------------------------------------------- words

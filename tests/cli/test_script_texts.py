@@ -9,7 +9,7 @@ import pytest
 from pytrace.cli import documents, main, script_texts, tools
 from pytrace.cli.options import Option
 from pytrace.cli.script_options import ScriptWords
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption
 from tests.cli.test_script_finder import folder, translated
 
 __all__ = ["folder", "translated"]

@@ -9,7 +9,7 @@ from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
 from tests.support.bpf_machine import Machine

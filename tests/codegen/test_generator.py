@@ -12,8 +12,7 @@ from pytrace import pipeline
 from pytrace.codegen import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, ProcessFilters
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, VOID, Array, Field, Pointer, Struct
 from tests.frontend.attach.test_programs import SESSIONS

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pytrace.core.builtins import BUILTINS, Builtin, builtin, builtin_names
-from pytrace.core.probes.kinds import probe_names
+from pytrace.core.probe_kinds import probe_names
 from pytrace.frontend.check.analysis import Analysis
 from tests.support.front import checker
 from tests.support.rows import each_row

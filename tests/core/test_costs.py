@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core import probe_kinds
 from pytrace.core.costs import ENTRY, ProbeCost, RunCost, entry_cost
-from pytrace.core.probes import kinds
 from tests.support.fake_run import program
 
 
 def test_each_kind_that_events_run_has_an_entry_cost() -> None:
     # An iterator runs when the tracer reads it.
-    assert {row.name for row in kinds.PROBE_KINDS if not row.special} - {kinds.ITER} == set(ENTRY)
+    assert {row.name for row in probe_kinds.PROBE_KINDS if not row.special} - {probe_kinds.ITER} == set(ENTRY)
 
 
 @pytest.mark.parametrize(
     ("kind", "multi", "expected"),
     [
-        (kinds.UPROBE, "", ENTRY[kinds.UPROBE]),
-        (kinds.TRACEPOINT, "system_calls", ENTRY[kinds.RAWTRACEPOINT]),
-        (kinds.TRACEPOINT, "raw_tracepoint", ENTRY[kinds.RAWTRACEPOINT]),
-        (kinds.BEGIN, "", 0),
-        (kinds.ITER, "", 0),
+        (probe_kinds.UPROBE, "", ENTRY[probe_kinds.UPROBE]),
+        (probe_kinds.TRACEPOINT, "system_calls", ENTRY[probe_kinds.RAWTRACEPOINT]),
+        (probe_kinds.TRACEPOINT, "raw_tracepoint", ENTRY[probe_kinds.RAWTRACEPOINT]),
+        (probe_kinds.BEGIN, "", 0),
+        (probe_kinds.ITER, "", 0),
     ],
 )
 def test_the_entry_cost_is_that_of_how_a_program_is_attached(kind: str, multi: str, expected: int) -> None:

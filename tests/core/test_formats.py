@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.core import formats
-from pytrace.core.formats import Conversion
+from pytrace.core.text import CONVERSION_NAMES, UNSUPPORTED_CONVERSIONS, Conversion, Format, parse_format
 from pytrace.frontend.check.calls import CONVERSIONS
 from pytrace.render.events import ROWS
 
@@ -28,7 +27,7 @@ from pytrace.render.events import ROWS
     ],
 )
 def test_parse(text: bytes, names: list[str]) -> None:
-    found = formats.parse(text)
+    found = parse_format(text)
     assert [item.name for item in found.conversions] == names
     assert found.text == text
     assert found.stray == ()
@@ -51,28 +50,28 @@ def test_parse(text: bytes, names: list[str]) -> None:
     ],
 )
 def test_percent_signs_of_no_conversion(text: bytes, runtime: bytes, names: list[str], stray: tuple[str, ...]) -> None:
-    found = formats.parse(text)
+    found = parse_format(text)
     assert found.text == runtime
     assert [item.name for item in found.conversions] == names
     assert found.stray == stray
 
 
 def test_parts_of_conversions_and_literal_texts() -> None:
-    assert formats.parse(b"a%%b%-8.3lld%s%y%rx").parts == (
+    assert parse_format(b"a%%b%-8.3lld%s%y%rx").parts == (
         b"a%b", Conversion("d", "-", "8", ".3", "ll"), Conversion("s"), b"%y", Conversion("rx"),
     )  # fmt: skip
-    assert formats.parse(b"%*d%.*s").parts == (Conversion("d", width="*"), Conversion("s", precision=".*"))
-    assert formats.parse(b"").parts == ()
+    assert parse_format(b"%*d%.*s").parts == (Conversion("d", width="*"), Conversion("s", precision=".*"))
+    assert parse_format(b"").parts == ()
 
 
 def test_columns() -> None:
-    assert [item.columns for item in formats.parse(b"%d %-12d %*d %05d %.7d").conversions] == [0, 12, 0, 5, 0]
+    assert [item.columns for item in parse_format(b"%d %-12d %*d %05d %.7d").conversions] == [0, 12, 0, 5, 0]
 
 
 @pytest.mark.parametrize("text", [b"%a", b"%n", b"%5.2A"])
 def test_what_c_has_and_pytrace_has_not_is_recognised(text: bytes) -> None:
-    (found,) = formats.parse(text).conversions
-    assert found.name in formats.UNSUPPORTED
+    (found,) = parse_format(text).conversions
+    assert found.name in UNSUPPORTED_CONVERSIONS
     assert found.text.encode() == text
 
 
@@ -81,9 +80,9 @@ _PIECES = ("%", "-", "+", " ", "#", "0", "5", ".", "*", "ll", "h", "d", "s", "rx
 
 @given(st.lists(st.sampled_from(_PIECES)))
 def test_the_format_in_the_manifest_is_parsed_as_the_same(pieces: list[str]) -> None:
-    found = formats.parse("".join(pieces).encode())
-    assert formats.parse(found.text) == formats.Format(found.parts)
+    found = parse_format("".join(pieces).encode())
+    assert parse_format(found.text) == Format(found.parts)
 
 
 def test_checker_and_runtime_have_a_row_for_each() -> None:
-    assert set(formats.NAMES) == set(CONVERSIONS) == set(ROWS)
+    assert set(CONVERSION_NAMES) == set(CONVERSIONS) == set(ROWS)

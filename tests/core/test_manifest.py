@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.base import typed_json
-from pytrace.core import kernel_facts
-from pytrace.core.config import Config
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import (
     STATIC_PARTS,
@@ -33,8 +32,15 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
     StaticPart,
 )
-from pytrace.core.kernel_facts import Facts, decoded, digest
-from pytrace.core.kernel_info import FEATURES, NO_HEADERS, FunctionPrototype, KernelHeaders
+from pytrace.core.kernel_info import (
+    FEATURES,
+    NO_HEADERS,
+    Facts,
+    FunctionPrototype,
+    KernelHeaders,
+    decoded_facts,
+    facts_digest,
+)
 from pytrace.core.manifest import (
     FORMAT,
     MAGIC,
@@ -53,7 +59,8 @@ from pytrace.core.manifest import (
     UnwindMaps,
     file_form,
 )
-from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
 from pytrace.core.types import INT32, INT64, UINT64, Count, Pointer, Stack, String, Tuple, Type, USym
 from pytrace.runtime.output.handlers import HANDLERS
 from tests.support.facts import TASK
@@ -260,12 +267,12 @@ SAID: dict[str, Any] = {
 
 def test_equal_facts_have_one_digest() -> None:
     facts = Facts(**SAID)
-    assert decoded(facts.encoded()) == facts
+    assert decoded_facts(facts.encoded()) == facts
     again = Facts(**SAID | {"modules": {"ext4": b"z", "nf": b"y"}})
-    assert digest(again.encoded()) == digest(facts.encoded())
-    assert len(digest(b"")) == 64
+    assert facts_digest(again.encoded()) == facts_digest(facts.encoded())
+    assert len(facts_digest(b"")) == 64
     for name, value in (("btf", b"y"), ("cpus", 8), ("answers", ()), ("modules", {"nf": b"y"}), ("release", "6.2")):
-        assert digest(Facts(**SAID | {name: value}).encoded()) != digest(facts.encoded()), name
+        assert facts_digest(Facts(**SAID | {name: value}).encoded()) != facts_digest(facts.encoded()), name
 
 
 @each_row(
@@ -280,19 +287,19 @@ def test_what_is_none(name: str, value: object) -> None:
     """A release becomes a part of paths."""
     said = msgspec.msgpack.encode(SAID | {name: value})
     with pytest.raises(TraceError, match="the facts about a kernel are damaged"):
-        decoded(said)
+        decoded_facts(said)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91" * 5000, b"\xdb\xff\xff\xff\xff", Facts(**SAID).encoded()[:-1]])
 def test_damage(data: bytes) -> None:
     with pytest.raises(TraceError, match="the facts about a kernel are damaged"):
-        decoded(data)
+        decoded_facts(data)
 
 
 def test_what_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TraceError, match="a name that is no text"):
         Facts(**SAID | {"answers": ((("cgroup_id", "\udcff"), ()),)}).encoded()
-    monkeypatch.setattr(kernel_facts, "LARGEST", 50)
+    monkeypatch.setattr(kernel_info, "LARGEST", 50)
     with pytest.raises(TraceError, match="more than are sent"):
         Facts(**SAID).encoded()
 

@@ -13,10 +13,10 @@ from msgspec import convert, to_builtins
 
 from pytrace.base import cgroups
 from pytrace.cli import main
-from pytrace.core import byte_escapes, limits
-from pytrace.core.config import Config
+from pytrace.core import limits
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.numbers import parse_boolean, parse_integer
+from pytrace.core.options import Config
+from pytrace.core.text import escaped_utf8, parse_boolean, parse_integer, printable_utf8, unescaped_utf8
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- numbers
@@ -76,14 +76,14 @@ def test_booleans(text: str, value: bool | None) -> None:
     ],
 )
 def test_escapes(text: bytes, utf8: str, shown: bytes) -> None:
-    assert byte_escapes.utf8(text) == utf8
-    assert byte_escapes.shown(text) == shown
+    assert escaped_utf8(text) == utf8
+    assert printable_utf8(text) == shown
 
 
 @given(st.binary(max_size=12) | st.text("\\x5c0f\x1b\x9bé", max_size=12).map(str.encode))
 def test_nothing_is_lost(text: bytes) -> None:
-    assert byte_escapes.unescaped(byte_escapes.utf8(text).encode()) == text
-    assert byte_escapes.unescaped(byte_escapes.shown(text)) == text
+    assert unescaped_utf8(escaped_utf8(text).encode()) == text
+    assert unescaped_utf8(printable_utf8(text)) == text
 
 
 # ---------------------------------------------------------------------------------------------- config

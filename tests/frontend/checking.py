@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.front import analyse

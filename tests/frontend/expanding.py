@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions, Config
 from pytrace.core.source import Source
 from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import parser

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.support.front import analyse
 from tests.support.rows import each_row
 

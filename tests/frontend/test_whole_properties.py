@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytrace.core.diagnostics import render_all
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.frontend.programs import PIECES, PROGRAMS
 from tests.support import outputs
 from tests.support.cases import load_all

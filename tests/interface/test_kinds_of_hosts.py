@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.interface import kinds_of_hosts
 from pytrace.interface.kinds_of_hosts import Compiler, Job, Program, compiled
@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def outcome(text: str = TEXT, facts: kernel_facts.Facts = FACTS) -> Outcome:
+def outcome(text: str = TEXT, facts: kernel_info.Facts = FACTS) -> Outcome:
     return of_data(packed(facts.encoded()), text)
 
 
@@ -36,7 +36,7 @@ def of_data(facts: bytes, text: str = TEXT) -> Outcome:
 def test_a_process_compiles_for_each_kind_once() -> None:
     """Nothing is imported from the working directory, and it is in no hurry."""
     compiler = Compiler(Program("x", Source("x", TEXT), CompileOptions()))
-    kind = Kind(facts=kernel_facts.digest(FACTS.encoded()))
+    kind = Kind(facts=kernel_info.facts_digest(FACTS.encoded()))
     assert compiler(kind, b"") == Outcome(wanted=True)
     assert compiler(kind, packed(FACTS.encoded())) is None
     wait(compiler._running.values())
@@ -55,7 +55,7 @@ def test_a_process_compiles_for_each_kind_once() -> None:
         (TEXT, stated(b"", machine="s390x"), "ERROR: this machine does not compile for s390x\n"),
     ],
 )
-def test_what_cannot_be_compiled(text: str, facts: kernel_facts.Facts, error: str) -> None:
+def test_what_cannot_be_compiled(text: str, facts: kernel_info.Facts, error: str) -> None:
     made = outcome(text, facts)
     assert (made.compiled, made.questions) == (b"", ())
     assert error in made.error

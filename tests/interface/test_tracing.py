@@ -17,12 +17,10 @@ import pytest
 
 import pytrace
 from pytrace.core import types
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, Config, ProcessFilters
 from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.interface import compiled, running
 from pytrace.interface.collector import FOLLOWED_BY_TEXT, OVERHEAD, Collector, EventSources, table

@@ -18,8 +18,7 @@ from pytrace.cli.request import Script
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.live_kernel import LiveKernel

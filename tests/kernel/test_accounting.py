@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.targets import TracepointTarget
+from pytrace.core.probe_kinds import TracepointTarget
 from pytrace.render.events import each
 from pytrace.runtime.load import attachments
 from pytrace.runtime.load.attachments import AttachOptions

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -205,7 +205,7 @@ def test_a_file_for_another_kernel_is_replaced_by_one_for_the_facts_of_this() ->
         digest = running.next(Misfit).facts
         running.say(Inquiry(facts=digest, whole=True))
         stated = running.next(Stated)
-        assert stated.facts == digest == kernel_facts.digest(unpacked(stated.data))
+        assert stated.facts == digest == kernel_info.facts_digest(unpacked(stated.data))
         question = ("kernel_symbol", "vfs_read")
         running.say(Beat(), Inquiry(facts=digest, questions=(question,)))
         assert running.next(Stated).facts not in ("", digest)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.manifest import _HEADER, INTERPRETER, CompiledScript, file_form
-from pytrace.core.probes.targets import UserTarget
+from pytrace.core.probe_kinds import UserTarget
 from pytrace.runtime.machine import fingerprints
 from tests.support.compile import compiled
 from tests.support.patience import patience

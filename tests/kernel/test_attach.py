@@ -18,7 +18,7 @@ from elftools.elf.elffile import ELFFile
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     CountedEventTarget,
     IteratorTarget,
     KernelFunctionTarget,

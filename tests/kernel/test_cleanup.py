@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.manifest import MapType
-from pytrace.core.probes.targets import TimerTarget, TracepointTarget
+from pytrace.core.probe_kinds import TimerTarget, TracepointTarget
 from pytrace.runtime.load import attachments, legacy_probes, probe_links
 from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.machine import bpf, tracefs

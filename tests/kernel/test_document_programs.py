@@ -11,7 +11,7 @@ import pytest
 
 from pytrace.cli import request, tools
 from pytrace.core.diagnostics import render_all
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests import test_documents
 from tests.support import front

@@ -264,7 +264,7 @@ def test_list_trampolines(kernel: LiveKernel) -> None:
 
 
 def test_every_probe_kind_can_be_listed() -> None:
-    from pytrace.core.probes.kinds import PROBE_KINDS
+    from pytrace.core.probe_kinds import PROBE_KINDS
 
     assert set(listing.LISTED_KINDS) == {row.name for row in PROBE_KINDS}
 

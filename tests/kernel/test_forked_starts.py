@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, RunOptions
 from tests.support import compile_guest, forked, server
 from tests.support.patience import patience
 from tests.support.server import Server

@@ -9,7 +9,7 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.probe_kinds import NoTarget
 from pytrace.runtime.load import features, loader
 from pytrace.runtime.load.map_reader import MapReader
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target

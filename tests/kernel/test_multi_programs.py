@@ -9,7 +9,7 @@ import pytest
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.live_kernel import LiveKernel

@@ -23,8 +23,7 @@ import pytrace
 from pytrace import pipeline
 from pytrace.core import types
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.source import Source
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions

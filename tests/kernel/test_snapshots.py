@@ -19,7 +19,7 @@ import pytest
 
 import pytrace
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.interface import compiled
 from pytrace.runtime.load.map_reader import Block, MapReader
 from tests.support.patience import patience

@@ -114,9 +114,8 @@ interval:s:$interval /getopt("interval") > 0/ { exit(); }
 """
 
 OF_OPTIONS = {
-    "pytrace.cli.script_options", "pytrace.core.numbers",
-    "pytrace.core.options.option_values", "pytrace.core.options.script_options",
-}  # fmt: skip
+    "pytrace.cli.script_options", "pytrace.core.script_options", "pytrace.core.text",
+}
 """Modules that read the options of a script."""
 
 

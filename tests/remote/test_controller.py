@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core import kernel_facts, types
+from pytrace.core import kernel_info, types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack
@@ -410,7 +410,7 @@ def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
 def test_facts_are_asked_for_and_do_not_count_as_results(tmp_path: Path) -> None:
     """One that states other facts than it said is lost."""
     facts = b"x" * 5000
-    digest = kernel_facts.digest(facts)
+    digest = kernel_info.facts_digest(facts)
     made = Controller(
         ["web1", "web2"], msgspec.structs.replace(REQUEST, limits=Limits(duration=5, bytes=100)), Answer(None),
         str(tmp_path), lambda _, data: Outcome(b"for it" if data else b"", wanted=not data),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.types import Stack
 from pytrace.remote import controller, messages
 from pytrace.remote.answer import Answer, labelled
@@ -137,7 +137,7 @@ def test_questions_of_its_hosts(made: Controller) -> None:
     say(made, ATTACHED)
     assert say(made, Misfit(lacks=("ringbuf",), cpus=4)) == [Variant(b"ringbuf", ("ringbuf",), 4)]
     data = packed(b"x")
-    digest = kernel_facts.digest(b"x")
+    digest = kernel_info.facts_digest(b"x")
     inquiry = Inquiry(facts=digest, whole=True)
     assert say(made, Misfit(facts=digest)) == [inquiry]
     # It is not asked again while it asks its host.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 import zstandard
 
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.types import Stack, StackMode, Tuple
@@ -364,7 +364,7 @@ class OfFacts:
 
 
 def digest(facts: str) -> str:
-    return kernel_facts.digest(facts.encode())
+    return kernel_info.facts_digest(facts.encode())
 
 
 def says(variants: Variants, host: Host, facts: str, *, data: bool = False) -> None:

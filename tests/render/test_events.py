@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import HEADER, EventLayout
+from pytrace.core.options import Config
 from pytrace.core.types import (
     BOOL,
     INT8,

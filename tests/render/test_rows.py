@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.core import types
-from pytrace.core.config import Config
+from pytrace.core.options import Config
 from pytrace.core.types import (
     BOOL,
     INT8,

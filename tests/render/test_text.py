@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.core.byte_escapes import unescaped
+from pytrace.core.text import unescaped_utf8
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -37,7 +37,7 @@ from pytrace.core.types import (
     Sum,
     Tuple,
 )
-from pytrace.core.types.tables import TableSchema
+from pytrace.core.value_tables import TableSchema
 from pytrace.render import csv, json, text
 from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.names import Names
@@ -235,7 +235,7 @@ def test_what_is_written_is_read_back(rows: list[list[bytes]]) -> None:
 
 def original(field: str) -> bytes:
     """The text that a field was made of, as docs/reference/output.md says."""
-    return unescaped(re.sub(r"\A'(?='*[=+\-@\t\r\n＝＋－＠])", "", field).encode())
+    return unescaped_utf8(re.sub(r"\A'(?='*[=+\-@\t\r\n＝＋－＠])", "", field).encode())
 
 
 @given(st.text("'=+-@\t\r\n＝\\x41\x1b", max_size=8))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple, builtin_types
+from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple
 from pytrace.render.aggregations import Average, Stats
 from pytrace.render.forms import Decoders, TextForms
 from pytrace.render.histogram import Bucket, Histogram
@@ -450,7 +450,7 @@ def test_what_is_resolved_late_is_traced(type_: type[types.Type]) -> None:
 @each_row("type_", types.ALL, ids=lambda kind: kind.__name__)
 def test_aggregations_merge_in_a_way_of_their_own(type_: type[types.Type]) -> None:
     kind = KINDS[type_]
-    aggregation = issubclass(type_, builtin_types.Aggregate)
+    aggregation = issubclass(type_, types.Aggregate)
     own = kind.merge is not ValueKind.merge and type_ is not types.Int
     assert own is aggregation
     assert (kind.change is not ValueKind.change) is (aggregation or type_ is types.Int)

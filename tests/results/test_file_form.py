@@ -24,7 +24,7 @@ from pytrace.core import types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Field, Type
-from pytrace.core.types.tables import key_columns
+from pytrace.core.value_tables import key_columns
 from pytrace.remote.answer import labelled
 from pytrace.render.value_kind import MismatchError, ValueKind
 from pytrace.render.values import KINDS, joined_types

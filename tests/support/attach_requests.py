@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes.targets import AnyTarget, KernelFunctionTarget
+from pytrace.core.probe_kinds import AnyTarget, KernelFunctionTarget
 from pytrace.runtime.load import attachments
 from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.load.probe_links import Job

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import PROCESSES, CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import PROCESSES_FACT, CompileOptions, RunOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import fingerprints
@@ -133,7 +132,7 @@ def exchange(folder: Path, data: bytes) -> bytes:
 
 def still_the_same(fact: Fact) -> Fact | None:
     """The fact as it is in this machine; None where that is something else than what the script was compiled for."""
-    if fact[0] == PROCESSES:
+    if fact[0] == PROCESSES_FACT:
         return fact
     check = fingerprints._CHECKS.get(fact[0])
     now = check(fact) if check else None

@@ -32,8 +32,7 @@ from pytrace.cli.request import Script, live_kernel
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.multitools.table import TOOLS
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests import test_language_doc, test_tutorial

@@ -18,7 +18,7 @@ from pytrace.codegen.ir import target
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, INT64, UINT32, UINT64, AddressSpace, Field, Pointer, String, Struct, Type
 from tests.support.bpf_machine import Machine

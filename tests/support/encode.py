@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from pytrace.base.interruption import EndRequests
 from pytrace.core import types
-from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.types.tables import RowTable
+from pytrace.core.options import Config
+from pytrace.core.value_tables import RowTable
 from pytrace.render.text import Values, integer_code
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState

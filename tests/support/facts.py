@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from pytrace.core import instructions
+from pytrace.core.instructions import BadCodeError, Exit, FunctionExits
 from pytrace.core.kernel_info import (
     NO_HEADERS,
     DefinedEvent,
@@ -19,9 +21,7 @@ from pytrace.core.kernel_info import (
     UserParameter,
     UserSymbol,
 )
-from pytrace.core.probes import instructions
-from pytrace.core.probes.instructions import BadCodeError, Exit, FunctionExits
-from pytrace.core.probes.targets import Way
+from pytrace.core.probe_kinds import Way
 from pytrace.core.types import (
     INT8,
     INT32,

@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from pytrace.base.interruption import EndRequests
-from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, ProgramSpec, SessionData, Target
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.options import Config, RunOptions
+from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.load.attachments import Attached
 from pytrace.runtime.load.loaded_script import LoadedScript

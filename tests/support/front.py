@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions, Config
 from pytrace.core.source import Source, Span
 from pytrace.frontend.check import analysis
 from pytrace.frontend.check.checker import Checker

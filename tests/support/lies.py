@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from pytrace import pipeline
 from pytrace.core import types
 from pytrace.core.diagnostics import Diagnostics, TraceError
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.remote import host_results, hosts, messages
 from pytrace.remote.answer import Answer, labelled

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytrace.core.config import Config
 from pytrace.core.event_layout import EventSpec, Formatted, Location
 from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
-from pytrace.core.probes.targets import AnyTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import AnyTarget
 from pytrace.core.types import UINT64
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.map_reader import MapReader

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytrace.core import script_options
 from pytrace.core.diagnostics import Diagnostics, render_all
-from pytrace.core.options import option_values
-from pytrace.core.options.script_options import Value
+from pytrace.core.script_options import Value
 from pytrace.core.source import Source
 from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import MultiTool, Translation
@@ -26,7 +26,7 @@ def translate(name: str, kernel: RecordedKernel | None = None, /, **values: Valu
 def _as_given(tool: MultiTool, name: str, value: Value) -> Value:
     """Seconds as the command line passes them on: nanoseconds."""
     types = {option.name: option.type for option in tool.options}
-    return option_values.default_of_type(types.get(name, ""), value) if isinstance(value, int) else value
+    return script_options.default_of_type(types.get(name, ""), value) if isinstance(value, int) else value
 
 
 def script(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> str:

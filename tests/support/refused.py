@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, MapType, ProgramSpec, Target
-from pytrace.core.probes.targets import AnyTarget, NoTarget, RawTracepointTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import AnyTarget, NoTarget, RawTracepointTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import UINT64
 

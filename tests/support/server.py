@@ -283,7 +283,7 @@ def _warm_up() -> None:
     """Compile for a kernel that is made up, so that LLVM, the lexer and the parser are ready and no fact is known."""
     from pytrace import pipeline
     from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.options import CompileOptions
     from pytrace.core.source import Source
     from tests.support.costs import kernel
 

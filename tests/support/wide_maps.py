@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.render.forms import Decoders, JsonForms, TextForms
 from pytrace.render.map_printer import Block, MapView

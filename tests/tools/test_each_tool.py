@@ -16,8 +16,7 @@ from pytrace.cli.script_texts import header
 from pytrace.cli.tools import LETTERS, RESERVED
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.option_values import WrongValueError, convert
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.script_options import ScriptOption, WrongValueError, convert
 from pytrace.core.source import Source
 from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes, parser

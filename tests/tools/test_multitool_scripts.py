@@ -8,8 +8,8 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics, render_all
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.script_options import Value
+from pytrace.core.options import CompileOptions
+from pytrace.core.script_options import Value
 from pytrace.core.source import Source
 from pytrace.multitools.table import TOOLS
 from pytrace.runtime.load.live_kernel import LiveKernel

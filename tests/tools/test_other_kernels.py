@@ -15,7 +15,7 @@ from pytrace.cli import tools
 from pytrace.cli.main import main
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import BOOL, INT32, UINT32, UINT64, VOID, Enum, Field, Int, Pointer, String, Struct, Type
 from pytrace.runtime.load import features

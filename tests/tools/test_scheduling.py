@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.targets import CountedEventTarget
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import CountedEventTarget
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.codegen.running import compiled
 from tests.support import tools

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from pytrace.core.builtins import Builtin
-from pytrace.core.probes.kinds import BEGIN, END, SELF, TRACEPOINT
-from pytrace.core.probes.targets import ENTER, EXIT, TracepointTarget
+from pytrace.core.probe_kinds import BEGIN, END, ENTER, EXIT, SELF, TRACEPOINT, TracepointTarget
 from pytrace.core.types import VOID, Pointer
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children, walk

@@ -16,8 +16,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.machine import Registers, registers_of
 from pytrace.codegen.ir.values import I1, I64, Made, Memory, Number, Operand, Ptr, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import Context
-from pytrace.core.probes.system_calls import ABIS
+from pytrace.core.probe_kinds import Context
+from pytrace.core.system_calls import ABIS
 from pytrace.core.types import UINT64, AddressSpace, Array, Float, Int, Pointer, String, Struct, Type
 from pytrace.frontend.syntax.typed_program import (
     Argument,

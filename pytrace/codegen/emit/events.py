@@ -35,7 +35,6 @@ from pytrace.codegen.ir.values import (
     number_parameter,
     pointer_parameter,
 )
-from pytrace.core import formats
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import (
     CUT,
@@ -46,10 +45,19 @@ from pytrace.core.event_layout import (
     LayoutWithProbe,
     RuntimeFailure,
 )
-from pytrace.core.formats import Conversion, Format
 from pytrace.core.manifest import PENDING, RING, MapType, Target
-from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT
-from pytrace.core.probes.targets import ENTER, RawTracepointTarget, TracepointTarget
+from pytrace.core.probe_kinds import (
+    ENTER,
+    FENTRY,
+    FEXIT,
+    KPROBE,
+    KRETPROBE,
+    RAWTRACEPOINT,
+    TRACEPOINT,
+    RawTracepointTarget,
+    TracepointTarget,
+)
+from pytrace.core.text import Conversion, Format, parse_format
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ContextField, ProbeArgument, location
@@ -465,7 +473,7 @@ class Events(Part):
                 f"line {spec.location.line}: {spec.kind.replace('_', ' ')} is not possible in a pinned iterator",
                 hints=("what is read from the pin is what printf() writes",),
             )
-        format_ = formats.parse(spec.static_part(Formatted).format.encode("utf-8", "surrogateescape"))
+        format_ = parse_format(spec.static_part(Formatted).format.encode("utf-8", "surrogateescape"))
         text = _kernel_format(format_, spec.location.line)
         data = self.b.alloca(8 * len(arguments)) if arguments else NULL
         with self.e.temporaries():

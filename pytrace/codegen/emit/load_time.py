@@ -17,7 +17,7 @@ from pytrace.codegen.emit.storage import Ahead
 from pytrace.codegen.ir.values import Memory, Number, Operand, Scalar, signed_constant
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Row
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     IteratorTarget,
     KernelFunctionTarget,
     ProbeTarget,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from pytrace.codegen.emit.bodies import called_functions
-from pytrace.core.probes.kinds import INTERVAL, ITER
+from pytrace.core.probe_kinds import INTERVAL, ITER
 from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children, walk

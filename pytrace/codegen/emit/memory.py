@@ -34,8 +34,7 @@ from pytrace.codegen.ir.values import (
     pointer_parameter,
 )
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import FENTRY, FEXIT, Context
-from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
+from pytrace.core.probe_kinds import FENTRY, FEXIT, Context, IteratorTarget, TypedFunctionTarget
 from pytrace.core.types import (
     AddressSpace,
     Array,

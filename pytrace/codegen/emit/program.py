@@ -18,7 +18,7 @@ from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import Ptr, global_pointer
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo

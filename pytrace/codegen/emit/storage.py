@@ -28,8 +28,8 @@ from pytrace.core.manifest import (
     Site,
     StackDepth,
 )
-from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.stacks.chunk_format import CHUNK_SIZE
+from pytrace.core.probe_kinds import ProbeKind
+from pytrace.core.stack_formats import CHUNK_SIZE
 from pytrace.core.types import SUMS, Array, Field, Int, Stack, Struct, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children

@@ -8,10 +8,7 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.memory import read_helper
 from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir.values import I64, Made, Number, Ptr
-from pytrace.core.types import (
-    AddressSpace,
-    String,
-)
+from pytrace.core.types import AddressSpace, String
 from pytrace.frontend.syntax import nodes
 
 if TYPE_CHECKING:

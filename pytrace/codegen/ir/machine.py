@@ -9,7 +9,7 @@ from functools import cache
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.system_calls import GENERIC, X86_64, names
+from pytrace.core.system_calls import GENERIC, X86_64, names
 
 
 class Registers(msgspec.Struct, frozen=True):

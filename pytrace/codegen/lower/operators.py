@@ -11,9 +11,20 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, TRUE, Memory, Number, Operand, Operation, Order, Remote, Scalar, ordering
 from pytrace.core.diagnostics import InternalError, PlacedError
-from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
-from pytrace.core.types import BOOL, DOUBLE, AddressSpace, Array, Float, Pointer, String, Struct, Type
-from pytrace.core.types.basic_types import in_kernel_only, plainly_read
+from pytrace.core.probe_kinds import RAWTRACEPOINT, Context
+from pytrace.core.types import (
+    BOOL,
+    DOUBLE,
+    AddressSpace,
+    Array,
+    Float,
+    Pointer,
+    String,
+    Struct,
+    Type,
+    in_kernel_only,
+    plainly_read,
+)
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import BoundsCheck, CheckedProgram, FieldPath, Signedness, Slot, VariableInfo

@@ -16,7 +16,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import SHARED
 from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
-from pytrace.core.probes.kinds import Context
+from pytrace.core.probe_kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.syntax import nodes

@@ -23,10 +23,10 @@ from pytrace.codegen.emit.program import Part, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Number, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.walkers.processes import CATEGORY, EXEC, FREE, is_raw, service_program, thread_of
+from pytrace.core import system_calls
 from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target
-from pytrace.core.probes import system_calls
-from pytrace.core.probes.targets import RAW_TRACEPOINT, TracepointTarget, TypedFunctionTarget
-from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change, Report
+from pytrace.core.probe_kinds import RAW_TRACEPOINT, TracepointTarget, TypedFunctionTarget
+from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange, ImageReport
 from pytrace.core.types import Stack, StackMode
 
 IMAGES, CALLS, SERIAL, REPORTS = "images", "unmapping_calls", "image_serial", "image_reports"
@@ -77,7 +77,7 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
     return tuple(programs)
 
 
-_FUNCTIONS = {"munmap": Change.UNMAP, "mremap": Change.MOVE, "mmap": Change.MAP}
+_FUNCTIONS = {"munmap": ImageChange.UNMAP, "mremap": ImageChange.MOVE, "mmap": ImageChange.MAP}
 
 
 def _has_functions(script: Script) -> bool:
@@ -92,7 +92,7 @@ def _has_functions(script: Script) -> bool:
     return all(prototype is not None and len(prototype.parameters) == 1 for prototype in prototypes)
 
 
-def _of_function(script: Script, name: str, change: Change) -> list[ProgramSpec]:
+def _of_function(script: Script, name: str, change: ImageChange) -> list[ProgramSpec]:
     """The programs at the beginning and the end of one call."""
     function = f"__x64_sys_{name}"
     return [
@@ -139,11 +139,11 @@ def _raise_function(script: Script) -> None:
     b.store(image, value, 32)
     b.store(pid, b.offset(value, 4), 32)
     failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(IMAGES), cell, value, 0)
-    b.store(image, b.offset(report, Report.IMAGE), 32)
-    b.store(pid, b.offset(report, Report.PROCESS), 32)
+    b.store(image, b.offset(report, ImageReport.IMAGE), 32)
+    b.store(pid, b.offset(report, ImageReport.PROCESS), 32)
     with b.when(b.truth(failed), likely=False):
         # There is no room: the process keeps its number, and the tracer does not trust it any more.
-        b.store(0, b.offset(report, Report.IMAGE), 32)
+        b.store(0, b.offset(report, ImageReport.IMAGE), 32)
     b.helper(
         helpers.PERF_EVENT_OUTPUT, pointer_parameter("ctx"), global_pointer(REPORTS), _CURRENT_CPU, report, REPORT_SIZE
     )
@@ -154,10 +154,12 @@ def _raise_function(script: Script) -> None:
     b.ret(0)
 
 
-def _calls(arch: str) -> dict[int, Change]:
+def _calls(arch: str) -> dict[int, ImageChange]:
     numbers = system_calls.numbers(arch)
-    calls = {numbers["munmap"]: Change.UNMAP, numbers["mremap"]: Change.MOVE, numbers["mmap"]: Change.MAP}
-    return {**dict.fromkeys(_32_BIT.get(arch, ()), Change.OTHER), **calls}
+    calls = {
+        numbers["munmap"]: ImageChange.UNMAP, numbers["mremap"]: ImageChange.MOVE, numbers["mmap"]: ImageChange.MAP,
+    }  # fmt: skip
+    return {**dict.fromkeys(_32_BIT.get(arch, ()), ImageChange.OTHER), **calls}
 
 
 class MemoryImages(Part):
@@ -211,7 +213,7 @@ class MemoryImages(Part):
 
     def _execute(self) -> None:
         """Another program begins: the tracepoint comes when the registers of the old one are gone."""
-        self._raise({Report.CHANGE: Change.EXEC, Report.BEGUN: self.b.helper(helpers.KTIME_GET_NS)})
+        self._raise({ImageReport.CHANGE: ImageChange.EXEC, ImageReport.BEGUN: self.b.helper(helpers.KTIME_GET_NS)})
 
     def _code_pages(self) -> I64:
         """``current->mm->exec_vm``."""
@@ -233,11 +235,11 @@ class MemoryImages(Part):
             b.jump(self.e.exit)
         b.start(b.block())
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: ImageChange) -> None:
         """Note what a call finds; the context begins with its registers."""
         b, abi = self.b, system_calls.ABIS[self.script.kernel.arch]
         registers = b.pointer(b.load(self.e.context))
-        if change is Change.MAP:
+        if change is ImageChange.MAP:
             flags = b.load(b.offset(registers, abi.arguments[3]))
             b.jump_unless(b.truth(b.op("and", flags, _FIXED)), self.e.exit)
         value = b.alloca(_CALL_SIZE)
@@ -274,7 +276,7 @@ class MemoryImages(Part):
         b.jump_if(b.icmp("ugt", result, -4096), self.e.exit)
         now = self._code_pages()
         raised = b.block()
-        is_map, is_move = (b.icmp("eq", kind, int(change)) for change in (Change.MAP, Change.MOVE))
+        is_map, is_move = (b.icmp("eq", kind, int(change)) for change in (ImageChange.MAP, ImageChange.MOVE))
         # A mapping of code adds its pages, except for those that it replaces. Writable code is not counted by the
         # kernel.
         code = b.icmp("eq", b.op("and", third, _EXEC | _WRITE), _EXEC)
@@ -287,6 +289,6 @@ class MemoryImages(Part):
         b.branch(b.either(moved, resized), raised, self.e.exit)
         b.start(raised)
         self._raise({
-            Report.CHANGE: kind, Report.BEGUN: begun, Report.START: first, Report.LENGTH: second, Report.RESULT: result,
-            Report.NEW_LENGTH: third,
+            ImageReport.CHANGE: kind, ImageReport.BEGUN: begun, ImageReport.START: first, ImageReport.LENGTH: second,
+            ImageReport.RESULT: result, ImageReport.NEW_LENGTH: third,
         })  # fmt: skip

@@ -15,26 +15,29 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module, program_section
 from pytrace.codegen.ir.values import I1, TRUE, Number, global_pointer
+from pytrace.core import system_calls as call_numbers
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import EXITED, HITS, RATE_LINE, WEIGHT, MapType, ProgramSpec, SampledUnit, Sampling, Target
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import FORKED_ONLY, NOT_YET, PROCESS_MAP, UNROLLED, FilterShape
-from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.kinds import UPROBE, URETPROBE, Context, ProbeKind, known_kind
-from pytrace.core.probes.targets import (
+from pytrace.core.options import FORKED_ONLY, NOT_YET, PROCESS_MAP, UNROLLED, CompileOptions, FilterShape
+from pytrace.core.probe_kinds import (
     ALWAYS,
     ENTER,
     RAW_TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    Context,
     IteratorTarget,
     KernelFunctionTarget,
+    ProbeKind,
     ProbeTarget,
     RawTracepointTarget,
     TracepointTarget,
     TypedFunctionTarget,
     UserTarget,
     Way,
+    known_kind,
 )
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Struct, Type
 from pytrace.frontend.syntax import nodes

@@ -24,7 +24,7 @@ from pytrace.codegen.walkers.frame_pointers import StackTruncation
 from pytrace.codegen.walkers.python import threads
 from pytrace.codegen.walkers.python.threads import Thread
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, Word
+from pytrace.core.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, Word
 from pytrace.core.types import Stack
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location

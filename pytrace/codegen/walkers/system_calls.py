@@ -10,11 +10,10 @@ from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import SHARED, program_section
 from pytrace.codegen.ir.values import CONTEXT, I64, global_pointer
 from pytrace.codegen.walkers.processes import service_program
+from pytrace.core import system_calls as call_numbers
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.kinds import RAWTRACEPOINT
-from pytrace.core.probes.targets import ENTER, EXIT, RawTracepointTarget
+from pytrace.core.probe_kinds import ENTER, EXIT, RAWTRACEPOINT, RawTracepointTarget
 from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 PART = "_part"

@@ -15,7 +15,7 @@ from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, numb
 from pytrace.codegen.walkers import frame_pointers
 from pytrace.core.manifest import MapType, UnwindMaps
 from pytrace.core.source import Span
-from pytrace.core.stacks.unwind_format import RANGE_SIZE, REGISTERS, SPACE_SIZE, WHERE_RBP_POINTS, Rule
+from pytrace.core.stack_formats import RANGE_SIZE, REGISTERS, SPACE_SIZE, WHERE_RBP_POINTS, Rule
 from pytrace.core.types import Stack
 
 SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"

@@ -50,9 +50,9 @@ from pytrace.codegen.walkers.unwinding import (
     declare_tables,
 )
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.kinds import Context
-from pytrace.core.stacks.python_format import FRAME, Word
-from pytrace.core.stacks.unwind_format import REGISTERS
+from pytrace.core.probe_kinds import Context
+from pytrace.core.python_format import FRAME, Word
+from pytrace.core.stack_formats import REGISTERS
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location

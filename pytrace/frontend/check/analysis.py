@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers
 from pytrace.core.builtins import builtin
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.targets import FileTarget
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import FileTarget
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events

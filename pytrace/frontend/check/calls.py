@@ -15,21 +15,10 @@ from pytrace.base.dispatch import handles
 from pytrace.core.builtins import Builtin, builtin, builtin_names
 from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.event_layout import AnyStaticPart
-from pytrace.core.formats import UNSUPPORTED, WIDEST, Conversion, Format, parse
 from pytrace.core.kernel_info import FunctionPrototype
-from pytrace.core.probes.kinds import TRACEPOINT
-from pytrace.core.types import (
-    VOID,
-    Bool,
-    Buffer,
-    Enum,
-    Float,
-    Int,
-    Pointer,
-    Struct,
-    Type,
-    Void,
-)
+from pytrace.core.probe_kinds import TRACEPOINT
+from pytrace.core.text import UNSUPPORTED_CONVERSIONS, WIDEST, Conversion, Format, parse_format
+from pytrace.core.types import VOID, Bool, Buffer, Enum, Float, Int, Pointer, Struct, Type, Void
 from pytrace.frontend.check.checker import Arguments, Checker, Node
 from pytrace.frontend.check.conversions import (
     CONVERT,
@@ -302,12 +291,12 @@ class ArgumentChecks:
         """The format of a call, and the values for it, which are checked against it; no format after an error."""
         text = self.checker.constant_text(arguments[0], f"the format of {node.name}()")
         values = self.expressions(arguments[1:])
-        return None if text is None else self._check_format(node, parse(text), values), values
+        return None if text is None else self._check_format(node, parse_format(text), values), values
 
     def _check_format(self, node: Node, format_: Format, values: tuple[nodes.Expr, ...]) -> Format | None:
         name, types = node.name, [self.checker.value(value) for value in values]
         wanted = format_.conversions
-        refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
+        refused = next((item for item in wanted if item.name in UNSUPPORTED_CONVERSIONS), None)
         if refused is not None:
             self.checker.error(f"{name}(): conversion {refused.text!r} is not supported", node.span)
             return None

@@ -24,10 +24,9 @@ from contextlib import contextmanager
 import msgspec
 
 from pytrace.base.dispatch import handlers
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions, Config
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, UINT64, VOID, AddressSpace, Bool, Count, Enum, Int, Pointer, String, Type
 from pytrace.frontend.check.conversions import (

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pytrace.base.dispatch import handles_names
 from pytrace.core.diagnostics import TraceError, counted, did_you_mean
-from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
-from pytrace.core.probes.targets import FileTarget, IteratorTarget
-from pytrace.core.stacks.chunk_format import DEEPEST
+from pytrace.core.probe_kinds import BEGIN, END, PYTHON_KINDS, SELF, Context, FileTarget, IteratorTarget
+from pytrace.core.stack_formats import DEEPEST_STACK
 from pytrace.core.types import (
     BOOL,
     UINT8,
@@ -258,7 +257,8 @@ class ContextChecks:
             return None
         most = max(MAX_FRAMES, self.checker.config.max_stack_depth)
         if not 1 <= value <= most:
-            hints = [f"config = {{ max_stack_depth = {value} }} allows as many"] if most < value <= DEEPEST else []
+            allowed = most < value <= DEEPEST_STACK
+            hints = [f"config = {{ max_stack_depth = {value} }} allows as many"] if allowed else []
             self.checker.error(f"{node.name}() takes 1 to {most} frames, not {value}", node.span, hints=hints)
             return None
         return value

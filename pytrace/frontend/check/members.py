@@ -11,7 +11,7 @@ from pytrace.base.dispatch import handlers, handles, handles_names
 from pytrace.core import types
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
-from pytrace.core.probes.targets import TracepointTarget
+from pytrace.core.probe_kinds import TracepointTarget
 from pytrace.core.source import Span, expansion_chain
 from pytrace.core.types import (
     INT8,
@@ -38,8 +38,8 @@ from pytrace.core.types import (
     Username,
     USym,
     Void,
+    in_kernel_only,
 )
-from pytrace.core.types.basic_types import in_kernel_only
 from pytrace.frontend.check.calls import ArgumentChecks
 from pytrace.frontend.check.checker import Checker
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, is_integer, literal, settle, wrap

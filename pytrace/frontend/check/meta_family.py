@@ -9,9 +9,8 @@ from msgspec.structs import asdict
 from pytrace.base.dispatch import handles_names
 from pytrace.core.builtins import IN_SCOPE, bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
-from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.numbers import parse_integer
+from pytrace.core.text import Format, parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
 from pytrace.frontend.check.calls import ArgumentChecks
 from pytrace.frontend.check.checker import Arguments, Checker, Node

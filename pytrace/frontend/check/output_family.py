@@ -21,8 +21,8 @@ from pytrace.core.event_layout import (
 from pytrace.core.event_layout import (
     Joined as JoinedTexts,
 )
-from pytrace.core.formats import Conversion
-from pytrace.core.probes.kinds import INTERVAL, PROFILE
+from pytrace.core.probe_kinds import INTERVAL, PROFILE
+from pytrace.core.text import Conversion
 from pytrace.core.types import (
     BOOL,
     INT64,
@@ -44,7 +44,7 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.core.types.tables import Column, TableSchema, joined_path
+from pytrace.core.value_tables import Column, TableSchema, joined_path
 from pytrace.frontend.check.calls import ArgumentChecks, Events, text_of
 from pytrace.frontend.check.checker import Arguments, Checker, Node
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_text, is_text_pointer, settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.dispatch import handles_names
 from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.event_layout import CurrentTime
-from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.probe_kinds import PROBE_KINDS
 from pytrace.core.types import (
     BOOL,
     INT32,

@@ -11,17 +11,7 @@ from msgspec.structs import replace
 from pytrace.base.dispatch import handlers, handles
 from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.source import Span
-from pytrace.core.types import (
-    INT64,
-    VOID,
-    Bool,
-    Int,
-    Stats,
-    String,
-    Tuple,
-    Type,
-    Void,
-)
+from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.check.calls import Calls, aggregate_call
 from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, flexible_string
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle

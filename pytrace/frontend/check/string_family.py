@@ -8,7 +8,7 @@ import sys
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handles_names
-from pytrace.core.probes.kinds import Context
+from pytrace.core.probe_kinds import Context
 from pytrace.core.types import (
     AF_INET,
     AF_INET6,

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Float, Int, Pointer, Struct, Type
 from pytrace.frontend.expand import c_translation, imports

@@ -23,7 +23,7 @@ import msgspec
 from pytrace.base import trusted_files
 from pytrace.core.diagnostics import Diagnostics, InternalError, either
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.expand import imports

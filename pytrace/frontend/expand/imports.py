@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from pytrace.base import trusted_files
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, InternalError, did_you_mean
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import nodes, parser

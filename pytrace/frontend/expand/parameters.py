@@ -9,15 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers, handles
-from pytrace.core import manifest, numbers
+from pytrace.core import manifest, script_options
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
-from pytrace.core.options import option_values
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.option_values import WrongValueError, convert, entries
-from pytrace.core.options.option_values import default as default_value
-from pytrace.core.options.script_options import ScriptOption
-from pytrace.core.options.script_options import Value as OptionValue
+from pytrace.core.options import CompileOptions
+from pytrace.core.script_options import ScriptOption, WrongValueError, convert, entries
+from pytrace.core.script_options import Value as OptionValue
+from pytrace.core.script_options import default as default_value
 from pytrace.core.source import Span
+from pytrace.core.text import parse_flag, parse_integer
 from pytrace.frontend.expand import c_definitions
 from pytrace.frontend.syntax import nodes
 
@@ -196,15 +195,15 @@ def _check_option(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
 
 
 def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
-    if option_values.find_type(option.type) is None:
-        known = ", ".join(option_values.TYPES)
-        hints = did_you_mean(option.type, option_values.TYPES)
+    if script_options.find_type(option.type) is None:
+        known = ", ".join(script_options.TYPES)
+        hints = did_you_mean(option.type, script_options.TYPES)
         raise _MistakeError(
             f"there is no type {option.type!r} of options", name, *hints, f"types are {known}, and ranges: 0.., 1..64"
         )
     if option.choices:
         raise _MistakeError("an option has choices or a type, not both", name)
-    number = option_values.is_number(option.type) and not option.listed and not option.repeat
+    number = script_options.is_number(option.type) and not option.listed and not option.repeat
     if isinstance(option.default, bool) or isinstance(option.default, int) != number:
         needed = "an integer" if number else "a text"
         raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
@@ -441,12 +440,12 @@ def as_text(value: Value) -> str:
 def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
     """Convert *text* from the command line to the type of the parameter's default."""
     if isinstance(declared.default, bool):
-        flag = True if text is None else numbers.parse_flag(text)
+        flag = True if text is None else parse_flag(text)
         if flag is not None:
             return flag
         expected = "true or false"
     elif isinstance(declared.default, int):
-        number = numbers.parse_integer(text or "")
+        number = parse_integer(text or "")
         if number is not None:
             return number
         expected = "an integer"
@@ -561,7 +560,7 @@ class _Substitution:
                 hints=[f"the script was started with {count} parameter{'' if count == 1 else 's'}"],
             )
             return nodes.IntLiteral(node.span, 0)
-        number = numbers.parse_integer(text)
+        number = parse_integer(text)
         return nodes.StringLiteral(node.span, _bytes(text)) if number is None else nodes.IntLiteral(node.span, number)
 
     def _open_parameter(self, node: nodes.PositionalParam) -> nodes.Expr:

@@ -1,4 +1,4 @@
-"""The script's ``config`` block and the environment, read into a :class:`~pytrace.core.config.Config`.
+"""The script's ``config`` block and the environment, read into a :class:`~pytrace.core.options.Config`.
 
 A value comes from the environment (``PYTRACE_KEY``, else ``BPFTRACE_KEY``), from the script's ``config`` block, or is
 the default, in this order. :data:`KEYS` is the table of keys.
@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import convert
 
-from pytrace.core import numbers
-from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
-from pytrace.core.options import memory_sizes
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import ENVIRONMENT_PREFIXES, CompileOptions, Config, Setting, parse_memory
 from pytrace.core.source import Source, Span
-from pytrace.core.stacks.chunk_format import DEEPEST
+from pytrace.core.stack_formats import DEEPEST_STACK
+from pytrace.core.text import parse_boolean, parse_integer
 from pytrace.frontend.syntax import nodes
 
 
@@ -113,7 +111,7 @@ class BadValueError(ValueError):
 def _boolean(value: Setting) -> bool:
     if isinstance(value, bool):
         return value
-    boolean = numbers.parse_boolean(str(value))
+    boolean = parse_boolean(str(value))
     if boolean is None:
         raise BadValueError("expects true or false (also 1/0, on/off, yes/no)")
     return boolean
@@ -121,7 +119,7 @@ def _boolean(value: Setting) -> bool:
 
 def _integer(low: int, high: int) -> Callable[[Setting], int]:
     def read(value: Setting) -> int:
-        number = numbers.parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
+        number = parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
         if number is None:
             raise BadValueError("expects an integer")
         if not low <= number <= high:
@@ -157,7 +155,7 @@ def _text(value: Setting) -> str:
 
 def _memory(value: Setting) -> str:
     try:
-        memory_sizes.parse(str(value), 1 << 40)
+        parse_memory(str(value), 1 << 40)
     except ValueError:
         raise BadValueError("expects an amount of memory: 512M, 2G, 10%") from None
     return str(value)
@@ -206,7 +204,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),
     Key("max_rate", _COUNT, "how many hits per second run a block; 0 is no limit"),
-    Key("max_stack_depth", _integer(1, DEEPEST), "frames of a stack, where the script names no other limit"),
+    Key("max_stack_depth", _integer(1, DEEPEST_STACK), "frames of a stack, where the script names no other limit"),
     Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),

@@ -12,36 +12,33 @@ from collections.abc import Hashable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import probe_kinds
 from pytrace.core.builtins import IN_SCOPE
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes import kinds
-from pytrace.core.probes.kinds import (
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import (
     BEGIN,
     BENCH,
     END,
+    ENTER,
+    EXIT,
     KPROBE,
     KRETPROBE,
     PROBE_KINDS,
     TEST,
     Context,
-    PidFilter,
-    ProbeKind,
-    kind_of,
-    probe_kind,
-)
-from pytrace.core.probes.targets import (
-    ENTER,
-    EXIT,
     KernelFunctionTarget,
     NoTarget,
+    PidFilter,
+    ProbeKind,
     ProbeTarget,
     RawTracepointTarget,
     TracepointTarget,
     UserTarget,
+    kind_of,
+    probe_kind,
     sampling_period,
 )
 from pytrace.core.source import Source, Span
@@ -57,28 +54,28 @@ from pytrace.frontend.syntax.typed_program import KPROBE_SESSION, SESSION_IS_RET
 
 
 PROVIDERS: dict[str, Provider] = {
-    kinds.BEGIN: events.Plain(),
-    kinds.END: events.Plain(),
-    kinds.SELF: events.Self(),
-    kinds.TEST: events.Named(),
-    kinds.BENCH: events.Named(),
-    kinds.KPROBE: functions.KernelProbe(offsets=True),
-    kinds.KRETPROBE: functions.KernelProbe(offsets=False),
-    kinds.UPROBE: uprobes.UserProbe(offsets=True),
-    kinds.URETPROBE: uprobes.UserProbe(offsets=False),
-    kinds.USDT: usdt.Usdt(),
-    kinds.PYTHON: uprobes.PythonFunction(),
-    kinds.PYTHONRET: uprobes.PythonFunction(),
-    kinds.TRACEPOINT: tracepoints.Tracepoint(),
-    kinds.RAWTRACEPOINT: tracepoints.RawTracepoint(),
-    kinds.FENTRY: functions.Trampoline(),
-    kinds.FEXIT: functions.Trampoline(),
-    kinds.PROFILE: events.Timer(),
-    kinds.INTERVAL: events.Timer(),
-    kinds.SOFTWARE: events.Counter(kinds.SOFTWARE_EVENTS),
-    kinds.HARDWARE: events.Counter(kinds.HARDWARE_EVENTS, "perf_hardware"),
-    kinds.WATCHPOINT: events.Watchpoint(),
-    kinds.ITER: tracepoints.Iterator(),
+    probe_kinds.BEGIN: events.Plain(),
+    probe_kinds.END: events.Plain(),
+    probe_kinds.SELF: events.Self(),
+    probe_kinds.TEST: events.Named(),
+    probe_kinds.BENCH: events.Named(),
+    probe_kinds.KPROBE: functions.KernelProbe(offsets=True),
+    probe_kinds.KRETPROBE: functions.KernelProbe(offsets=False),
+    probe_kinds.UPROBE: uprobes.UserProbe(offsets=True),
+    probe_kinds.URETPROBE: uprobes.UserProbe(offsets=False),
+    probe_kinds.USDT: usdt.Usdt(),
+    probe_kinds.PYTHON: uprobes.PythonFunction(),
+    probe_kinds.PYTHONRET: uprobes.PythonFunction(),
+    probe_kinds.TRACEPOINT: tracepoints.Tracepoint(),
+    probe_kinds.RAWTRACEPOINT: tracepoints.RawTracepoint(),
+    probe_kinds.FENTRY: functions.Trampoline(),
+    probe_kinds.FEXIT: functions.Trampoline(),
+    probe_kinds.PROFILE: events.Timer(),
+    probe_kinds.INTERVAL: events.Timer(),
+    probe_kinds.SOFTWARE: events.Counter(probe_kinds.SOFTWARE_EVENTS),
+    probe_kinds.HARDWARE: events.Counter(probe_kinds.HARDWARE_EVENTS, "perf_hardware"),
+    probe_kinds.WATCHPOINT: events.Watchpoint(),
+    probe_kinds.ITER: tracepoints.Iterator(),
 }
 """Providers by the name of their probe kind; a test checks that there is one for each."""
 
@@ -513,10 +510,11 @@ def _is_of_provider(point: nodes.AttachPoint, name: str) -> bool:
 # ---------------------------------------------------------------------------------------------- queries
 
 _NEEDS = {
-    kinds.KPROBE: "kprobe", kinds.KRETPROBE: "kprobe", kinds.FENTRY: "fentry", kinds.FEXIT: "fentry",
-    kinds.UPROBE: "uprobe", kinds.URETPROBE: "uprobe", kinds.USDT: "uprobe", kinds.ITER: "iter",
-    kinds.TRACEPOINT: "tracepoint", kinds.RAWTRACEPOINT: "rawtracepoint",
-    kinds.HARDWARE: "perf_hardware", kinds.WATCHPOINT: "watchpoint",
+    probe_kinds.KPROBE: "kprobe", probe_kinds.KRETPROBE: "kprobe",
+    probe_kinds.FENTRY: "fentry", probe_kinds.FEXIT: "fentry",
+    probe_kinds.UPROBE: "uprobe", probe_kinds.URETPROBE: "uprobe", probe_kinds.USDT: "uprobe", probe_kinds.ITER: "iter",
+    probe_kinds.TRACEPOINT: "tracepoint", probe_kinds.RAWTRACEPOINT: "rawtracepoint",
+    probe_kinds.HARDWARE: "perf_hardware", probe_kinds.WATCHPOINT: "watchpoint",
 }  # fmt: skip
 """The kernel feature that a probe kind needs to attach; kinds that need none are omitted."""
 

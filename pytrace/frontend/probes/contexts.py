@@ -15,8 +15,8 @@ from pytrace.core.kernel_info import (
     TracepointField,
     UserParameter,
 )
-from pytrace.core.probes.system_calls import Abi
-from pytrace.core.probes.targets import ENTER, TracepointTarget
+from pytrace.core.probe_kinds import ENTER, TracepointTarget
+from pytrace.core.system_calls import Abi
 from pytrace.core.types import (
     INT8,
     UINT64,

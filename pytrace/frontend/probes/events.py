@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import Note
-from pytrace.core.numbers import DURATIONS
-from pytrace.core.probes.kinds import PerfEvent
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     TIMER_UNITS,
     CountedEventTarget,
     NamedRunTarget,
     NoTarget,
+    PerfEvent,
     SignalTarget,
     TimerTarget,
     WatchpointTarget,
 )
+from pytrace.core.text import DURATIONS
 from pytrace.frontend.probes.providers import (
     MOST_PERIOD,
     Match,

@@ -6,9 +6,8 @@ import re
 from collections.abc import Hashable
 
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction
-from pytrace.core.numbers import parse_integer
-from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE
-from pytrace.core.probes.targets import KernelFunctionTarget, TypedFunctionTarget
+from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, KernelFunctionTarget, TypedFunctionTarget
+from pytrace.core.text import parse_integer
 from pytrace.core.types import Struct
 from pytrace.frontend.probes import contexts
 from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, by_pattern, nearest, number_of

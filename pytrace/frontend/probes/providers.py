@@ -13,14 +13,21 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.builtins import builtin
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
-from pytrace.core.numbers import parse_integer
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import TOKEN, ProbeKind, unquoted
-from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget, UserTarget
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import (
+    TOKEN,
+    AnyTarget,
+    FileTarget,
+    ProbeKind,
+    ProbeTarget,
+    TypedFunctionTarget,
+    UserTarget,
+    unquoted,
+)
 from pytrace.core.source import Span
+from pytrace.core.text import parse_integer
 from pytrace.frontend.probes import contexts
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ProbeContext

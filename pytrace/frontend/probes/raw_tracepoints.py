@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import system_calls as call_numbers
 from pytrace.core.kernel_info import TracepointField
-from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.targets import ENTER, EXIT, AnyTarget, TracepointTarget
+from pytrace.core.probe_kinds import ENTER, EXIT, AnyTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.probes import contexts, providers, tracepoints
 from pytrace.frontend.probes.providers import Match, Scope, Uses

@@ -13,10 +13,9 @@ from collections.abc import Hashable, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import probe_kinds
 from pytrace.core.kernel_info import COMMON_FIELDS_END, DefinedEvent, FunctionPrototype, KernelInfo, TracepointField
-from pytrace.core.probes import kinds
-from pytrace.core.probes.system_calls import ABIS
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     BPF_FILE_SYSTEM,
     ITERATORS_OF_ONE_OBJECT,
     RAW_TRACEPOINT,
@@ -28,8 +27,8 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.core.source import Span
-from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
-from pytrace.core.types.basic_types import plainly_read
+from pytrace.core.system_calls import ABIS
+from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type, plainly_read
 from pytrace.frontend.probes import contexts
 from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, matches_pattern, nearest
 from pytrace.frontend.syntax.typed_program import ArgumentLocation, ProbeContext, RawField, RawRead, Slot
@@ -448,10 +447,10 @@ def _defined_probe(probe: str, event: DefinedEvent, span: Span) -> Match | None:
     attached to the place itself.
     """
     if event.path:
-        kind = kinds.known_kind(kinds.UPROBE if event.letter == "p" else kinds.URETPROBE)
+        kind = probe_kinds.known_kind(probe_kinds.UPROBE if event.letter == "p" else probe_kinds.URETPROBE)
         return Match(kind, probe, UserTarget(event.path, event.offset), span, event)
     if event.function:
-        kind = kinds.known_kind(kinds.KPROBE if event.letter == "p" else kinds.KRETPROBE)
+        kind = probe_kinds.known_kind(probe_kinds.KPROBE if event.letter == "p" else probe_kinds.KRETPROBE)
         return Match(kind, probe, KernelFunctionTarget(event.function, event.module, event.offset), span, event)
     return None
 

@@ -9,12 +9,11 @@ from collections.abc import Hashable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import instructions
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.instructions import BadCodeError, Decoder
 from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
-from pytrace.core.probes import instructions
-from pytrace.core.probes.instructions import BadCodeError, Decoder
-from pytrace.core.probes.kinds import UPROBE, URETPROBE
-from pytrace.core.probes.targets import FileTarget, PythonTarget, UserTarget
+from pytrace.core.probe_kinds import UPROBE, URETPROBE, FileTarget, PythonTarget, UserTarget
 from pytrace.core.source import Span
 from pytrace.core.types import AddressSpace, Pointer, Struct
 from pytrace.frontend.probes import contexts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from msgspec.structs import replace
 
 from pytrace.core.kernel_info import UsdtProbe
-from pytrace.core.probes.targets import StaticProbeTarget
+from pytrace.core.probe_kinds import StaticProbeTarget
 from pytrace.frontend.probes import contexts, uprobes
 from pytrace.frontend.probes.providers import BinaryProvider, Match, Part, Point, Scope, Uses, by_pattern, nearest
 from pytrace.frontend.syntax.typed_program import ProbeContext, RegisterLocation

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from ply import lex
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.core.probes.kinds import Context, probe_kind
+from pytrace.core.probe_kinds import Context, probe_kind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import lexer_tables, nodes
 from pytrace.frontend.syntax.tokens import (

@@ -19,8 +19,7 @@ from enum import Enum
 
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Note
-from pytrace.core.probes.kinds import PROBE_KINDS
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.probe_kinds import PROBE_KINDS, NoTarget
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexer import LAYOUT, Lexer, skip_layout
 from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERAND_ENDS, STRUCT_KEYWORDS, TYPE_NAMES, Token

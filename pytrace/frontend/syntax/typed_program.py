@@ -86,7 +86,6 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.builtins import Builtin
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (
     STATIC_PARTS,
@@ -98,8 +97,8 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
 )
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, ProbeKind, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Field, Struct, Type
 from pytrace.frontend.syntax import nodes
@@ -530,7 +529,7 @@ class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
     foreign: bool = False
     """The program leaves out the tracer's own process."""
     calls: tuple[int, ...] = ()
-    """With :data:`~pytrace.core.probes.targets.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
+    """With :data:`~pytrace.core.probe_kinds.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
 

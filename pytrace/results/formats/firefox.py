@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from pytrace.core.types.tables import TableSchema
+from pytrace.core.value_tables import TableSchema
 from pytrace.results.formats import perfetto
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.perfetto import RowEvent, unicode_text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import BinaryIO
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types.builtin_types import truncated
+from pytrace.core.types import truncated
 from pytrace.render.text import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Address
+from pytrace.core.options import Address
 from pytrace.render.value_kind import MetricKind, Sample
 from pytrace.results.formats import openmetrics
 from pytrace.results.formats.openmetrics import PREFIX, Family, distinct, families

@@ -30,8 +30,9 @@ from typing import BinaryIO, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core import byte_escapes, types
-from pytrace.core.types.tables import UNITS, Column
+from pytrace.core import types
+from pytrace.core.text import printable_utf8
+from pytrace.core.value_tables import UNITS, Column
 from pytrace.render import csv
 from pytrace.render.value_kind import Labels, MetricKind, Plain, Sample
 from pytrace.render.values import value_kind_of
@@ -195,7 +196,7 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Value], Labels]:
     names = _label_names(data.key_columns)
     cells, restore = csv.texts(printers.texts, data.key), printers.restored(data.key)
     return lambda key: tuple(
-        (name, byte_escapes.shown(text).decode()) for name, text in zip(names, cells(restore(key)), strict=True)
+        (name, printable_utf8(text).decode()) for name, text in zip(names, cells(restore(key)), strict=True)
     )
 
 
@@ -266,7 +267,7 @@ def _different(entries: Iterable[_Entry]) -> Iterator[_Entry]:
 
 def _utf8(text: str) -> str:
     """A text as a label or a help, without what is not UTF-8 and without control characters."""
-    return byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
+    return printable_utf8(text.encode("utf-8", "surrogateescape")).decode()
 
 
 # ---------------------------------------------------------------------------------------------- values

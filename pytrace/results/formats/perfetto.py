@@ -14,8 +14,8 @@ import msgspec
 from pytrace.base.protobuf import data, double, number
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types.builtin_types import truncated
-from pytrace.core.types.tables import Column, TableSchema, key_columns
+from pytrace.core.types import truncated
+from pytrace.core.value_tables import Column, TableSchema, key_columns
 from pytrace.render.value_kind import Plain
 from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Table
 from pytrace.results.stack_samples import KERNEL, members_of, paths

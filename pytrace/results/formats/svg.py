@@ -17,8 +17,9 @@ from xml.sax.saxutils import escape
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core import byte_escapes, types
+from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.text import printable_utf8
 from pytrace.render import histogram
 from pytrace.render.histogram import Histogram, LabelledBucket, Quantile
 from pytrace.render.values import value_kind_of
@@ -377,7 +378,7 @@ def fitted(text: str, width: float) -> str:
 
 def _escaped(text: str) -> str:
     """Text for XML, which has no control characters: they are shown as ``\\x1b``, and what it cannot hold is U+FFFD."""
-    plain = byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
+    plain = printable_utf8(text.encode("utf-8", "surrogateescape")).decode()
     return escape(plain.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd"))
 
 

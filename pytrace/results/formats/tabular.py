@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base import extras
-from pytrace.core import byte_escapes, types
+from pytrace.core import text, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.types.builtin_types import truncated
-from pytrace.core.types.tables import Column, TableSchema, value_columns
+from pytrace.core.types import truncated
+from pytrace.core.value_tables import Column, TableSchema, value_columns
 from pytrace.render import csv, histogram, tseries
 from pytrace.render.map_printer import Shown
 from pytrace.render.tables import Page
@@ -417,8 +417,8 @@ def _converter(type_: types.Type) -> Callable[[Plain], Plain]:
         return lambda value: value
     shown = Printers().portable_text(type_)
     if kind is ColumnKind.LINES:
-        return lambda value: [byte_escapes.utf8(line.strip()) for line in shown(value).split(b"\n") if line.strip()]
-    return lambda value: byte_escapes.utf8(shown(value))
+        return lambda value: [text.escaped_utf8(line.strip()) for line in shown(value).split(b"\n") if line.strip()]
+    return lambda value: text.escaped_utf8(shown(value))
 
 
 def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[Plain], list[_Row]]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import BinaryIO
 
 from pytrace.core.types import Type
-from pytrace.core.types.tables import Column, TableSchema
+from pytrace.core.value_tables import Column, TableSchema
 from pytrace.render import json
 from pytrace.render.map_printer import Shown
 from pytrace.render.tables import Cell, Page, TextTable, cell

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core import byte_escapes, types
-from pytrace.core.types.builtin_types import truncated
-from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
+from pytrace.core import types
+from pytrace.core.text import printable_utf8
+from pytrace.core.types import truncated
+from pytrace.core.value_tables import Column, TableSchema, key_columns, value_columns
 from pytrace.render import csv, histogram
 from pytrace.render.text import encoded
 from pytrace.render.tseries import TimeSeries
@@ -77,7 +78,7 @@ class Document(msgspec.Struct, frozen=True):
 
 def shown(text: str) -> str:
     """A text of a traced program: bytes that are no UTF-8, and control characters, as escapes."""
-    return byte_escapes.shown(encoded(text)).decode()
+    return printable_utf8(encoded(text)).decode()
 
 
 def exact(number: int) -> int | str:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.core import instructions
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes import instructions
-from pytrace.core.probes.instructions import BadCodeError, Decoder
+from pytrace.core.instructions import BadCodeError, Decoder
 from pytrace.runtime.binaries.elf_file import EM_AARCH64, EM_X86_64, ElfFile, UnwindEntries, read_file
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.syscalls import function_address

@@ -34,6 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import MisfitError, TraceError, did_you_mean
+from pytrace.core.instructions import is_misread
 from pytrace.core.kernel_info import KernelInfo, UsdtProbe
 from pytrace.core.manifest import (
     LOAD_TIME_SECTION,
@@ -44,10 +45,9 @@ from pytrace.core.manifest import (
     ProgramSpec,
     Target,
 )
-from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.instructions import is_misread
-from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
+from pytrace.core.text import parse_flag, parse_integer
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, rebuilt
 from pytrace.runtime.binaries.elf_file import ElfFile, attach_path
 from pytrace.runtime.machine import fingerprints

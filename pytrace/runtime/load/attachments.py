@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probes.kinds import (
+from pytrace.core.probe_kinds import (
     FENTRY,
     FEXIT,
     HARDWARE,
@@ -22,6 +22,7 @@ from pytrace.core.probes.kinds import (
     PYTHONRET,
     RAWTRACEPOINT,
     SOFTWARE,
+    SYSTEM_CALLS,
     TRACEPOINT,
     UPROBE,
     URETPROBE,
@@ -29,7 +30,6 @@ from pytrace.core.probes.kinds import (
     WATCHPOINT,
     known_kind,
 )
-from pytrace.core.probes.targets import SYSTEM_CALLS
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.probe_links import (
     Attached,

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import (
+from pytrace.core.probe_kinds import (
+    BPF_FILE_SYSTEM,
     FENTRY,
     FEXIT,
     HARDWARE,
@@ -32,22 +33,19 @@ from pytrace.core.probes.kinds import (
     KPROBE,
     KRETPROBE,
     PROFILE,
+    RAW_TRACEPOINT,
     RAWTRACEPOINT,
     SOFTWARE,
+    SYSTEM_CALLS,
     TRACEPOINT,
     WATCHPOINT,
-    known_kind,
-)
-from pytrace.core.probes.targets import (
-    BPF_FILE_SYSTEM,
-    RAW_TRACEPOINT,
-    SYSTEM_CALLS,
     CountedEventTarget,
     IteratorTarget,
     KernelFunctionTarget,
     TimerTarget,
     TracepointTarget,
     WatchpointTarget,
+    known_kind,
     sampling_period,
 )
 from pytrace.runtime.load.loader import ATTACH_TYPES

@@ -15,11 +15,11 @@ from types import CodeType
 
 import msgspec
 
+from pytrace.core import probe_kinds
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.kernel_info import COMMON_FIELDS_END
 from pytrace.core.manifest import Target
-from pytrace.core.probes import kinds
-from pytrace.core.probes.kinds import (
+from pytrace.core.probe_kinds import (
     BEGIN,
     BENCH,
     END,
@@ -28,6 +28,7 @@ from pytrace.core.probes.kinds import (
     HARDWARE,
     INTERVAL,
     ITER,
+    ITERATORS_OF_ONE_OBJECT,
     KPROBE,
     KRETPROBE,
     PROFILE,
@@ -37,17 +38,12 @@ from pytrace.core.probes.kinds import (
     SELF,
     SOFTWARE,
     TEST,
+    TIMER_UNITS,
     TRACEPOINT,
     UPROBE,
     URETPROBE,
     USDT,
     WATCHPOINT,
-    probe_kind,
-    probe_names,
-)
-from pytrace.core.probes.targets import (
-    ITERATORS_OF_ONE_OBJECT,
-    TIMER_UNITS,
     IteratorTarget,
     KernelFunctionTarget,
     NoTarget,
@@ -59,6 +55,8 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     TypedFunctionTarget,
     UserTarget,
+    probe_kind,
+    probe_names,
 )
 from pytrace.runtime.binaries.btf_types import TYPE_KINDS, Kind, Member, TypeReader
 from pytrace.runtime.load.live_kernel import LiveKernel
@@ -207,7 +205,7 @@ def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool 
 
 def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
     """Provider and the other parts; a lone part that names no provider is an event."""
-    provider, *parts = kinds.split_attach_point(pattern)
+    provider, *parts = probe_kinds.split_attach_point(pattern)
     return ("*", (provider,)) if not parts and probe_kind(provider) is None else (provider, tuple(parts))
 
 
@@ -295,8 +293,8 @@ def _iterators(question: Question) -> Iterator[Group]:
 
 
 def _events(question: Question) -> Iterator[Group]:
-    table = kinds.SOFTWARE_EVENTS if question.kind == SOFTWARE else kinds.HARDWARE_EVENTS
-    for name in matching((question.parts or ("*",))[0] or "*", kinds.event_names(table)):
+    table = probe_kinds.SOFTWARE_EVENTS if question.kind == SOFTWARE else probe_kinds.HARDWARE_EVENTS
+    for name in matching((question.parts or ("*",))[0] or "*", probe_kinds.event_names(table)):
         yield _one(f"{question.kind}:{name}:")
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import Question
 from pytrace.core.kernel_info import (
     DefinedEvent,
     FunctionPrototype,
@@ -22,6 +21,7 @@ from pytrace.core.kernel_info import (
     KernelFunction,
     KernelHeaders,
     ObjectFunction,
+    Question,
     TracepointField,
     UsdtProbe,
     UserParameter,
@@ -36,7 +36,7 @@ from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, 
 from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:
-    from pytrace.core.probes.instructions import FunctionExits
+    from pytrace.core.instructions import FunctionExits
     from pytrace.runtime.binaries.user_binary import Binary, Libraries, UserBinaries
     from pytrace.runtime.stacks.function_exits import ExitFinder
 

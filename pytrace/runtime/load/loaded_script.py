@@ -36,9 +36,8 @@ from pytrace.core.manifest import (
     ProgramSpec,
     SessionData,
 )
-from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
-from pytrace.core.options.run_options import Rate, RunOptions
-from pytrace.core.probes.kinds import INTERVAL, ITER, known_kind, probe_kind
+from pytrace.core.options import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters, Rate, RunOptions
+from pytrace.core.probe_kinds import INTERVAL, ITER, known_kind, probe_kind
 from pytrace.runtime.machine import bpf, perf
 from pytrace.runtime.machine.clocks import Clock, read_both
 

@@ -20,8 +20,7 @@ import msgspec
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, ProgramSpec
-from pytrace.core.probes.kinds import known_kind
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     RAW_TRACEPOINT,
     SYSTEM_CALLS,
     IteratorTarget,
@@ -29,6 +28,7 @@ from pytrace.core.probes.targets import (
     RawTracepointTarget,
     TracepointTarget,
     TypedFunctionTarget,
+    known_kind,
 )
 from pytrace.runtime.load import map_reader
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadError, MapSize, planned_by_symbol

@@ -50,10 +50,10 @@ class MapReader:
         """Chunks of stacks, which never change once they are in the map."""
 
     def chunk(self, digest: bytes) -> bytes | None:
-        """A chunk of stacks by its digest (:mod:`pytrace.core.stacks.chunk_format`); None where it had no room."""
+        """A chunk of stacks by its digest (:mod:`pytrace.core.stack_formats`); None where it had no room."""
         known = self._chunks.get(digest)
         if known is None and (symbol := self._loaded.manifest.stack_chunks):
-            from pytrace.core.stacks.chunk_format import CHUNK_SIZE
+            from pytrace.core.stack_formats import CHUNK_SIZE
 
             known = bpf.map_lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
             if known is not None:

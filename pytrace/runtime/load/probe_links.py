@@ -35,8 +35,7 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType, ProgramSpec, Target
-from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, known_kind
-from pytrace.core.probes.targets import UserTarget
+from pytrace.core.probe_kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, UserTarget, known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
 from pytrace.runtime.machine import bpf, perf, procfs

@@ -12,8 +12,17 @@ from contextlib import suppress
 from functools import cached_property
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import Answer, Facts, Question, digest, rounded_cpus
-from pytrace.core.kernel_info import FEATURES, DefinedEvent, FunctionPrototype, TracepointField
+from pytrace.core.kernel_info import (
+    FEATURES,
+    Answer,
+    DefinedEvent,
+    Facts,
+    FunctionPrototype,
+    Question,
+    TracepointField,
+    facts_digest,
+    rounded_cpus,
+)
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.binaries.kernel_types import StatedTypes
 from pytrace.runtime.load.live_kernel import AHEAD_CPUS, LiveKernel
@@ -44,7 +53,7 @@ def probe_digest(kernel: LiveKernel, questions: Iterable[Question]) -> str:
     """A digest of which probes the patterns among *questions* match; empty if there are no patterns."""
     wild = sorted({item for item in questions if item[0] in _OF_PROBES and "*" in "".join(item[1:])})
     answers = [(question, _answer_of(kernel, question)) for question in wild]
-    return digest(repr(answers).encode("utf-8", "surrogateescape")) if answers else ""
+    return facts_digest(repr(answers).encode("utf-8", "surrogateescape")) if answers else ""
 
 
 def _answer_of(kernel: LiveKernel, question: Question) -> Answer:

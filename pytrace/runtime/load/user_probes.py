@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import PYTHON, PYTHONRET, UPROBE, URETPROBE, USDT
-from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
+from pytrace.core.probe_kinds import PYTHON, PYTHONRET, UPROBE, URETPROBE, USDT, FileTarget, StaticProbeTarget
 from pytrace.runtime.load.probe_links import (
     Attached,
     Attacher,

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from pytrace.base import private_files
 from pytrace.base.kernel_files import read_text
 from pytrace.base.private_folders import Folder, UnusableError, cache_folder
-from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
+from pytrace.core.options import ENVIRONMENT_PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

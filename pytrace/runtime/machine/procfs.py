@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.process_filters import FORKED_ONLY
+from pytrace.core.options import FORKED_ONLY
 
 _LINE = re.compile(
     rb"(?m)^([0-9a-f]{1,16})-([0-9a-f]{1,16}) \S(?P<write>\S)(?P<execute>\S)\S "

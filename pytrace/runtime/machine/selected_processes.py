@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytrace.base import kernel_files
 from pytrace.base.cgroups import directories, mounts, unified_mounts
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.options.process_filters import COMM, MOST
+from pytrace.core.options import COMM_SIZE, MOST_FILTER_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,10 +42,10 @@ def _comm(name: str, option: str) -> str:
     size = len(os.fsencode(name))
     if not name:
         raise TraceError(f"{option} needs the name of a command, not an empty text")
-    if size >= COMM:
-        short = os.fsencode(name)[: COMM - 1].decode(errors="replace")
+    if size >= COMM_SIZE:
+        short = os.fsencode(name)[: COMM_SIZE - 1].decode(errors="replace")
         raise TraceError(
-            f"{option} {name!r} is {size} bytes long: the kernel keeps {COMM - 1} of a name",
+            f"{option} {name!r} is {size} bytes long: the kernel keeps {COMM_SIZE - 1} of a name",
             hints=(f"the name that such a program has is {short!r}",),
         )
     return name
@@ -155,8 +155,8 @@ def namespace(name: str) -> int:
 
 def _distinct(values: Iterable[T], option: str) -> tuple[T, ...]:
     distinct = tuple(dict.fromkeys(values))
-    if len(distinct) > MOST:
-        raise TraceError(f"{option} takes {MOST} values at most, not {len(distinct)}")
+    if len(distinct) > MOST_FILTER_VALUES:
+        raise TraceError(f"{option} takes {MOST_FILTER_VALUES} values at most, not {len(distinct)}")
     return distinct
 
 

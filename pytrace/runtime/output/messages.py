@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.failures import failure
 from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.options import Config
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"
@@ -182,11 +182,11 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
 
 def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
     # Most runs have nothing to say here.
-    from pytrace.core.stacks.chunk_format import DEEPEST
+    from pytrace.core.stack_formats import DEEPEST_STACK
     from pytrace.runtime.machine import perf
 
     most, depth = perf.max_stack(), manifest.config.max_stack_depth
-    hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST}" if depth < DEEPEST else ""
+    hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST_STACK}" if depth < DEEPEST_STACK else ""
     if any(name.startswith("kstack") for name in names):
         hint += f"; kernel.perf_event_max_stack is {most}, which limits kstack: it can be raised while nothing traces"
     return hint

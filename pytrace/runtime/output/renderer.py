@@ -35,7 +35,7 @@ from pytrace.runtime.output.messages import Totals
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
-    from pytrace.core.types.tables import RowTable
+    from pytrace.core.value_tables import RowTable
     from pytrace.render.forms import Decoders, JsonForms, TextForms
     from pytrace.render.map_printer import MapView, Reader
     from pytrace.render.names import Symbols

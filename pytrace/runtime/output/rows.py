@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
-from pytrace.core.types.tables import INTEGERS, JOINED_TEXTS, RowTable, row_tables
+from pytrace.core.value_tables import INTEGERS, JOINED_TEXTS, RowTable, row_tables
 from pytrace.render import csv, json
 from pytrace.render.events import Formatter, Piece, RowFormatter, RunHandler, Texts, reader
 from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below

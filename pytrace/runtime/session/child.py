@@ -25,7 +25,7 @@ from typing import NoReturn
 from pytrace.base import kernel_files
 from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Surroundings
+from pytrace.core.options import Surroundings
 from pytrace.runtime.machine import procfs, syscalls
 
 _PTRACE_TRACEME = 0

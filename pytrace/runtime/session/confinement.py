@@ -17,8 +17,8 @@ import msgspec
 
 from pytrace.base import kernel_files, private_folders, whole_files
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import known_kind
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, confine, perf, privileges

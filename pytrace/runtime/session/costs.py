@@ -18,8 +18,8 @@ import msgspec
 from pytrace.core.costs import ASSUMED, GATE, STATISTICS, ProbeCost, RunCost, entry_cost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import HITS, WEIGHT, Manifest, ProgramSpec, SampledUnit
-from pytrace.core.options.run_options import SAMPLE, Budget
-from pytrace.core.probes.kinds import INTERVAL, ITER, known_kind
+from pytrace.core.options import SAMPLE, Budget
+from pytrace.core.probe_kinds import INTERVAL, ITER, known_kind
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
 from pytrace.render import json
 from pytrace.results.formats.about import cost_line, cost_text

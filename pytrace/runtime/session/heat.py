@@ -7,8 +7,8 @@ import time
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import PrintedMap
 from pytrace.core.manifest import Manifest
-from pytrace.core.probes.kinds import INTERVAL as INTERVALS
-from pytrace.core.probes.kinds import PROFILE
+from pytrace.core.probe_kinds import INTERVAL as INTERVALS
+from pytrace.core.probe_kinds import PROFILE
 from pytrace.core.types import Hist, LHist
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.session.services import Service

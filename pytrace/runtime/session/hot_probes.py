@@ -19,8 +19,8 @@ from pytrace.base import progress
 from pytrace.core.costs import entry_cost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import ITER
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import ITER
 from pytrace.runtime.load import attachments
 from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.load.loader import LoadOptions, load

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Protocol
 
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import RunOptions
 from pytrace.live import saved_files
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
 from pytrace.live.saved_files import Write

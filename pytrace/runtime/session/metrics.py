@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Address
+from pytrace.core.options import Address, Config
 from pytrace.results.formats.metrics_server import Answer, Exchange, Exposition, Server, address_text, uncollected
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session.services import Service

@@ -15,9 +15,8 @@ from pytrace.base import progress
 from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import BENCH, INTERVAL, TEST, known_kind
-from pytrace.core.probes.targets import sampling_period
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import BENCH, INTERVAL, TEST, known_kind, sampling_period
 from pytrace.core.types import Stack, StackMode, parts
 from pytrace.render.text import Bars
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadedScript, LoadError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pytrace.base import progress
 from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import perf
 from pytrace.runtime.session.processes import Processes

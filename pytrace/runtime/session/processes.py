@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pytrace.base.interruption import EndRequests
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import Config, RunOptions
 from pytrace.render.events import each
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.batches import Handlers

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results import file_form
 from pytrace.results.formats import table

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.manifest import HITS, Counters, Manifest
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import known_kind
 from pytrace.core.types import KSym, Stack, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output import messages
@@ -368,7 +368,7 @@ _OUTPUT = (
     "pytrace.render", "pytrace.runtime.output", "pytrace.runtime.machine.host_names", "decimal", "fractions", "grp",
     "pwd", "socket",
 )  # fmt: skip
-_ADDRESSES = ("pytrace.core.stacks.chunk_format", "pytrace.runtime.stacks")
+_ADDRESSES = ("pytrace.core.stack_formats", "pytrace.runtime.stacks")
 _USER_ADDRESSES = ("pytrace.runtime.binaries", "lzma", "zipfile", "zstandard")
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (

@@ -23,8 +23,8 @@ from pytrace.base import progress
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.ring import RingReader

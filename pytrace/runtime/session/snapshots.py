@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytrace.core.manifest import Manifest, MapSpec
-    from pytrace.core.options.run_options import RunOptions
-    from pytrace.core.types.tables import RowTable
+    from pytrace.core.options import RunOptions
+    from pytrace.core.value_tables import RowTable
     from pytrace.render.text import Value as Decoded
     from pytrace.render.text import Values
     from pytrace.results.snapshot import Portable, Value

@@ -12,8 +12,7 @@ import msgspec
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probes.kinds import BENCH, TEST
-from pytrace.core.probes.targets import NamedRunTarget
+from pytrace.core.probe_kinds import BENCH, TEST, NamedRunTarget
 from pytrace.render import json
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.session.session import Resources

@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
-from pytrace.core.options import memory_sizes
-from pytrace.core.options.memory_sizes import shown
-from pytrace.core.options.process_filters import NOT_YET
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
+from pytrace.core.options import NOT_YET, RunOptions, parse_memory, shown_memory
+from pytrace.core.probe_kinds import FileTarget, KernelFunctionTarget
 from pytrace.runtime.load import loaded_script
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import perf, procfs, syscalls
@@ -90,7 +87,7 @@ class MemoryWatch(Service):
         self._ring, self._warn = ring, warn
         total = sum(self._maps.values())
         if total > TOLD:
-            tell(f"Maps take {shown(total)} of kernel memory: {_largest(self._maps)}\n")
+            tell(f"Maps take {shown_memory(total)} of kernel memory: {_largest(self._maps)}\n")
 
     # ---- the run
 
@@ -113,7 +110,7 @@ class MemoryWatch(Service):
     def finish(self, end: EndOfRun) -> None:
         """The status of a run that passed its limit is that of an error."""
         if self._over:
-            end.errors.append(f"the run was ended at its memory limit of {shown(self.limit)} (--max-memory)")
+            end.errors.append(f"the run was ended at its memory limit of {shown_memory(self.limit)} (--max-memory)")
 
     # ---- parts
 
@@ -139,8 +136,8 @@ class MemoryWatch(Service):
         return named
 
     def _told(self, parts: Mapping[str, int]) -> str:
-        total = shown(sum(parts.values()))
-        return f"{total} of memory, more than {shown(self.limit)} ({self._origin}): {_largest(parts)}"
+        total = shown_memory(sum(parts.values()))
+        return f"{total} of memory, more than {shown_memory(self.limit)} ({self._origin}): {_largest(parts)}"
 
     def _advice(self, name: str) -> str:
         more = "or allow more with --max-memory (512M, 2G, 10%)"
@@ -156,17 +153,17 @@ def limit(wanted: str) -> tuple[int, str]:
     total, whole = machine_memory()
     if not wanted:
         return max(total // 10, min(LEAST, total // 2)), f"the default is a tenth of the memory of {whole}"
-    amount = memory_sizes.parse(wanted, total)
+    amount = parse_memory(wanted, total)
     if amount > total:
-        return total, f"max_memory is {wanted}, but {whole} has {shown(total)}"
+        return total, f"max_memory is {wanted}, but {whole} has {shown_memory(total)}"
     return amount, f"max_memory is {wanted}"
 
 
 def _largest(parts: Mapping[str, int]) -> str:
     ordered = sorted((item for item in parts.items() if item[1]), key=lambda item: -item[1])
-    texts = [f"{name} {shown(size)}" for name, size in ordered[:_SHOWN]]
+    texts = [f"{name} {shown_memory(size)}" for name, size in ordered[:_SHOWN]]
     if len(ordered) > _SHOWN:
-        texts.append(f"others {shown(sum(size for _, size in ordered[_SHOWN:]))}")
+        texts.append(f"others {shown_memory(sum(size for _, size in ordered[_SHOWN:]))}")
     return ", ".join(texts)
 
 

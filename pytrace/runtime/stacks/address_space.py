@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
+from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange
 from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.machine.syscalls import file_facts
@@ -792,17 +792,17 @@ class MappingRecorder:
             self._latest[pid].unsure = True
             self._executed.pop(pid, None)
             return
-        if change == Change.EXEC:
+        if change == ImageChange.EXEC:
             self._start_image(pid, number, when)
             return
         space, latest = self.spaces[pid], self._latest[pid]
         # What is mapped over code is there before the call returns, and nobody runs it.
-        until = begun if change == Change.MAP else when
-        if change == Change.UNMAP:
+        until = begun if change == ImageChange.MAP else when
+        if change == ImageChange.UNMAP:
             space.unmap(start, start + length, when, begun)
-        elif change == Change.MAP:
+        elif change == ImageChange.MAP:
             space.unmap(result, result + length, when, begun)
-        elif change == Change.MOVE:
+        elif change == ImageChange.MOVE:
             space.move(start, length, result, new_length, when)
             self._fleeting += [(space, row) for row in space.find_within(result, when, NEVER) if not row.inode]
         else:

@@ -10,10 +10,10 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.core.probes import instructions
-from pytrace.core.probes.instructions import BadCodeError, Exit, FunctionExits, Jump
-from pytrace.core.probes.targets import ALWAYS, Way
-from pytrace.core.stacks.unwind_format import Rule
+from pytrace.core import instructions
+from pytrace.core.instructions import BadCodeError, Exit, FunctionExits, Jump
+from pytrace.core.probe_kinds import ALWAYS, Way
+from pytrace.core.stack_formats import Rule
 from pytrace.runtime.binaries.elf_file import EM_AARCH64, EM_X86_64, SHT_DYNSYM, UnwindEntries
 from pytrace.runtime.stacks import unwind_tables
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import asdict, replace
 
-from pytrace.core.probes import instructions
-from pytrace.core.probes.instructions import is_misread
-from pytrace.core.stacks.python_format import TSS_BLOCK, TSS_FIRST, TSS_MORE
+from pytrace.core import instructions
+from pytrace.core.instructions import is_misread
+from pytrace.core.python_format import TSS_BLOCK, TSS_FIRST, TSS_MORE
 from pytrace.runtime.binaries.elf_file import UnwindEntries
 
 if TYPE_CHECKING:

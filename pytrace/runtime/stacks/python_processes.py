@@ -1,4 +1,4 @@
-"""Python stacks: rows of the processes that programs walk (``pytrace.core.stacks.python_format``), kept while they run,
+"""Python stacks: rows of the processes that programs walk (``pytrace.core.python_format``), kept while they run,
 and names and lines of the functions in their frames.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.stacks.python_format import (
+from pytrace.core.python_format import (
     CALL_ROW_FORMAT,
     FILE,
     FRAME,
@@ -135,7 +135,7 @@ def _delta(table: bytes, at: int) -> int:
 
 # ---------------------------------------------------------------------------------------------- functions
 
-# Functions of Python frames, from the records that programs have made (``pytrace.core.stacks.python_format``).
+# Functions of Python frames, from the records that programs have made (``pytrace.core.python_format``).
 
 
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.image_format import FIRST_IMAGE
+from pytrace.core.stack_formats import FIRST_IMAGE
 from pytrace.runtime.binaries.debug_files import has_dwarf
 from pytrace.runtime.binaries.elf_file import quoted
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo

@@ -1,5 +1,5 @@
 """Unwind tables of binaries: ``.eh_frame``, and the sizes of stacks in Go's table of functions, as the rows of
-:mod:`pytrace.core.stacks.unwind_format`. Files that others can write are read by a limited process.
+:mod:`pytrace.core.stack_formats`. Files that others can write are read by a limited process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pytrace.base import limited_process, private_files, typed_json
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.unwind_format import CFA_LIMIT, REGISTERS, WHERE_RBP_POINTS, WORD, Rule
+from pytrace.core.stack_formats import CFA_LIMIT, REGISTERS, WHERE_RBP_POINTS, WORD, Rule
 from pytrace.runtime.binaries import go_binaries
 from pytrace.runtime.binaries.elf_file import ElfFile, Segment, signed, unsigned
 from pytrace.runtime.machine import foreign_files
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------------------------------------- call frames
 
-# Call frame instructions of ``.eh_frame``, run to the rules of :mod:`pytrace.core.stacks.unwind_format`.
+# Call frame instructions of ``.eh_frame``, run to the rules of :mod:`pytrace.core.stack_formats`.
 #
 # Sources: DWARF 5, section 6.4.2; System V ABI for AMD64, section 3.6.
 
@@ -367,7 +367,7 @@ def go_parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
 
 # ---------------------------------------------------------------------------------------------- tables
 
-# Unwind tables of binaries: ``.eh_frame`` compiled to the rows of :mod:`pytrace.core.stacks.unwind_format`.
+# Unwind tables of binaries: ``.eh_frame`` compiled to the rows of :mod:`pytrace.core.stack_formats`.
 #
 # Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
 

@@ -8,7 +8,7 @@ from pytrace import pipeline
 from pytrace.codegen.emit import bodies
 from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from tests.codegen.analysis.test_shared_variables import checked

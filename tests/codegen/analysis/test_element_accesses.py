@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytrace.codegen.emit.map_uses import element_maps, inserted_maps, repeated_reads
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.analysis.test_shared_variables import checked
 from tests.codegen.running import helpers, machine, ran
 

@@ -8,7 +8,7 @@ from pytrace import pipeline
 from pytrace.codegen.emit import bodies
 from pytrace.codegen.emit.bodies import called_functions, shared_variables
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support.facts import RecordedKernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.manifest import AheadOfTime
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel
 from tests.support.recorded import Facts

@@ -9,7 +9,7 @@ import pytest
 from pytrace.codegen.emit.storage import Ahead
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import INT32, Array, Field, Pointer, Struct
 from tests.codegen.running import machine
 from tests.support.bpf_machine import Machine

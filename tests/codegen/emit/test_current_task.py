@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import INT32, UINT32, UINT64, Field, String, Struct
 from tests.codegen.running import compiled, helpers, machine, ran
 from tests.support.bpf_machine import PID, TID, Machine

@@ -7,7 +7,7 @@ import pytest
 from pytrace import pipeline
 from pytrace.codegen import generator
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.machine import need

@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.codegen.emit.events import IN_REGISTERS, REPORTED
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled, helpers, machine, ran
 
 

@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from tests.support.facts import RecordedKernel
 

@@ -11,8 +11,7 @@ from elftools.elf.elffile import ELFFile
 from pytrace.codegen.walkers.processes import FOLLOWED
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.manifest import MapType
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import NOT_YET, FilterShape, ProcessFilters
+from pytrace.core.options import NOT_YET, CompileOptions, FilterShape, ProcessFilters
 from tests.codegen.running import compiled, machine
 from tests.codegen.test_generator import EXECS
 from tests.support.bpf_machine import PID, BpfMap

@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.codegen.emit.storage import COPIES
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import UINT64
 from tests.codegen.running import compiled, machine
 from tests.support.bpf_machine import FAULT, Machine, _read, _read_string

@@ -9,7 +9,7 @@ import pytest
 
 from pytrace.codegen.emit.map_uses import weights_symbol
 from pytrace.core.manifest import WEIGHT
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled, machine
 from tests.support.bpf_machine import Machine
 from tests.support.facts import RecordedKernel

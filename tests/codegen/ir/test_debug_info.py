@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.codegen import generator
 from pytrace.codegen.ir.module import quoted
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.front import analyse
 from tests.support.recorded import Facts

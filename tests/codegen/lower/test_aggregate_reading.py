@@ -8,7 +8,7 @@ from pytrace import pipeline
 from pytrace.codegen import generator
 from pytrace.codegen.ir.helpers import MAP_DELETE_ELEM, MAP_LOOKUP_ELEM, MAP_LOOKUP_PERCPU_ELEM, Helper
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from tests.codegen.emit.test_program import KERNEL, compiled, functions
 

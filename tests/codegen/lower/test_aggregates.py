@@ -9,7 +9,7 @@ import pytest
 from pytrace import pipeline
 from pytrace.codegen import generator
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from tests.codegen.running import machine, printed, ran
 from tests.support.numbers import logarithmic

@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.codegen.lower import map_access
 from pytrace.core.manifest import MapType
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import INT8, INT64, Avg, Count, Hist, LHist, Stats, String, TSeries, Tuple, Type
 from pytrace.frontend.syntax.typed_program import MapInfo

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from pytrace.core.manifest import MapType
-from pytrace.core.stacks.chunk_format import CHUNK_SIZE, FRAMES, LINK, MAP
+from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE
 from pytrace.core.types import TRUNCATED
 from pytrace.render.values import chunked_stack
 from tests.codegen.running import machine
@@ -20,7 +20,7 @@ LIMIT = 300
 def walked(*stacks: list[int]) -> tuple[Machine, dict[bytes, bytes]]:
     """A program that ran once for each of these stacks, and the chunks that it stored."""
     found = machine(f"config = {{ max_stack_depth = {LIMIT} }} kprobe:f {{ @[kstack] = count(); }}")
-    found.maps[found.names[MAP]] = BpfMap(MapType.HASH, LINK, CHUNK_SIZE)
+    found.maps[found.names[CHUNK_MAP]] = BpfMap(MapType.HASH, CHUNK_LINK, CHUNK_SIZE)
     for depth in found.script.manifest.stack_depths:
         found.write(found.section(depth.section) + depth.offset, struct.pack("<QQ", depth.limit, 1024))
 
@@ -35,7 +35,7 @@ def walked(*stacks: list[int]) -> tuple[Machine, dict[bytes, bytes]]:
     while given:
         found.run()
         given.pop(0)
-    chunks = found.maps[found.names[MAP]].entries
+    chunks = found.maps[found.names[CHUNK_MAP]].entries
     return found, {key: found.read(place, CHUNK_SIZE) for (key, _), place in chunks.items()}
 
 
@@ -46,7 +46,7 @@ def test_frames_come_back(depth: int) -> None:
     (key,) = found.entries("@")
     assert isinstance(key, bytes)
     assert len(key) == 24
-    assert len(chunks) == -(-min(depth, LIMIT) // FRAMES)
+    assert len(chunks) == -(-min(depth, LIMIT) // CHUNK_FRAMES)
     process, read, error = chunked_stack(LIMIT, chunks.get)(key, 0)
     mark = [TRUNCATED] if depth > LIMIT else []
     assert (process, list(read), error) == (0, frames[:LIMIT] + mark, 0)
@@ -54,7 +54,7 @@ def test_frames_come_back(depth: int) -> None:
 
 def test_callers_are_stored_once() -> None:
     """Chunks are counted from the root: one more call is one more chunk at most."""
-    root = list(range(5000, 5000 + 4 * FRAMES))
+    root = list(range(5000, 5000 + 4 * CHUNK_FRAMES))
     found, chunks = walked(*([1, *root[-length:]] for length in (128, 127, 96, 96)), [2, *root])
     assert len(found.entries("@")) == 4
     assert sorted(found.entries("@").values()) == [1, 1, 1, 2]

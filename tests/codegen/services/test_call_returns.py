@@ -9,7 +9,7 @@ import pytest
 
 from pytrace.codegen.emit.events import ENTRIES, PLACES, RETURNING
 from pytrace.core.manifest import CompiledScript, MapType
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.bpf_machine import FAULT, BpfMap, Machine
 from tests.support.recorded import Facts

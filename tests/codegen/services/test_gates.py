@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from pytrace.core.manifest import RATE_LINE
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import INTERVAL, PROBE_KINDS
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import INTERVAL, PROBE_KINDS
 from tests.codegen.running import compiled, helpers, machine
 from tests.support.bpf_machine import Machine
 from tests.support.facts import RecordedKernel

@@ -15,7 +15,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.walkers import python_stacks, user_stacks
 from pytrace.codegen.walkers.python import threads
 from pytrace.codegen.walkers.unwinding import REQUESTS, SPACES
-from pytrace.core.stacks.python_format import FRAME, Word
+from pytrace.core.python_format import FRAME, Word
 from pytrace.core.types import UINT32, Field, Struct
 from tests.codegen.services.python.test_stacks import KERNEL as WALKING
 from tests.codegen.services.python.test_stacks import TASK, THREAD

@@ -9,8 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytrace.core.manifest import MapType
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import PROCESS_MAP, ProcessFilters
+from pytrace.core.options import PROCESS_MAP, CompileOptions, ProcessFilters
 from tests.codegen.running import compiled, helpers, machine
 from tests.support.bpf_machine import GID, PID, UID, BpfMap, Machine
 from tests.support.facts import RecordedKernel

@@ -11,9 +11,8 @@ import pytest
 from pytrace.codegen.walkers.processes import FOLLOWED, FOLLOWED_ENTRIES
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.probes.targets import RAW_TRACEPOINT
+from pytrace.core.options import CompileOptions, ProcessFilters
+from pytrace.core.probe_kinds import RAW_TRACEPOINT
 from pytrace.core.types import Pointer
 from tests.codegen.running import compiled, machine
 from tests.codegen.test_generator import FORKS, TASK

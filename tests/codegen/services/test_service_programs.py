@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, ProcessFilters
 from tests.codegen.running import compiled
 from tests.codegen.test_generator import FORKS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.probes.system_calls import ABIS
+from pytrace.core.system_calls import ABIS
 from tests.codegen.running import compiled, helpers
 from tests.frontend.attach.test_system_calls import EVENTS, KERNEL
 from tests.support.bpf_machine import Machine

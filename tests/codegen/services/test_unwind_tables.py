@@ -9,7 +9,7 @@ import pytest
 from pytrace.codegen.walkers import unwinding
 from pytrace.codegen.walkers.unwinding import RANGES, ROWS, RULE_FUNCTION
 from pytrace.core.manifest import MapType
-from pytrace.core.stacks.unwind_format import Rule
+from pytrace.core.stack_formats import Rule
 from tests.codegen.running import machine
 from tests.codegen.services.test_user_unwinding import KERNEL
 from tests.support.bpf_machine import BpfMap, Machine

@@ -11,7 +11,7 @@ import pytest
 from pytrace.codegen.walkers.frame_pointers import CODE_64
 from pytrace.codegen.walkers.unwinding import ASKED, RANGES, REQUESTS, ROWS, SPACES
 from pytrace.core.manifest import CompiledScript, MapType
-from pytrace.core.stacks.unwind_format import Rule
+from pytrace.core.stack_formats import Rule
 from pytrace.core.types import UINT64, Field
 from tests.codegen.running import compiled, helpers, task_structs
 from tests.support.bpf_machine import FAULT, BpfMap, Machine

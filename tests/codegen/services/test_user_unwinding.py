@@ -13,9 +13,9 @@ from pytrace import pipeline
 from pytrace.codegen.walkers import unwinding
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.core.stacks.unwind_format import RANGE_SIZE
+from pytrace.core.stack_formats import RANGE_SIZE
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from tests.support.facts import RecordedKernel
 

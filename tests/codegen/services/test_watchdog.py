@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, ProcessFilters
 from tests.codegen.running import helpers, machine
 from tests.support.bpf_machine import PID, Machine
 from tests.support.facts import RecordedKernel, function

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.codegen.emit.storage import Scratch, area_name
-from pytrace.core.probes.kinds import probe_kind
+from pytrace.core.probe_kinds import probe_kind
 
 
 def test_released_memory_is_used_again() -> None:

@@ -9,12 +9,9 @@ import struct
 
 import pytest
 
-from pytrace.core.options import memory_sizes, option_values
-from pytrace.core.options.compile_options import environment
-from pytrace.core.options.option_values import WrongValueError, convert, default
-from pytrace.core.options.process_filters import FilterShape, ProcessFilters, places
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core import options, script_options
+from pytrace.core.options import FilterShape, ProcessFilters, RunOptions, environment, places
+from pytrace.core.script_options import ScriptOption, Value, WrongValueError, convert, default
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- option types
@@ -84,32 +81,32 @@ from tests.support.rows import each_row
     ],
 )
 def test_entries(name: str, text: str, value: int | str | None) -> None:
-    type_ = option_values.find_type(name)
+    type_ = script_options.find_type(name)
     assert type_ is not None
     assert type_.entry(text) == value
 
 
 def test_unknown_types() -> None:
-    assert option_values.find_type("ports") is None
-    assert option_values.find_type("0...") is None
+    assert script_options.find_type("ports") is None
+    assert script_options.find_type("0...") is None
 
 
 def test_suggestions_are_names_of_the_type() -> None:
-    assert option_values.suggestions(option_values.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
-    assert option_values.suggestions(option_values.TYPES["port"], "http") == ()
+    assert script_options.suggestions(script_options.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
+    assert script_options.suggestions(script_options.TYPES["port"], "http") == ()
 
 
 def test_defaults_of_times_are_seconds() -> None:
-    assert option_values.default_of_type("seconds", 5) == 5_000_000_000
-    assert option_values.default_of_type("interval", 0) == 0
-    assert option_values.default_of_type("port", 5) == 5
+    assert script_options.default_of_type("seconds", 5) == 5_000_000_000
+    assert script_options.default_of_type("interval", 0) == 0
+    assert script_options.default_of_type("port", 5) == 5
 
 
 def test_numbers() -> None:
-    assert {name for name in option_values.TYPES if not option_values.is_number(name)} == {
+    assert {name for name in script_options.TYPES if not script_options.is_number(name)} == {
         "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
-    assert option_values.is_number("0..5")
+    assert script_options.is_number("0..5")
 
 
 # ---------------------------------------------------------------------------------------------- option values
@@ -262,13 +259,13 @@ TOTAL = 8 << 30
     ],
 )  # fmt: skip
 def test_amounts(text: str, amount: int) -> None:
-    assert memory_sizes.parse(text, TOTAL) == amount
+    assert options.parse_memory(text, TOTAL) == amount
 
 
 @each_row("text", ["", "M", "-1M", "0", "0%", "101%", "1X", "1e9", "nan", "10 %%", "0x10", "1M2"])
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ValueError, match=r"memory"):
-        memory_sizes.parse(text, TOTAL)
+        options.parse_memory(text, TOTAL)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +273,7 @@ def test_what_is_no_amount(text: str) -> None:
     [(5, "5 bytes"), (4096, "4.0 KiB"), (300 << 20, "300 MiB"), (3 << 29, "1.5 GiB"), (1 << 40, "1.0 TiB")],
 )
 def test_amounts_are_shown_with_a_unit(amount: int, text: str) -> None:
-    assert memory_sizes.shown(amount) == text
+    assert options.shown_memory(amount) == text
 
 
 # ---------------------------------------------------------------------------------------------- process filters

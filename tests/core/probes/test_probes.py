@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from pytrace.base import typed_json
-from pytrace.core.probes import kinds
-from pytrace.core.probes.instructions import (
+from pytrace.core import probe_kinds
+from pytrace.core.instructions import (
     BadCodeError,
     Decoder,
     Jump,
@@ -26,10 +26,9 @@ from pytrace.core.probes.instructions import (
     instruction_starts,
     is_misread,
 )
-from pytrace.core.probes.kinds import PROBE_KINDS, kind_of, known_kind, probe_kind, split_attach_point
-from pytrace.core.probes.system_calls import ABIS, GENERIC, X86_64, names, numbers
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
     ALWAYS,
+    PROBE_KINDS,
     AnyTarget,
     CountedEventTarget,
     IteratorTarget,
@@ -46,7 +45,12 @@ from pytrace.core.probes.targets import (
     TypedFunctionTarget,
     UserTarget,
     WatchpointTarget,
+    kind_of,
+    known_kind,
+    probe_kind,
+    split_attach_point,
 )
+from pytrace.core.system_calls import ABIS, GENERIC, X86_64, names, numbers
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- kinds
@@ -71,8 +75,8 @@ def test_names_of_the_table_itself() -> None:
 # Kinds of probes are named by constants: no other module spells them where it decides something.
 
 
-PACKAGE = Path(kinds.__file__).resolve().parents[2]
-NAMES = {row.name for row in kinds.PROBE_KINDS}
+PACKAGE = Path(probe_kinds.__file__).resolve().parents[2]
+NAMES = {row.name for row in probe_kinds.PROBE_KINDS}
 
 
 def _literals(node: ast.AST) -> set[str]:
@@ -103,12 +107,13 @@ def test_kinds_are_named_by_their_constants() -> None:
     wrong = [
         f"{path}:{line}: {', '.join(found)}"
         for path in PACKAGE.rglob("*.py")
-        if path != Path(kinds.__file__)
+        if path != Path(probe_kinds.__file__)
         for line, literals in _named(ast.parse(path.read_text()))
         if (found := sorted(literals & NAMES))
     ]
     assert not wrong
-    assert {value for name, value in vars(kinds).items() if isinstance(value, str) and name == value.upper()} == NAMES
+    names = {value for name, value in vars(probe_kinds).items() if isinstance(value, str) and name == value.upper()}
+    assert names == NAMES
 
 
 # ---------------------------------------------------------------------------------------------- attach point text

@@ -46,9 +46,9 @@ from pytrace.core.types import (
     Tuple,
     Type,
     parts,
+    plainly_read,
 )
-from pytrace.core.types.basic_types import plainly_read
-from pytrace.core.types.tables import (
+from pytrace.core.value_tables import (
     JOINED_TEXTS,
     Column,
     TableSchema,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.kernel_info import KernelFunction
+from pytrace.core.options import Config
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.rows import each_row

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.core.config import Config
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
+from pytrace.core.options import Config
 from pytrace.frontend.probes import uprobes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel

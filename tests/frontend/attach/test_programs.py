@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import ProcessFilters
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded

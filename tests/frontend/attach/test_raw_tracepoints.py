@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.core.config import Config
+from pytrace.core.options import Config
 from pytrace.core.types import INT32, Pointer
 from tests.frontend.attach.points.test_raw_fields import FIELDS, TASK, kernel
 from tests.frontend.expanding import Expanded

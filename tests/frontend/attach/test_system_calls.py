@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.core.config import Config
+from pytrace.core.options import Config
 from pytrace.core.types import INT8, INT32, INT64, UINT32, AddressSpace, Field, Pointer, String, Struct
 from pytrace.frontend.probes import raw_tracepoints
 from pytrace.frontend.syntax.typed_program import CallRegister, CallResult, ContextField

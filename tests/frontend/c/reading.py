@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Struct
 from pytrace.frontend.expand import c_definitions

@@ -9,7 +9,7 @@ import pytest
 from generating import constants as generator
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
 from pytrace.frontend.expand import c_definitions, c_translation

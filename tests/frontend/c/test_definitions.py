@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelHeaders
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, Array, Enum, Pointer, Struct
 from pytrace.frontend.expand import c_definitions

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.event_layout import Formatted, HelperFailure, PrintedMap, RuntimeFailure
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import (
     BOOL,
     INT64,

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options import CompileOptions, ProcessFilters
 from tests.frontend.checking import refusals
 from tests.support.front import analyse
 from tests.support.recorded import Facts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.script_options import ScriptOption, Value
 from pytrace.frontend.expand import parameters
 from tests.frontend.expand.test_parameters import parse
 from tests.support.rows import each_row

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.expand import parameters
 from pytrace.frontend.syntax import nodes, parser

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import convert, to_builtins
 
-from pytrace.core.config import Config, Setting
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions, Config, Setting
 from pytrace.core.source import Source
 from pytrace.frontend.expand import settings
 from pytrace.frontend.expand.settings import BadValueError, read_value

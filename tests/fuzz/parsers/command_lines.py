@@ -12,14 +12,12 @@ from pytrace import pipeline
 from pytrace.cli import request
 from pytrace.cli.options import OPTIONS, read
 from pytrace.cli.script_options import ScriptWords
-from pytrace.core.config import Config
+from pytrace.core import script_options
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.options import option_values
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.option_values import WrongValueError, convert
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.script_options import ScriptOption, WrongValueError, convert
 from pytrace.core.source import Source
+from pytrace.core.text import parse_flag, parse_integer
 from pytrace.frontend.syntax import parser
 from pytrace.interface import compiled
 from pytrace.interface.compiled import Arguments
@@ -58,7 +56,7 @@ _SCRIPT_OPTIONS = (
     ScriptOption(("number", "n"), 5, argument="N"), ScriptOption(("flag", "f"), False),
     ScriptOption(("text", "t"), "", argument="T"),
     *(ScriptOption((f"typed-{name}",), 0, argument="X", type=name, listed=bool(at % 2))
-      for at, name in enumerate((*option_values.TYPES, "0..", "-5..9"))),
+      for at, name in enumerate((*script_options.TYPES, "0..", "-5..9"))),
     ScriptOption(("one",), "a", argument="WORD", choices=("a", "b"), repeat=True),
     ScriptOption(("operand",), "", operand=True, repeat=True),
 )  # fmt: skip

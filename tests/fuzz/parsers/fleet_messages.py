@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import Facts
+from pytrace.core.kernel_info import Facts
 from pytrace.remote import messages
 from pytrace.remote.messages import (
     Attached,
@@ -60,8 +60,8 @@ def lying_hosts(data: bytes) -> None:
 
 def facts_of_hosts(data: bytes) -> None:
     """What a host states of its kernel, but for its type information: all that it says can be asked for."""
-    facts = kernel_facts.decoded(data)
-    assert kernel_facts.decoded(facts.encoded()) == facts
+    facts = kernel_info.decoded_facts(data)
+    assert kernel_info.decoded_facts(facts.encoded()) == facts
     kernel = RemoteKernel(replace(facts, btf=b"", modules={}))
     for question, _ in facts.answers:
         kind, *arguments = question

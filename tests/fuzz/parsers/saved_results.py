@@ -19,9 +19,8 @@ from pytrace.cli import script_options
 from pytrace.core import manifest, types
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.options import CompileOptions, RunOptions
+from pytrace.core.script_options import ScriptOption
 from pytrace.core.source import Source
 from pytrace.interface import html
 from pytrace.pipeline import compile_script

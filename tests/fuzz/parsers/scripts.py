@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pytrace import pipeline
 from pytrace.core import script_files
 from pytrace.core.builtins import BUILTINS
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, render_all
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import PROBE_KINDS
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import PROBE_KINDS
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import formatter, nodes, parser, tokens
 from tests.fuzz.target import Target, parts

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from pytrace.base import control_characters
 from pytrace.core import types
 from pytrace.core.event_layout import EventLayout
-from pytrace.core.options.run_options import Address
+from pytrace.core.options import Address
 from pytrace.interface import html
 from pytrace.results import file_form
 from pytrace.results.formats import metrics_server, table

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Address
+from pytrace.core.options import Address
 from pytrace.results.formats import metrics_server
 from pytrace.results.formats import metrics_server as module
 from pytrace.results.formats.metrics_server import (

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import PROBE_KINDS
-from pytrace.core.probes.targets import SYSTEM_CALLS, NoTarget, TracepointTarget, UserTarget
+from pytrace.core.probe_kinds import PROBE_KINDS, SYSTEM_CALLS, NoTarget, TracepointTarget, UserTarget
 from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load import probe_links as opened_opened
 from pytrace.runtime.load.attachments import ATTACHERS

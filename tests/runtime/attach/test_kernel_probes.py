@@ -19,8 +19,8 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import HARDWARE_EVENTS
-from pytrace.core.probes.targets import (
+from pytrace.core.probe_kinds import (
+    HARDWARE_EVENTS,
     SYSTEM_CALLS,
     CountedEventTarget,
     IteratorTarget,

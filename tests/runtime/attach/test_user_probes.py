@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.probes.targets import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
+from pytrace.core.probe_kinds import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
 from pytrace.runtime.load import legacy_probes, user_probes
 from pytrace.runtime.load.probe_links import Attached, Failure, Opened, Outcome
 from pytrace.runtime.machine import perf

@@ -9,15 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, MisfitError, ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest, OpenValue, ProgramSpec, Target
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
+from pytrace.core.options import CompileOptions, Config, ProcessFilters, RunOptions
+from pytrace.core.probe_kinds import ProbeTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT64, Enum, Field, Int, Pointer, String, Struct
 from pytrace.runtime.binaries.elf_file import ElfFile

@@ -11,7 +11,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import TracepointField, UserParameter
-from pytrace.core.probes.kinds import (
+from pytrace.core.probe_kinds import (
     FENTRY,
     FEXIT,
     INTERVAL,
@@ -21,8 +21,6 @@ from pytrace.core.probes.kinds import (
     RAWTRACEPOINT,
     TRACEPOINT,
     UPROBE,
-)
-from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
     NoTarget,

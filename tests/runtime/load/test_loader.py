@@ -17,7 +17,6 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Exit, Formatted, Location
 from pytrace.core.manifest import (
@@ -33,9 +32,8 @@ from pytrace.core.manifest import (
     SessionData,
     Target,
 )
-from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
-from pytrace.core.options.run_options import Rate, RunOptions
-from pytrace.core.probes.targets import (
+from pytrace.core.options import NOT_YET, Config, ProcessFilters, Rate, RunOptions
+from pytrace.core.probe_kinds import (
     IteratorTarget,
     KernelFunctionTarget,
     NoTarget,

@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from pytrace.core import kernel_info
-from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
-from pytrace.core.probes.targets import KernelFunctionTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import KernelFunctionTarget
 from pytrace.core.types import UINT64, String
 from pytrace.runtime.load import features, refusals
 from pytrace.runtime.load.features import FEATURES

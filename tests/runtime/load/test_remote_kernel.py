@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from pytrace import pipeline
-from pytrace.core import kernel_facts
+from pytrace.core import kernel_info
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.kernel_facts import Facts
-from pytrace.core.kernel_info import FEATURES, KernelInfo
+from pytrace.core.kernel_info import FEATURES, Facts, KernelInfo
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.runtime.binaries.btf_types import Kind
 from pytrace.runtime.load import features, remote_kernel
@@ -186,7 +185,7 @@ def task(offset: int) -> bytes:
 
 
 def compiled(text: str, facts: Facts) -> tuple[CompiledScript, RemoteKernel]:
-    kernel = RemoteKernel(kernel_facts.decoded(facts.encoded()))
+    kernel = RemoteKernel(kernel_info.decoded_facts(facts.encoded()))
     return pipeline.compile_script(Source("x", text), CompileOptions(ahead=True), kernel, Diagnostics()), kernel
 
 

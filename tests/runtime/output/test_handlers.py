@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.failures import FAILURES
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
-from pytrace.core.probes.targets import TimerTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import TimerTarget
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, Count, String, Type
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import handlers, messages

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from pytrace.base.interruption import EndRequests
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Exit, NoStaticPart
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import INT64, UINT8, UINT32, UINT64, Buffer, Count, Hist, LHist
 from pytrace.render.text import Bars
 from pytrace.runtime.machine.clocks import Clock

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.core import byte_escapes
+from pytrace.core.text import unescaped_utf8
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -39,7 +39,7 @@ from pytrace.core.types import (
     Type,
     USym,
 )
-from pytrace.core.types.tables import RowTable, TableSchema
+from pytrace.core.value_tables import RowTable, TableSchema
 from pytrace.render.csv import without_formula
 from pytrace.runtime.output import rows
 from tests.support.encode import Cut, Frame, Run, Symbols, encode_event
@@ -248,7 +248,7 @@ def restored(text: str) -> bytes:
     """The value that a field of CSV was made of, as docs/reference/output.md says."""
     field = text.encode()
     bare = field.removeprefix(b"'")
-    return byte_escapes.unescaped(bare if without_formula(bare) == field else field)
+    return unescaped_utf8(bare if without_formula(bare) == field else field)
 
 
 # ---------------------------------------------------------------------------------------------- sorted rows

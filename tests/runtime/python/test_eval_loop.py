@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.probes import instructions
+from pytrace.core import instructions
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.stacks import python_interpreters
 from pytrace.runtime.stacks.python_interpreters import (

@@ -19,7 +19,7 @@ import pytest
 from generating import python_layouts
 from msgspec.structs import replace
 
-from pytrace.core.stacks.python_format import (
+from pytrace.core.python_format import (
     CALL_ROW_FORMAT,
     FRAME,
     INDEX_BITS,

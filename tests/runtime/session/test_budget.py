@@ -14,13 +14,11 @@ from msgspec.structs import replace
 
 from pytrace.base import cgroups
 from pytrace.base.cgroups import MemoryLimit
-from pytrace.core import types
-from pytrace.core.config import Config
+from pytrace.core import probe_kinds, types
 from pytrace.core.costs import ENTRY
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling
-from pytrace.core.options.run_options import Budget
-from pytrace.core.probes import kinds
+from pytrace.core.options import Budget, Config
 from pytrace.core.types import INT64, Type
 from pytrace.runtime.output.renderer import RunState
 from pytrace.runtime.session import costs, watches
@@ -48,8 +46,9 @@ from tests.support.fake_run import program
 
 
 PROGRAMS = (
-    program(kinds.RAWTRACEPOINT, "head"), program(kinds.RAWTRACEPOINT, "tail"), program(kinds.TRACEPOINT, "alone"),
-    program(kinds.INTERVAL, "timer"),
+    program(probe_kinds.RAWTRACEPOINT, "head"), program(probe_kinds.RAWTRACEPOINT, "tail"),
+    program(probe_kinds.TRACEPOINT, "alone"),
+    program(probe_kinds.INTERVAL, "timer"),
 )  # fmt: skip
 UNITS = (
     SampledUnit(True, False, (), ("@t",), (), ("@t",)),
@@ -279,9 +278,9 @@ def test_waits_end_with_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
 # Measurement of a run's costs, with a kernel of numbers.
 
 
-UPROBE = program(kinds.UPROBE, "u", targets=3)
-CALL = replace(program(kinds.TRACEPOINT, "first"), multi="system_calls")
-SECOND = replace(program(kinds.TRACEPOINT, "second", targets=2), multi="system_calls", part_of="first")
+UPROBE = program(probe_kinds.UPROBE, "u", targets=3)
+CALL = replace(program(probe_kinds.TRACEPOINT, "first"), multi="system_calls")
+SECOND = replace(program(probe_kinds.TRACEPOINT, "second", targets=2), multi="system_calls", part_of="first")
 
 
 class Said:
@@ -325,15 +324,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, int]]:
 @pytest.mark.usefixtures("measured")
 def test_costs_are_those_of_probes_the_tracer_and_its_maps() -> None:
     with ExitStack() as stack:
-        costs = _costs(stack, Said(), UPROBE, CALL, SECOND, program(kinds.BEGIN))
+        costs = _costs(stack, Said(), UPROBE, CALL, SECOND, program(probe_kinds.BEGIN))
         costs.attached()
         costs.stop()
         cost = costs.read()
     assert (cost.duration, cost.own_time, cost.maps) == (500_000, 50, 0)
     assert cost.memory > 1 << 20
     assert [(item.probe, item.hits, item.run_time, item.entry) for item in cost.probes] == [
-        ("uprobe:0 and 2 more", 10, 3000, 10 * ENTRY[kinds.UPROBE]),
-        ("tracepoint:0 and 2 more", 20, 500, 20 * ENTRY[kinds.RAWTRACEPOINT]),
+        ("uprobe:0 and 2 more", 10, 3000, 10 * ENTRY[probe_kinds.UPROBE]),
+        ("tracepoint:0 and 2 more", 20, 500, 20 * ENTRY[probe_kinds.RAWTRACEPOINT]),
     ]
 
 
@@ -372,10 +371,10 @@ def test_a_refusal_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_is_named_by_its_first_probe() -> None:
     manifest = Manifest((UPROBE, CALL, SECOND), (), (), (), Config())
-    assert probe_name(manifest, program(kinds.UPROBE, "one")) == "uprobe:0"
+    assert probe_name(manifest, program(probe_kinds.UPROBE, "one")) == "uprobe:0"
     assert probe_name(manifest, UPROBE) == "uprobe:0 and 2 more"
     assert probe_name(manifest, CALL) == "tracepoint:0 and 2 more"
-    assert probe_name(manifest, program(kinds.UPROBE, "none", targets=0)) == kinds.UPROBE
+    assert probe_name(manifest, program(probe_kinds.UPROBE, "none", targets=0)) == probe_kinds.UPROBE
 
 
 # ---------------------------------------------------------------------------------------------- memory watch

@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import Config, RunOptions
 from pytrace.core.types import UINT64, InterfaceName, KSym, Stack, Type, Username, USym
 from pytrace.runtime.machine import bpf, perf, privileges
 from pytrace.runtime.machine.confine import Family

@@ -16,13 +16,12 @@ from msgspec.structs import replace
 
 from pytrace.base.interruption import EndRequests
 from pytrace.core import types
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, PrintedMap
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec, Target
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import NoTarget
-from pytrace.core.stacks.image_format import FIRST_IMAGE
+from pytrace.core.options import Config, RunOptions
+from pytrace.core.probe_kinds import NoTarget
+from pytrace.core.stack_formats import FIRST_IMAGE
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.ring import RingReader

@@ -19,10 +19,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, SessionData
-from pytrace.core.options.run_options import Address, RunOptions
+from pytrace.core.options import Address, Config, RunOptions
 from pytrace.core.types import INT64, Count, Hist, Type
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
 from pytrace.results import file_form

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapSpec, SessionData
-from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options import NOT_YET, ProcessFilters, RunOptions
 from pytrace.core.types import UINT64, Array, Count, Stack, StackMode, String, Tuple, Type, USym
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData

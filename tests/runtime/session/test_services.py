@@ -19,11 +19,10 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.manifest import Counters, Manifest, Target
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
+from pytrace.core.options import Config, RunOptions
+from pytrace.core.probe_kinds import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
 from pytrace.core.types import UINT64, KSym, Stack, Type, USym
 from pytrace.render.events import RunHandler
 from pytrace.runtime.machine import perf, syscalls

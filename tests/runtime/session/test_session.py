@@ -15,13 +15,11 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.base.interruption import EndRequests
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec, SessionData, Target
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import Address, RunOptions
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.options import Address, Config, ProcessFilters, RunOptions
+from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.load import attachments, kernel_probes, probe_links
 from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions, Failure

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 import pytrace
 from pytrace.core.event_layout import PrintedMap
 from pytrace.core.manifest import AheadOfTime, Parameters, ProgramSpec, Target
-from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.options import RunOptions
+from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -36,7 +36,7 @@ from pytrace.core.types import (
     Username,
     USym,
 )
-from pytrace.core.types.tables import RowTable, TableSchema
+from pytrace.core.value_tables import RowTable, TableSchema
 from pytrace.render.names import Names
 from pytrace.results import snapshot
 from pytrace.results.snapshot import StackTrace

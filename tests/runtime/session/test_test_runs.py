@@ -14,7 +14,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes.targets import NamedRunTarget
+from pytrace.core.probe_kinds import NamedRunTarget
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.session import test_runs
 

@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 
-from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
+from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.kernel_functions import Kallsyms
@@ -532,7 +532,7 @@ def executed(when: int, pid: int = TRACED) -> Record:
     return when, COMM, EXEC_MISC, struct.pack("=II", pid, pid) + b"program\0"
 
 
-def image(when: int, change: Change, number: int, *words: int, pid: int = TRACED) -> Record:
+def image(when: int, change: ImageChange, number: int, *words: int, pid: int = TRACED) -> Record:
     """The report of a new image; *words* are when the call began, and what it did."""
     report = struct.pack("=QII5Q", change, number and FIRST_IMAGE + number, pid, *words, *[0] * (5 - len(words)))
     assert len(report) == REPORT_SIZE
@@ -540,7 +540,7 @@ def image(when: int, change: Change, number: int, *words: int, pid: int = TRACED
 
 
 def unloaded(when: int, number: int, start: int) -> Record:
-    return image(when, Change.UNMAP, number, when - 1, start, 0x2000)
+    return image(when, ImageChange.UNMAP, number, when - 1, start, 0x2000)
 
 
 @pytest.fixture
@@ -569,8 +569,8 @@ def test_what_was_mapped_at_one_place_in_turn(images: MappingRecorder, rings: Ri
 
 def test_a_part_is_unmapped_and_another_moved(images: MappingRecorder, rings: Rings) -> None:
     rings.held = [[
-        forked(1, TRACED, 7), library(10, 0x1000, "a"), image(20, Change.UNMAP, 1, 19, 0x2000, 0x1000),
-        image(30, Change.MOVE, 2, 29, 0x1000, 0x1000, 0x6000, 0x1000),
+        forked(1, TRACED, 7), library(10, 0x1000, "a"), image(20, ImageChange.UNMAP, 1, 19, 0x2000, 0x1000),
+        image(30, ImageChange.MOVE, 2, 29, 0x1000, 0x1000, 0x6000, 0x1000),
     ], []]  # fmt: skip
     images.drain()
     assert [at(images, 0, address) for address in (0x1800, 0x2800)] == ["/a", "/a"]
@@ -581,7 +581,7 @@ def test_a_part_is_unmapped_and_another_moved(images: MappingRecorder, rings: Ri
 def test_code_is_mapped_over_code(images: MappingRecorder, rings: Rings) -> None:
     """The new mapping is there before the call returns, which nobody runs before."""
     rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(25, 0x1000, "b"),
-                   image(30, Change.MAP, 1, 20, 0x1000, 0x2000, 0x1000)], []]  # fmt: skip
+                   image(30, ImageChange.MAP, 1, 20, 0x1000, 0x2000, 0x1000)], []]  # fmt: skip
     images.drain()
     assert [at(images, number, 0x1800) for number in range(2)] == ["/a", "/b"]
 
@@ -589,10 +589,10 @@ def test_code_is_mapped_over_code(images: MappingRecorder, rings: Rings) -> None
 def test_what_cannot_be_told_apart_has_no_name(images: MappingRecorder, rings: Rings) -> None:
     """While one thread unmaps, another one maps other code to the same place; or there was no room for an image."""
     rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), library(25, 0x1000, "b"),
-                   image(30, Change.UNMAP, 1, 20, 0x1000, 0x2000)], []]  # fmt: skip
+                   image(30, ImageChange.UNMAP, 1, 20, 0x1000, 0x2000)], []]  # fmt: skip
     images.drain()
     assert [at(images, number, 0x1800) for number in range(2)] == ["", "/b"]
-    rings.held = [[image(40, Change.UNMAP, 0, 39, 0x1000, 0x2000)], []]
+    rings.held = [[image(40, ImageChange.UNMAP, 0, 39, 0x1000, 0x2000)], []]
     images.drain()
     assert at(images, 1, 0x1800) == ""
     assert images.without_room == 1
@@ -603,8 +603,8 @@ def test_programs_one_after_another(images: MappingRecorder, rings: Rings) -> No
     rings.held = [[forked(1, TRACED, 7), library(10, 0x1000, "a"), executed(20), library(21, 0x1000, "b")], []]
     images.drain()
     assert at(images, 0, 0x1800) == "/a"
-    rings.held = [[image(22, Change.EXEC, 1, 22), executed(30), library(31, 0x1000, "c"), exited(50, TRACED)],
-                  [image(32, Change.EXEC, 2, 32)]]  # fmt: skip
+    rings.held = [[image(22, ImageChange.EXEC, 1, 22), executed(30), library(31, 0x1000, "c"), exited(50, TRACED)],
+                  [image(32, ImageChange.EXEC, 2, 32)]]  # fmt: skip
     images.drain()
     assert [at(images, number, 0x1800) for number in range(3)] == ["/a", "/b", "/c"]
 
@@ -616,7 +616,7 @@ def short_lived(first: int, count: int) -> list[Record]:
         when = 10 * (pid - first)
         records += [forked(when, pid, TRACED), executed(when + 1, pid)]
         records += [library(when + 2, 0x1000 * pid + place, name, pid) for place, name in ((0, "a"), (1 << 40, "b"))]
-        records += [image(when + 3, Change.EXEC, pid - PARENT + 1, when + 1, pid=pid), exited(when + 4, pid)]
+        records += [image(when + 3, ImageChange.EXEC, pid - PARENT + 1, when + 1, pid=pid), exited(when + 4, pid)]
     return records
 
 
@@ -690,11 +690,11 @@ def test_names_of_compiled_code_are_kept_where_there_is_such_code(images: Mappin
     assert first is not None
     assert (first.space.ended, first.space.perf_map) == (True, None)
     assert program.perf_map is not None, "it may yet compile code"
-    rings.held = [[image(22, Change.EXEC, 1, 22), generated(30), exited(50, TRACED)], []]
+    rings.held = [[image(22, ImageChange.EXEC, 1, 22), generated(30), exited(50, TRACED)], []]
     images.drain()
     assert program.ended
     assert program.perf_map is not None
-    rings.held = [[forked(60, TRACED, 7), library(61, 0x1000, "b"), image(62, Change.EXEC, 2, 62)], []]
+    rings.held = [[forked(60, TRACED, 7), library(61, 0x1000, "b"), image(62, ImageChange.EXEC, 2, 62)], []]
     images.drain()
     assert images.spaces[TRACED].perf_map is not None, "the record of execve was lost"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.probes.instructions import FunctionExits
-from pytrace.core.probes.targets import Way
+from pytrace.core.instructions import FunctionExits
+from pytrace.core.probe_kinds import Way
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.stacks import function_exits
 from pytrace.runtime.stacks.function_exits import ExitFinder

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.stacks.unwind_format import Rule
+from pytrace.core.stack_formats import Rule
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.stacks import unwind_tables
 from pytrace.runtime.stacks.unwind_tables import RBP, RETURN, RSP

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
+from pytrace.core.stack_formats import CFA_LIMIT, WHERE_RBP_POINTS, Rule
 from pytrace.runtime.binaries.go_binaries import Layout
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.stacks import unwind_tables

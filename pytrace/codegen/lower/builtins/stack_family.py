@@ -1,7 +1,7 @@
 """Stacks: written to their destination by ``bpf_get_stack``, or unwound by
 :mod:`pytrace.codegen.walkers.user_stacks` or :mod:`pytrace.codegen.walkers.python_stacks`.
 
-Stacks in chunks (:mod:`pytrace.core.stacks.chunk_format`): keys and events have digests, frames are stored once. The
+Stacks in chunks (:mod:`pytrace.core.stack_formats`): keys and events have digests, frames are stored once. The
 digests are those of large keys, with the same random words.
 """
 
@@ -26,9 +26,8 @@ from pytrace.codegen.walkers.python_stacks import PythonStacks
 from pytrace.codegen.walkers.user_stacks import MixedStacks, UserUnwinding, VisitedStacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
-from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
-from pytrace.core.probes.targets import UserTarget
-from pytrace.core.stacks.chunk_format import CHUNK_SIZE, FRAMES, LINK, MAP, entries
+from pytrace.core.probe_kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE, UserTarget
+from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, chunk_entries
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location
@@ -229,22 +228,22 @@ class StackBuiltins(Builtins):
         b = self.b
         if not self.script.chunks_stacks:
             self.script.chunks_stacks = True
-            size = entries(self.checked.config.max_map_keys, self.checked.config.max_stack_depth)
-            layout = {"type": MapType.HASH, "key_size": LINK, "value_size": CHUNK_SIZE, "max_entries": size}
-            self.module.map(MAP, layout)
+            size = chunk_entries(self.checked.config.max_map_keys, self.checked.config.max_stack_depth)
+            layout = {"type": MapType.HASH, "key_size": CHUNK_LINK, "value_size": CHUNK_SIZE, "max_entries": size}
+            self.module.map(CHUNK_MAP, layout)
         # Room for a whole chunk after the frames of a small stack.
-        source, out = self.e.reserve(type_.header + 8 * max(type_.limit, FRAMES)), self.e.reserve(type_.size)
+        source, out = self.e.reserve(type_.header + 8 * max(type_.limit, CHUNK_FRAMES)), self.e.reserve(type_.size)
         state = self.e.reserve(_CHUNK + CHUNK_SIZE)
-        if type_.limit < FRAMES:
-            self.e.memory.zero(self.e.area(source), type_.header + 8 * FRAMES)
+        if type_.limit < CHUNK_FRAMES:
+            self.e.memory.zero(self.e.area(source), type_.header + 8 * CHUNK_FRAMES)
         self.e.memory.write(flat, self.e.area(source), flat.type)
         count = b.load(self.e.area(source), 32, signed=True)
         b.store(b.select(b.icmp("slt", count, 0), 0, b.select(b.icmp("sgt", count, type_.limit), type_.limit, count)),
                 self.e.area(state + _LEFT))  # fmt: skip
         for offset in (_KEY, _KEY + 8, _FULL):
             b.store(0, self.e.area(state + offset))
-        chunks = (type_.limit + FRAMES - 1) // FRAMES
-        frames, most = source + type_.header, max(type_.limit - FRAMES, 0)
+        chunks = (type_.limit + CHUNK_FRAMES - 1) // CHUNK_FRAMES
+        frames, most = source + type_.header, max(type_.limit - CHUNK_FRAMES, 0)
         self.e.loops.run(
             node.span, chunks, lambda inner, _index: StackBuiltins(inner)._store_chunk(frames, most, state)
         )
@@ -261,17 +260,17 @@ class StackBuiltins(Builtins):
         left = b.load(self.e.area(state + _LEFT))
         with b.when(b.icmp("eq", left, 0)):
             self.e.loops.leave()
-        start = b.sub(left, FRAMES)
+        start = b.sub(left, CHUNK_FRAMES)
         start = b.select(b.icmp("slt", start, 0), 0, start)
         b.store(start, self.e.area(state + _LEFT))
         for offset in (0, 8):
             b.store(b.load(b.offset(key, offset)), b.offset(chunk, offset))
         first = b.offset(self.e.area(frames), b.op("shl", b.at_most(start, most), 3))
-        self.e.memory.copy(b.offset(chunk, LINK), first, 8 * FRAMES)
+        self.e.memory.copy(b.offset(chunk, CHUNK_LINK), first, 8 * CHUNK_FRAMES)
         self.digests.write_words(chunk, CHUNK_SIZE // 8, key)
-        known = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(MAP), key)
+        known = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(CHUNK_MAP), key)
         with b.when(b.is_null(known)):
-            failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(MAP), key, chunk, 0)
+            failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(CHUNK_MAP), key, chunk, 0)
             with b.when(b.truth(failed), likely=False):
                 b.store(1, self.e.area(state + _FULL))
 

@@ -10,7 +10,7 @@ from pytrace.codegen.ir.values import Made, Operand, Ptr, Scalar, signed_constan
 from pytrace.codegen.lower.builtins.context_family import ContextBuiltins
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.targets import FileTarget
+from pytrace.core.probe_kinds import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, KSym, Pointer, USym
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import GoroutineNumber, KernelVariable, RegisterName, UserSymbol

@@ -15,8 +15,8 @@ from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.walkers.python import threads
 from pytrace.codegen.walkers.python.threads import Thread
 from pytrace.core.manifest import MapType, PythonMaps
-from pytrace.core.probes.targets import PythonTarget
-from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME, NONE, CallWord, Word
+from pytrace.core.probe_kinds import PythonTarget
+from pytrace.core.python_format import CALL_ROW, FILE, NAME, NONE, CallWord, Word
 from pytrace.frontend.syntax.typed_program import location
 
 REFUSED, CHOSEN = 1, 2

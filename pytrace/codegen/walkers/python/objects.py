@@ -13,7 +13,7 @@ from pytrace.codegen.ir.values import I1, I64, Memory, Number, Ptr, number_param
 from pytrace.codegen.walkers.python import threads
 from pytrace.codegen.walkers.python.calls import CalledCode
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.stacks.python_format import CallWord, Word
+from pytrace.core.python_format import CallWord, Word
 from pytrace.core.types import String
 
 LONGEST = 24

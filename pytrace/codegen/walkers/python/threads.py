@@ -11,8 +11,7 @@ from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.core.manifest import MapType, PythonMaps
-from pytrace.core.source import Span
-from pytrace.core.stacks.python_format import (
+from pytrace.core.python_format import (
     FILE,
     KEY,
     LONGEST,
@@ -28,6 +27,7 @@ from pytrace.core.stacks.python_format import (
     UNIT,
     Word,
 )
+from pytrace.core.source import Span
 
 PROCESSES, CODES, NAMES, CURSOR = "python_processes", "python_codes", "python_names", "python_cursor"
 """Symbols of the maps: rows of processes, records by key of a code object, the array of records, its end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import machine, ran
 from tests.support.facts import RecordedKernel
 

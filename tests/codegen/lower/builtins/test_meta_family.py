@@ -9,9 +9,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from msgspec.structs import asdict
 
-from pytrace.core.config import Config
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions, Config
 from tests.codegen.running import compiled, machine, printed
 
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.running import helpers, printed, ran
 from tests.support.bpf_machine import NOW
 

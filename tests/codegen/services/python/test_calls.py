@@ -6,7 +6,7 @@ from pytrace import pipeline
 from pytrace.codegen.walkers.python import calls, threads
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from tests.codegen.services.python.test_stacks import KERNEL
 from tests.codegen.services.python.test_stacks import TEXT as STACKS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.codegen.walkers.python import calls
-from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME
+from pytrace.core.python_format import CALL_ROW, FILE, NAME
 from tests.codegen.services.python.test_calls import compiled
 
 

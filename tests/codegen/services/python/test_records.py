@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.codegen.walkers.python import threads
-from pytrace.core.stacks.python_format import FILE, KEY, LONGEST, NAME, RECORD, ROW, SLOT, TABLE, UNIT
+from pytrace.core.python_format import FILE, KEY, LONGEST, NAME, RECORD, ROW, SLOT, TABLE, UNIT
 from pytrace.runtime.stacks import python_interpreters
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import UserParameter
-from pytrace.core.probes.targets import TracepointTarget
-from pytrace.core.types import (
+from pytrace.core.probe_kinds import TracepointTarget
+from pytrace.core.types import (  # fmt: skip
     INT8,
     INT16,
     INT32,
@@ -23,7 +23,7 @@ from pytrace.core.types import (
     String,
     Struct,
     Type,
-)  # fmt: skip
+)
 from pytrace.frontend.probes import contexts
 from pytrace.frontend.syntax.typed_program import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import PROBE_KINDS
-from pytrace.core.probes.targets import NoTarget, TypedFunctionTarget, UserTarget
+from pytrace.core.options import CompileOptions, Config
+from pytrace.core.probe_kinds import PROBE_KINDS, NoTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.probes.providers import Match, Part, Scope, by_pattern, matches_pattern, nearest, number_of
 from tests.support.facts import RecordedKernel

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.probes.targets import UserTarget
+from pytrace.core.options import ProcessFilters
+from pytrace.core.probe_kinds import UserTarget
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.probes.targets import KernelFunctionTarget
+from pytrace.core.probe_kinds import KernelFunctionTarget
 from pytrace.core.types import INT64, AddressSpace, Pointer
 from pytrace.frontend.syntax.typed_program import Argument, ReturnValue
 from tests.frontend.expanding import Expanded

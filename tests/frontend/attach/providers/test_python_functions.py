@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.probes.targets import PythonTarget
+from pytrace.core.probe_kinds import PythonTarget
 from pytrace.frontend.probes.uprobes import LONGEST_PATTERN, PYTHON_OBJECT, python_files
 from pytrace.frontend.syntax.typed_program import PythonValue
 from tests.frontend.expanding import Expanded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.probes.targets import CountedEventTarget, ProbeTarget, TimerTarget, WatchpointTarget
+from pytrace.core.probe_kinds import CountedEventTarget, ProbeTarget, TimerTarget, WatchpointTarget
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.probes.targets import NoTarget, ProbeTarget, SignalTarget
+from pytrace.core.probe_kinds import NoTarget, ProbeTarget, SignalTarget
 from tests.frontend.expanding import Expanded
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind
+from pytrace.core.probe_kinds import PROBE_KINDS, ProbeKind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.probes.attach_points import PROVIDERS
 from pytrace.frontend.probes.providers import Part, Point, Provider

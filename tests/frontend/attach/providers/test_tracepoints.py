@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.kernel_info import DefinedEvent
-from pytrace.core.probes.targets import (
+from pytrace.core.options import Config
+from pytrace.core.probe_kinds import (
     ITERATORS_OF_ONE_OBJECT,
     IteratorTarget,
     KernelFunctionTarget,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.kernel_info import KernelFunction
-from pytrace.core.probes.targets import TypedFunctionTarget
+from pytrace.core.probe_kinds import TypedFunctionTarget
 from pytrace.core.types import INT64, Pointer
 from pytrace.frontend.syntax.typed_program import Slot
 from tests.frontend.expanding import Expanded

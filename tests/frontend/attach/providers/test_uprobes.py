@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import IndirectFunction, UserSymbol
-from pytrace.core.probes.targets import UserTarget, Way
+from pytrace.core.probe_kinds import UserTarget, Way
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.syntax.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded

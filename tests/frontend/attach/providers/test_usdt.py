@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.probes.targets import StaticProbeTarget
+from pytrace.core.probe_kinds import StaticProbeTarget
 from pytrace.frontend.syntax.typed_program import RegisterLocation
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel

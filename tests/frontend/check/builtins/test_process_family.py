@@ -7,7 +7,7 @@ import pytest
 
 from pytrace.core.event_layout import CurrentTime
 from pytrace.core.kernel_info import FunctionPrototype
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import INT32, VOID, Pointer
 from pytrace.frontend.syntax.typed_program import CgroupFilter, DateFormat, PidNamespace
 from tests.frontend.checking import last_value, refusals, refused, value, values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from tests.codegen.services.python.test_calls import compiled
 from tests.codegen.services.python.test_stacks import KERNEL
 from tests.frontend.checking import refused

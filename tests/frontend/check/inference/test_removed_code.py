@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from tests.support.front import Result, analyse

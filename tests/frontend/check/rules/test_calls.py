@@ -9,7 +9,7 @@ import pytest
 from pytrace.core.builtins import BUILTINS, Builtin
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import FunctionPrototype, ObjectFunction
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, UINT64, VOID, Pointer, Struct, Type
 from pytrace.frontend.syntax.typed_program import CheckedProgram, ImportedFunction

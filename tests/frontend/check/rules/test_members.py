@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import RegisterPart, UserParameter
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options import CompileOptions
 from pytrace.core.types import INT32, UINT8, UINT64, VOID, AddressSpace, Array, Field, Pointer, Struct
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk

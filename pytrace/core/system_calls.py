@@ -140,7 +140,7 @@ _TABLES = {"x86_64": X86_64, "aarch64": GENERIC}
 
 
 def names(table: str) -> list[str]:
-    """The names of a table of :mod:`pytrace.core.probes.system_calls` by number; empty for unused numbers."""
+    """The names of a table of :mod:`pytrace.core.system_calls` by number; empty for unused numbers."""
     by_number: list[str] = []
     for word in table.split():
         if word.startswith("@"):

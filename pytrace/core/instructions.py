@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytrace.core.probes.targets import ALWAYS, Way
+from pytrace.core.probe_kinds import ALWAYS, Way
 
 _PREFIXES = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3})
 _LONGEST = 15
