@@ -384,7 +384,7 @@ class Stripped:
 
 
 @pytest.fixture(scope="module")
-def stack_names_program(tmp_path_factory: pytest.TempPathFactory) -> Stripped:
+def stripped(tmp_path_factory: pytest.TempPathFactory) -> Stripped:
     return Stripped(tmp_path_factory.mktemp("stripped"))
 
 
@@ -403,50 +403,32 @@ def named(names: StackNames, before: SnapshotData) -> list[str]:
     return [frame.function for frame in stack.frames]
 
 
-def test_a_debug_file_has_the_names(stack_names_program: Stripped) -> None:
+def test_a_debug_file_has_the_names(stripped: Stripped) -> None:
     known = Frame("main", 3, "/bin/x", "ab" * 20, address=8)
-    assert named(StackNames([str(stack_names_program.debuginfo)]), of(stack_names_program.frame(), known)) == [
-        "helper",
-        "main",
-    ]
-    assert named(StackNames([str(stack_names_program.debuginfo)]), of(stack_names_program.frame("/only/there"))) == [
-        "helper"
-    ]
-    ((_, stack),) = (
-        StackNames([str(stack_names_program.debuginfo)]).named(of(stack_names_program.frame())).maps["@"].entries
-    )
-    assert stack.frames == (
-        Frame(
-            "helper",
-            4,
-            str(stack_names_program.path),
-            stack_names_program.build_id,
-            address=stack_names_program.helper + 4,
-        ),
-    )
+    names = StackNames([str(stripped.debuginfo)])
+    assert named(names, of(stripped.frame(), known)) == ["helper", "main"]
+    assert named(names, of(stripped.frame("/only/there"))) == ["helper"]
+    ((_, stack),) = names.named(of(stripped.frame())).maps["@"].entries
+    assert stack.frames == (Frame("helper", 4, str(stripped.path), stripped.build_id, address=stripped.helper + 4),)
 
 
-def test_the_same_binary_is_here(stack_names_program: Stripped) -> None:
-    assert named(StackNames(["/nowhere"]), of(stack_names_program.frame(str(stack_names_program.whole)))) == ["helper"]
+def test_the_same_binary_is_here(stripped: Stripped) -> None:
+    assert named(StackNames(["/nowhere"]), of(stripped.frame(str(stripped.whole)))) == ["helper"]
 
 
-def test_the_cache_of_debuginfod(
-    stack_names_program: Stripped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / stack_names_program.build_id
+def test_the_cache_of_debuginfod(stripped: Stripped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / stripped.build_id
     folder.mkdir(mode=0o700)
-    shutil.copy(stack_names_program.whole, folder / "debuginfo")
+    shutil.copy(stripped.whole, folder / "debuginfo")
     (folder / "debuginfo").chmod(0o600)
     monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path))
-    assert named(StackNames(["/nowhere"]), of(stack_names_program.frame("/only/there"))) == ["helper"]
+    assert named(StackNames(["/nowhere"]), of(stripped.frame("/only/there"))) == ["helper"]
 
 
-def test_servers_are_asked_for_the_final_answer(stack_names_program: Stripped, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_are_asked_for_the_final_answer(stripped: Stripped, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once, and none after one that fails, or when the user does not wait."""
     fetched: list[str] = []
-    answers: dict[str, tuple[str | None, list[str]]] = {
-        stack_names_program.build_id: (str(stack_names_program.whole), [])
-    }
+    answers: dict[str, tuple[str | None, list[str]]] = {stripped.build_id: (str(stripped.whole), [])}
 
     def fetch(build_id: str, stop: Callable[[], bool]) -> tuple[str | None, list[str]]:
         assert not stop()
@@ -456,19 +438,13 @@ def test_servers_are_asked_for_the_final_answer(stack_names_program: Stripped, m
     monkeypatch.setattr(debug_files, "fetch", fetch)
     names = StackNames(["/nowhere"])
     other, third = "ab" * 20, "cd" * 20
-    answer = names.named(
-        of(
-            stack_names_program.frame("/a", other),
-            stack_names_program.frame("/b"),
-            stack_names_program.frame("/c", third),
-        )
-    )
+    answer = names.named(of(stripped.frame("/a", other), stripped.frame("/b"), stripped.frame("/c", third)))
     assert names.final(answer, lambda: False) == answer
     assert not fetched, "no server is named"
     monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
     assert names.final(answer, lambda: True) == answer
     assert not fetched, "the user does not wait"
-    for problems, asked in ([], [other, stack_names_program.build_id, third]), (["no answer"], [other]):
+    for problems, asked in ([], [other, stripped.build_id, third]), (["no answer"], [other]):
         answers[other] = None, problems
         fetched.clear()
         after = StackNames(["/nowhere"]).final(answer, lambda: False)
@@ -477,26 +453,26 @@ def test_servers_are_asked_for_the_final_answer(stack_names_program: Stripped, m
         assert fetched == asked
 
 
-def test_other_places_stay_as_they_are(stack_names_program: Stripped, tmp_path: Path) -> None:
+def test_other_places_stay_as_they_are(stripped: Stripped, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     names = StackNames(["/nowhere"])
-    for module, build_id in ((str(stack_names_program.whole), "ab" * 20), (str(fifo), ""), ("relative", ""), ("\0", ""),
-                             (str(stack_names_program.path), "../../etc/passwd")):  # fmt: skip
-        before = of(stack_names_program.frame(module, build_id))
+    for module, build_id in ((str(stripped.whole), "ab" * 20), (str(fifo), ""), ("relative", ""), ("\0", ""),
+                             (str(stripped.path), "../../etc/passwd")):  # fmt: skip
+        before = of(stripped.frame(module, build_id))
         assert names.named(before) == before
-    chosen = of(stack_names_program.frame(), mode=StackMode.RAW)
-    assert StackNames([str(stack_names_program.debuginfo)]).named(chosen) == chosen
+    chosen = of(stripped.frame(), mode=StackMode.RAW)
+    assert StackNames([str(stripped.debuginfo)]).named(chosen) == chosen
 
 
-def test_stacks_that_become_equal_are_joined(stack_names_program: Stripped) -> None:
+def test_stacks_that_become_equal_are_joined(stripped: Stripped) -> None:
     """One process has run the binary from where its symbols could be read."""
-    place = stack_names_program.frame()
+    place = stripped.frame()
     whole = place._replace(function="helper", offset=4)
     key = Stack(True)
     before = snapshot(map_data("@", key, COUNT, {StackTrace((place,)): 3, StackTrace((whole,)): 4}),
                       map_data("@n", STRING, types.Hist(), {"x": {1: 2}}))  # fmt: skip
-    after = StackNames([str(stack_names_program.debuginfo)]).named(before)
+    after = StackNames([str(stripped.debuginfo)]).named(before)
     assert after.maps["@"].entries == {StackTrace((whole,)): 7}
     assert after.maps["@n"] is before.maps["@n"]
 
@@ -508,38 +484,35 @@ def answered(names: StackNames, place: Frame, said: NamedPlace | None = None) ->
     return [(frame.function, frame.offset, frame.line) for frame in stack.frames]
 
 
-def test_the_one_that_knows_more_names_a_place(stack_names_program: Stripped) -> None:
+def test_the_one_that_knows_more_names_a_place(stripped: Stripped) -> None:
     """This machine, or a host that was asked; the functions of hosts are only shown in their place."""
-    place = stack_names_program.frame("/only/there")
+    place = stripped.frame("/only/there")
     inlined = Function("inlined", 4, "a.c", 3, inlined=True), Function("theirs", 4, "a.c", 9)
-    said = NamedPlace(Place(stack_names_program.build_id, stack_names_program.helper + 4), Detail.SYMBOLS, inlined)
-    nothing, whole = StackNames(["/nowhere"]), StackNames([str(stack_names_program.debuginfo)])
-    build_id = stack_names_program.build_id
-    assert (nothing.detail(build_id, "/only/there"), nothing.detail(build_id, str(stack_names_program.path))) == (
-        Detail.NOTHING, Detail.BINARY
-    )  # fmt: skip
-    assert whole.detail(stack_names_program.build_id, str(stack_names_program.path)) == Detail.LINES
+    said = NamedPlace(Place(stripped.build_id, stripped.helper + 4), Detail.SYMBOLS, inlined)
+    nothing, whole = StackNames(["/nowhere"]), StackNames([str(stripped.debuginfo)])
+    build_id = stripped.build_id
+    assert nothing.detail(build_id, "/only/there") == Detail.NOTHING
+    assert nothing.detail(build_id, str(stripped.path)) == Detail.BINARY
+    assert whole.detail(stripped.build_id, str(stripped.path)) == Detail.LINES
     assert answered(nothing, place, said) == [("inlined", 4, 3), ("theirs", 4, 9)]
-    assert answered(nothing, place) == [("", stack_names_program.helper + 4, 0)]
+    assert answered(nothing, place) == [("", stripped.helper + 4, 0)]
     ((function, offset, line),) = answered(whole, place, said)
     assert (function, offset, bool(line)) == ("helper", 4, True)
     ((_, stack),) = whole.named(of(place)).maps["@"].entries
     assert [(frame.function, frame.line) for frame in stack.frames] == [("helper", 0)]
-    assert answered(StackNames([str(stack_names_program.debuginfo)], Config(show_debug_info=False)), place) == [
-        ("helper", 4, 0)
-    ]
+    assert answered(StackNames([str(stripped.debuginfo)], Config(show_debug_info=False)), place) == [("helper", 4, 0)]
 
 
-def test_a_return_address_is_named_by_its_call(stack_names_program: Stripped) -> None:
+def test_a_return_address_is_named_by_its_call(stripped: Stripped) -> None:
     """It may be that of the next function. Without a name, it is the place itself."""
-    start = small_program.addresses(stack_names_program.whole)["help"]
-    calling = Frame("", start - 1, str(stack_names_program.path), stack_names_program.build_id, address=start)
-    names = StackNames([str(stack_names_program.debuginfo)])
+    start = small_program.addresses(stripped.whole)["help"]
+    calling = Frame("", start - 1, str(stripped.path), stripped.build_id, address=start)
+    names = StackNames([str(stripped.debuginfo)])
     ((function, offset, _),) = answered(names, calling)
     assert function not in ("", "help")
     assert offset > 1
     ((begun, at, _),) = answered(names, calling._replace(offset=start))
     assert (begun, at) == ("help", 0)
     assert answered(StackNames(["/nowhere"]), calling) == [("", start, 0)]
-    said = NamedPlace(Place(stack_names_program.build_id, start - 1), Detail.SYMBOLS, (Function("caller", 7),))
+    said = NamedPlace(Place(stripped.build_id, start - 1), Detail.SYMBOLS, (Function("caller", 7),))
     assert answered(StackNames(["/nowhere"]), calling, said) == [("caller", 8, 0)]
