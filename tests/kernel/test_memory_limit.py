@@ -41,16 +41,6 @@ def test_double_buffered_maps_count_twice() -> None:
     assert re.search(r"@a 15\d MiB", done.stderr), done.stderr
 
 
-def test_much_memory_of_maps_is_told_before_attaching() -> None:
-    script = f"let @large = hash(4000000); {GETPPID} {{ @large[tid] = 1; }}"
-    done = ran("--max-memory", "90%", "-e", script, "-c", "true")
-    assert done.returncode == 0, done.stderr
-    first, second = done.stderr.splitlines()[:2]
-    assert re.fullmatch(r"Maps take 3\d\d MiB of kernel memory: @large 3\d\d MiB, the event ring .*", first)
-    assert second.startswith("Attached")
-    assert "Maps take" not in ran("-q", "--max-memory", "90%", "-e", script, "-c", "true").stderr
-
-
 def test_a_run_that_grows_ends_in_order() -> None:
     """Its text waits for a reader; what was counted is printed, and the status is that of an error."""
     script = f'{GETPPID} {{ @ = count(); @rows[comm] = count(); row((text="{"x" * 1000}", number=nsecs)); }}'

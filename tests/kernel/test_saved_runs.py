@@ -450,28 +450,6 @@ def test_a_file_every_so_often(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "where"), [(("--save", "missing/out"), "as"), (("--save-every", "1", "file/x"), "in")]
-)
-def test_what_cannot_be_written_is_an_error_before_the_run(
-    tmp_path: Path, options: tuple[str, ...], where: str
-) -> None:
-    (tmp_path / "file").write_text("")
-    words = [*options[:-1], str(tmp_path / options[-1])]
-    child = start(*words, "-e", "begin { @n = 1; exit(); }", "-c", f"touch {tmp_path}/started")
-    stdout, stderr = child.communicate(timeout=patience(30))
-    assert (child.returncode, stdout) == (1, "")
-    assert stderr.startswith(f"ERROR: snapshots cannot be saved {where} '{words[-1]}'")
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_full_disk_at_the_end_is_an_error_after_all_was_printed() -> None:
-    child = start("--save", "/dev/full", "-e", "begin { @n = 1; exit(); }")
-    stdout, stderr = child.communicate(timeout=patience(30))
-    assert (child.returncode, stdout) == (1, "\n\n@n: 1\n")
-    assert stderr.endswith("ERROR: the snapshot '/dev/full' could not be saved: No space left on device\n")
-
-
-@pytest.mark.parametrize(
     ("script", "status", "output"),
     [
         ("begin { @n = 1; exit(7); }", 7, "\n\n@n: 1\n"),
@@ -483,12 +461,6 @@ def test_however_a_run_ends(tmp_path: Path, script: str, status: int, output: st
     run = save(tmp_path, "-q", "-e", script, status=status)
     assert run.entries("@n") == {None: 1}
     assert run.stdout.strip() == output.strip()
-
-
-def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
-    child = start("--dry-run", "--save", tmp_path / "out", "-e", "begin { @n = 1; }")
-    child.communicate(timeout=patience(30))
-    assert (child.returncode, os.listdir(tmp_path)) == (0, [])
 
 
 SLOW = """
