@@ -67,12 +67,6 @@ def needs_tracepoint(name: str, where: Where = ALWAYS) -> None:
     decide((TRACING / "events" / name.replace(":", "/")).is_dir(), f"tracepoint:{name}", where)
 
 
-def needs_function(name: str, where: Where = ALWAYS) -> None:
-    """The kernel has a function of that name, and functions can be probed."""
-    needs("kprobe")
-    decide(name in _functions(), f"the function {name}", where)
-
-
 def needs_type(name: str, where: Where = ALWAYS) -> None:
     """BTF has that type: ``struct request``."""
     needs("btf")
@@ -110,9 +104,3 @@ def _types() -> KernelTypes:
 def _type(name: str) -> object:
     kind, _, tag = name.partition(" ")
     return _types().value_type(kind, tag)
-
-
-@cache
-def _functions() -> frozenset[str]:
-    lines = Path("/proc/kallsyms").read_text().splitlines()
-    return frozenset(words[2] for words in map(str.split, lines) if words[1] in "tT")

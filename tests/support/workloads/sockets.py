@@ -181,13 +181,3 @@ def datagrams(source: End, target: End, count: int = 3, size: int = 200) -> Data
             one.sendto(b"x" * size, other.getsockname())
             assert len(other.recv(size + 1)) == size
         return Datagrams(one.getsockname()[1], other.getsockname()[1], count, size)
-
-
-def unix_messages(messages: list[bytes]) -> int:
-    """Send each message over a pair of unix sockets of this process, and receive it; its number."""
-    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with left, right:
-        for message in messages:
-            left.sendall(message)
-            assert right.recv(len(message)) == message
-    return os.getpid()
