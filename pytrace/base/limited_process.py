@@ -320,8 +320,9 @@ class LimitedTasks:
 
 
 @contextmanager
-def processor_time(seconds: float) -> Iterator[None]:
-    """Stop what a block of this process does when it has taken some seconds of processor time.
+def limited_block(seconds: float, memory: int) -> Iterator[None]:
+    """Stop what a block of this process does when it has taken some seconds of processor time, or would add more than
+    *memory* bytes to the address space of the process.
 
     It costs no process, but ends nothing that waits for a file, and threads other than the first one are not stopped:
     Python handles signals in that one. A block within another one is stopped with that.
@@ -337,11 +338,18 @@ def processor_time(seconds: float) -> Iterator[None]:
         raise LimitError(f"it takes more than {seconds:g} seconds of processor time")
 
     before, _State.timed = signal.signal(signal.SIGPROF, stop), True
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _address_space() + memory
     try:
+        if soft == resource.RLIM_INFINITY or most < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
         signal.setitimer(signal.ITIMER_PROF, max(_LEAST_SECONDS, seconds))
         yield
+    except MemoryError:
+        raise LimitError(f"it takes more than {memory // MIB} MiB of memory") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         _State.timed = False
         signal.signal(signal.SIGPROF, before if before is not None else signal.SIG_DFL)
 

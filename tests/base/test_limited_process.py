@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from pytrace.base.limited_process import (
     LostError,
     Program,
     inside,
-    processor_time,
+    limited_block,
 )
 
 
@@ -170,13 +171,13 @@ def test_a_block_takes_no_more_processor_time_than_it_may() -> None:
     """One within another is part of it; the handler of the signal is put back; what waits takes none."""
     before = signal.getsignal(signal.SIGPROF)
     begun = time.process_time()
-    with pytest.raises(LimitError, match=r"more than 0\.1 seconds of processor time"), processor_time(0.1):  # noqa: PT012
-        with processor_time(0.001):
+    with pytest.raises(LimitError, match=r"more than 0\.1 seconds of processor time"), limited_block(0.1, 1 << 30):  # noqa: PT012
+        with limited_block(0.001, 1 << 30):
             time.sleep(0.01)
         while True:
             sum(range(1000))
     assert time.process_time() - begun < 5
-    with processor_time(0.05):
+    with limited_block(0.05, 1 << 30):
         time.sleep(0.2)
     assert signal.getsignal(signal.SIGPROF) == before
     assert signal.getitimer(signal.ITIMER_PROF)[0] == 0
@@ -184,6 +185,17 @@ def test_a_block_takes_no_more_processor_time_than_it_may() -> None:
         assert thread.submit(_within_time).result() == 1
 
 
+def test_a_block_takes_no_more_memory_than_it_may() -> None:
+    """The limit goes with the block, and an interrupt is none of its errors."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(LimitError, match="more than 64 MiB of memory"), limited_block(60, 64 << 20):
+        bytearray(128 << 20)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    with pytest.raises(KeyboardInterrupt), limited_block(60, 64 << 20):
+        raise KeyboardInterrupt
+    assert len(bytearray(128 << 20)) == 128 << 20
+
+
 def _within_time() -> int:
-    with processor_time(5):
+    with limited_block(5, 1 << 30):
         return 1

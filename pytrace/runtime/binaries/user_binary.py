@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from pytrace.base.limited_process import LimitError, processor_time
+from pytrace.base.limited_process import LimitError, limited_block
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import IndirectFunction, UsdtProbe, UserParameter, UserSymbol
 from pytrace.core.types import Struct
@@ -490,6 +490,8 @@ class Binary:
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
+MOST_MEMORY = 2 << 30
+"""Bytes that a question about such a file may add: a table of 256 MiB with nine million symbols takes 600 MB."""
 FILE_SECONDS, ALL_SECONDS = 60.0, 180.0
 """Seconds of processor time for questions about one file that others can write, before probes are attached; and about
 all of them. A binary of a gigabyte with debug information takes some 20."""
@@ -538,12 +540,12 @@ class UserBinaries:
         try:
             if left <= 0:
                 raise LimitError
-            with processor_time(left):
+            with limited_block(left, MOST_MEMORY):
                 yield
         except LimitError:
             raise TraceError(
                 f"{path} is not read: others can write it, and it takes more than {FILE_SECONDS:g} seconds of "
-                f"processor time (all such files {ALL_SECONDS:g})"
+                f"processor time (all such files {ALL_SECONDS:g}) or {MOST_MEMORY >> 20} MiB of memory"
             ) from None
         finally:
             self._spent[path] = spent + time.process_time() - begun

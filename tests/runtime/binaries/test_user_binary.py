@@ -234,6 +234,12 @@ def test_questions_about_a_file_of_others_take_no_longer_than_they_may(
             known.symbols(str(hostile), "main")
     assert [item.name for item in known.symbols(str(tmp_path / "ours"), "main")] == ["main"]
     assert [item.name for item in known.symbols(str(tmp_path / "third"), "main")] == ["main"]
+    monkeypatch.setattr(user_binary, "MOST_MEMORY", 64 << 20)
+    with monkeypatch.context() as changed:
+        changed.setattr(Binary, "functions", lambda *_: [bytearray(1 << 28)])
+        with pytest.raises(TraceError, match=r"third is not read: .* 64 MiB of memory"):
+            known.symbols(str(tmp_path / "third"), "main")
+    assert [item.name for item in known.symbols(str(tmp_path / "third"), "main")] == ["main"]
     monkeypatch.setattr(user_binary, "ALL_SECONDS", 0.001)
     with pytest.raises(TraceError, match=r"all such files 0\.001"):
         known.symbols(str(tmp_path / "third"), "*")
