@@ -244,10 +244,6 @@ def test_split(text: str, separator: str, parts: list[str]) -> None:
     assert [part.text for part in split(SpecText.of(text), separator)] == parts
 
 
-def test_split_at_most() -> None:
-    assert [part.text for part in split(SpecText.of("a, b, c"), ",", 1)] == ["a", "b, c"]
-
-
 # ---------------------------------------------------------------------------------------------- trace targets
 # .
 
@@ -321,10 +317,6 @@ def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, 
     found = targets.attach(parsed(text), kernel(*features))
     assert found.entry == entry
     assert found.leave == entry.replace("fentry", "fexit").replace("kprobe", "kretprobe")
-
-
-def test_fentry_has_names_of_arguments() -> None:
-    assert targets.attach(parsed("vfs_read"), kernel("fentry")).arguments == ("file", "count")
 
 
 def test_a_kernel_without_both() -> None:
@@ -405,24 +397,12 @@ def test_a_wrong_regular_expression() -> None:
 PARAMETERS = signature(SpecText.of("struct file *file, char *to, size_t count"))
 
 
-def test_arguments_are_counted_from_one() -> None:
-    scope = Scope()
-    assert (scope.resolve("arg1"), scope.resolve("arg12"), scope.resolve("arg0")) == ("arg0", "arg11", None)
-    assert Scope(numbered=False).resolve("arg1") is None
-
-
 def test_typed_arguments_have_names() -> None:
     scope = Scope(arguments=("file", "buf"), parameters=PARAMETERS)
     assert (scope.resolve("arg2"), scope.resolve("arg3")) == ("args.buf", None)
     assert scope.resolve("file") == "$file"
     assert scope.resolve("count") is None
     assert scope.variables("$file->f_flags") == ["$file = (struct file *)args.file;"]
-
-
-def test_only_used_parameters_become_variables() -> None:
-    scope = Scope(parameters=PARAMETERS)
-    assert scope.variables("$count > 1", "str($to)") == ["$to = arg1;", "$count = arg2;"]
-    assert scope.variables("$counted > 1") == []
 
 
 def test_results_and_fields() -> None:
@@ -480,30 +460,10 @@ def probe_text_parsed(text: str) -> ProbeText:
     return targets.parse_probe(SpecText.of(text), PROBE_TEXT_KERNEL, None, stop=' "')
 
 
-def test_place_signature_and_rest() -> None:
-    found = probe_text_parsed('/bin/app:work(int a, char *b) (a > 1) "%d", a')
-    assert (found.point, found.rest.text) == ("uprobe:/bin/app:work", '(a > 1) "%d", a')
-    assert [parameter.name for parameter in found.parameters] == ["a", "b"]
-    assert probe_text_parsed("r:/bin/app:work").point == "uretprobe:/bin/app:work"
-    assert probe_text_parsed('/bin/app:work"x"').rest.text == '"x"'
-
-
 def test_names_of_events() -> None:
     assert probe_text_parsed("/bin/app:work").event_name() == "func"
     assert probe_text_parsed("t:sched:sched_switch").event_name() == '"sched_switch"'
     assert probe_text_parsed("t:sched:sched_*").event_name() == "probe"
-
-
-def test_scopes() -> None:
-    entry, leave = (
-        probe_text_parsed("/bin/app:work(int a)").scope(0),
-        probe_text_parsed("r:/bin/app:work(int a)").scope(0),
-    )
-    assert entry.resolve("a") == "$a"
-    assert (leave.resolve("a"), leave.resolve("arg1"), leave.resolve("retval")) == (None, None, "retval")
-    event = probe_text_parsed("t:sched:sched_switch").scope(0)
-    assert (event.resolve("args"), event.resolve("arg1")) == ("args", None)
-    assert probe_text_parsed("r::vfs_read").scope(0).resolve("arg1") == "args.file"
 
 
 def test_fields_that_are_text() -> None:

@@ -22,7 +22,6 @@ from tests.tools.conftest import Tool
 
 Ends = tuple[End, End]
 BOTH = pytest.mark.parametrize("version", [sockets.IPV4, sockets.IPV6])
-TOOLS = ("tcpconnect", "tcpaccept", "tcpconnlat", "tcplife", "tcpretrans", "tcpdrop", "tcpstates", "solisten")
 
 
 def me() -> tuple[object, ...]:
@@ -454,20 +453,6 @@ def test_sockets_that_listen(tool: Tool, ends: Ends) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ all
-
-
-@pytest.mark.tool(*TOOLS)
-@pytest.mark.parametrize("name", TOOLS)
-def test_heading(tool: Tool, ends: Ends, name: str) -> None:
-    def work(_run: Running) -> None:
-        if name == "tcpretrans":
-            sockets.retransmits(*ends)
-        else:
-            sockets.connections(*ends)
-            sockets.refused(*ends)
-
-    shown: ToolRun = tool(name, work=work, form="text")
-    check_columns(shown)
 
 
 @pytest.mark.tool("tcpstates", "tcpconnect", "tcpaccept")
