@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -75,23 +76,48 @@ def number(script: CompiledScript, what: str, *parts: str) -> int:
     return int.from_bytes(value(script, what, *parts), "little", signed=True)
 
 
-# ---------------------------------------------------------------------------------------------- parameters
+# ---------------------------------------------------------------------------------------------- open values
+
+NAMED = 'begin { print((getopt("min", 7, "least"), getopt("who", "all"), getopt("loud"), getopt("on", true))); }'
+MACHINE = "tracepoint:sched:sched_wakeup { print((ncpus, has_cpid, pid)); }"
+SIZES = SCHED % "print((sizeof(struct task_struct), offsetof(struct task_struct, comm)));"
+PID = ("member", "struct", "task_struct", "pid")
+Expected = Mapping[tuple[str, ...], int | bytes]
 
 
-def test_positional_parameters_are_filled_in() -> None:
-    script = compiled('begin { print(($1, str($2), $#, str($2 + 2))); }')
-    ready = prepared(script, "-0x10", "hello").script
-    assert number(ready, "parameter", "1") == -16
-    assert value(ready, "parameter", "2", "text", "", "0").rstrip(b"\0") == b"hello"
-    assert value(ready, "parameter", "2", "text", "", "2").rstrip(b"\0") == b"llo"
-    assert number(ready, "parameter", "#") == 2
-
-
-def test_each_run_has_its_own_values() -> None:
-    script = compiled("begin { print($1); }")
-    assert number(prepared(script, "1").script, "parameter", "1") == 1
-    assert number(prepared(script, "2").script, "parameter", "1") == 2
-    assert number(script, "parameter", "1") == 0
+@each_row(
+    ("text", "positional", "more", "expected"),
+    [
+        ("begin { print($1); }", ("1",), {}, {("parameter", "1"): 1}),
+        ("begin { print(($1, str($2), $#, str($2 + 2))); }", ("-0x10", "hello"), {},
+         {("parameter", "1"): -16, ("parameter", "2", "text", "", "0"): b"hello", ("parameter", "#"): 2,
+          ("parameter", "2", "text", "", "2"): b"llo"}),
+        (NAMED, (), {}, {("parameter", "min"): 7, ("parameter", "who"): b"all", ("parameter", "loud"): 0,
+                         ("parameter", "on"): 1}),
+        (NAMED, (), {"named": {"min": "-1", "who": "", "loud": None, "on": "false"}},
+         {("parameter", "min"): -1, ("parameter", "who"): b"", ("parameter", "loud"): 1, ("parameter", "on"): 0}),
+        (MACHINE, (), {"kernel": RecordedKernel(possible_cpus=3, pid_namespace=(4, 0xF0000001)),
+                       "options": RunOptions(filters=ProcessFilters(pids=(77,)))},
+         {("cpus",): 3, ("child",): 0, ("pid",): 77, ("namespace", "inode"): 0xF0000001}),
+        (MACHINE, (), {"options": RunOptions(command="true")}, {("child",): 1}),
+        (SCHED % "print(curtask->pid);", (), {}, {PID: 0}),
+        (SCHED % "print(curtask->pid);", (),
+         {"kernel": RecordedKernel(structs=task(Field("pid", INT32, 40), Field("comm", String(16), 8)))}, {PID: 40}),
+        (SIZES, (), {"kernel": RecordedKernel(structs=task(Field("comm", String(16), 24), size=128))},
+         {("size", "struct", "task_struct"): 128, ("member", "struct", "task_struct", "comm"): 24}),
+    ],
+)  # fmt: skip
+def test_values_of_a_run(text: str, positional: tuple[str, ...], more: dict[str, Any], expected: Expected) -> None:
+    script = compiled(text)
+    before = script.elf
+    ready = prepared(script, *positional, **more)
+    assert not ready.warnings
+    for parts, wanted in expected.items():
+        if isinstance(wanted, bytes):
+            assert value(ready.script, *parts).rstrip(b"\0") == wanted
+        else:
+            assert number(ready.script, *parts) == wanted
+    assert script.elf == before, "each run has its own values"
 
 
 def test_missing_parameters_are_zero_with_one_warning() -> None:
@@ -104,23 +130,6 @@ def test_long_texts_are_cut_as_others_are() -> None:
     ready = prepared(compiled("config = { max_strlen = 8 } begin { print(str($1)); }"), "0123456789")
     assert value(ready.script, "parameter", "1") == b"0123456\0"
     assert ready.warnings == ["parameter $1 has 10 bytes and is truncated to 7 (max_strlen)"]
-
-
-NAMED = 'begin { print((getopt("min", 7, "least"), getopt("who", "all"), getopt("loud"), getopt("on", true))); }'
-
-
-def test_named_parameters_have_their_defaults() -> None:
-    ready = prepared(compiled(NAMED)).script
-    assert number(ready, "parameter", "min") == 7
-    assert value(ready, "parameter", "who").rstrip(b"\0") == b"all"
-    assert [number(ready, "parameter", name) for name in ("loud", "on")] == [0, 1]
-
-
-def test_named_parameters_are_filled_in() -> None:
-    ready = prepared(compiled(NAMED), named={"min": "-1", "who": "", "loud": None, "on": "false"}).script
-    assert number(ready, "parameter", "min") == -1
-    assert value(ready, "parameter", "who").rstrip(b"\0") == b""
-    assert [number(ready, "parameter", name) for name in ("loud", "on")] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -183,17 +192,6 @@ def test_usage_lists_parameters() -> None:
 # ---------------------------------------------------------------------------------------------- facts of the machine
 
 
-def test_facts_about_the_machine_are_those_of_the_run() -> None:
-    script = compiled("tracepoint:sched:sched_wakeup { print((ncpus, has_cpid, pid)); }")
-    kernel = RecordedKernel(possible_cpus=3, pid_namespace=(4, 0xF0000001))
-    ready = prepared(script, kernel=kernel, options=RunOptions(filters=ProcessFilters(pids=(77,)))).script
-    assert number(ready, "cpus") == 3
-    assert number(ready, "child") == 0
-    assert number(ready, "pid") == 77
-    assert number(ready, "namespace", "inode") == 0xF0000001
-    assert number(prepared(script, options=RunOptions(command="true")).script, "child") == 1
-
-
 def test_more_processors_than_the_file_has_room_for() -> None:
     with pytest.raises(MisfitError, match="up to 4 CPUs, this machine may have 5") as caught:
         prepared(compiled("begin { @ = count(); }"), kernel=RecordedKernel(possible_cpus=5))
@@ -237,21 +235,6 @@ def test_cache_entries_are_no_ahead_of_time_files() -> None:
 # ---------------------------------------------------------------------------------------------- layouts
 
 
-def test_members_follow_the_kernel() -> None:
-    script = compiled(SCHED % "print(curtask->pid);")
-    moved = RecordedKernel(structs=task(Field("pid", INT32, 40), Field("comm", String(16), 8)))
-    assert number(prepared(script).script, "member", "struct", "task_struct", "pid") == 0
-    assert number(prepared(script, kernel=moved).script, "member", "struct", "task_struct", "pid") == 40
-
-
-def test_sizes_and_offsets_follow_the_kernel() -> None:
-    script = compiled(SCHED % "print((sizeof(struct task_struct), offsetof(struct task_struct, comm)));")
-    moved = RecordedKernel(structs=task(Field("comm", String(16), 24), size=128))
-    ready = prepared(script, kernel=moved).script
-    assert number(ready, "size", "struct", "task_struct") == 128
-    assert number(ready, "member", "struct", "task_struct", "comm") == 24
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -264,56 +247,50 @@ def test_members_that_are_gone_or_different_are_refused(fields: tuple[Field, ...
         prepared(compiled(SCHED % "print(curtask->pid);"), kernel=RecordedKernel(structs=task(*fields)))
 
 
-def refusal(text: str, kernel: RecordedKernel) -> list[str]:
+MOVED = RecordedKernel(structs=task(Field("pid", INT32, 4), Field("comm", String(16), 8)))
+BIGGER = RecordedKernel(structs=task(Field("pid", INT32, 0), Field("comm", String(16), 8), size=72))
+OTHER_EVENT = RecordedKernel()
+OTHER_EVENT.events[("sched", "sched_wakeup")] = event(
+    tracepoint_field("comm", String(16), 8), tracepoint_field("pid", INT32, 28)
+)
+OTHER_FUNCTION = RecordedKernel(prototypes=(function("vfs_read", ("file", INT32), ("count", INT32)),))
+GROWN = Enum("pid_type", 4, False, (("PIDTYPE_PID", 0), ("PIDTYPE_NEW", 1), ("PIDTYPE_MAX", 5)))
+OTHER_ENUM = RecordedKernel(enums={"pid_type": GROWN})
+READS = "fentry:vfs_read { print(args.count); }"
+
+
+@each_row(
+    ("text", "kernel", "hint"),
+    [
+        (SCHED % "print(*curtask);", MOVED, "struct task_struct: member pid is at offset 4 here, it was at offset 0"),
+        (SCHED % "print(*curtask);", BIGGER, "struct task_struct has 72 bytes here, it had 64"),
+        (SCHED % "print(args.pid);", OTHER_EVENT,
+         "tracepoint sched:sched_wakeup: field pid has 4 bytes at offset 28 here, it had 4 at offset 24"),
+        (READS, OTHER_FUNCTION, "function vfs_read is int32 (int32 file, int32 count) here, it was int64 ("),
+        (READS, RecordedKernel(prototypes=()), "there is no function vfs_read here"),
+        # An answer that decided what was compiled.
+        ('begin { if (kfunc_exist("vfs_read")) { print(1); } }', RecordedKernel(prototypes=()),
+         "there is no function vfs_read here"),
+        ("begin { print(PIDTYPE_MAX); }", OTHER_ENUM, "enumerator PIDTYPE_MAX is 5 here, it was 4"),
+        # What the code does not read may be anywhere.
+        (SCHED % "print(args.comm);", OTHER_EVENT, ""),
+        ("fentry:vfs_read { print(1); }", OTHER_FUNCTION, ""),
+    ],
+)  # fmt: skip
+def test_what_was_compiled_in_must_be_the_same(text: str, kernel: RecordedKernel, hint: str) -> None:
+    script = compiled(text)
+    if not hint:
+        prepared(script, kernel=kernel)
+        return
     with pytest.raises(TraceError, match="does not fit this one") as caught:
-        prepared(compiled(text), kernel=kernel)
-    return list(caught.value.hints)[:-1]
+        prepared(script, kernel=kernel)
+    (found, _) = caught.value.hints
+    assert found.startswith(hint)
 
 
-def test_whole_structs_must_be_laid_out_alike() -> None:
-    kernel = RecordedKernel(structs=task(Field("pid", INT32, 4), Field("comm", String(16), 8)))
-    assert refusal(SCHED % "print(*curtask);", kernel) == [
-        "struct task_struct: member pid is at offset 4 here, it was at offset 0"
-    ]
-    bigger = RecordedKernel(structs=task(Field("pid", INT32, 0), Field("comm", String(16), 8), size=72))
-    assert refusal(SCHED % "print(*curtask);", bigger) == ["struct task_struct has 72 bytes here, it had 64"]
-
-
-def test_tracepoint_fields_that_are_read_must_be_where_they_were() -> None:
-    kernel = RecordedKernel()
-    other = event(tracepoint_field("comm", String(16), 8), tracepoint_field("pid", INT32, 28))
-    kernel.events[("sched", "sched_wakeup")] = other
-    assert refusal(SCHED % "print(args.pid);", kernel) == [
-        "tracepoint sched:sched_wakeup: field pid has 4 bytes at offset 28 here, it had 4 at offset 24"
-    ]
-    prepared(compiled(SCHED % "print(args.comm);"), kernel=kernel)
-
-
-def test_prototypes_must_be_the_same() -> None:
-    changed = function("vfs_read", ("file", INT32), ("count", INT32))
-    kernel = RecordedKernel(prototypes=(changed,))
-    (hint,) = refusal("fentry:vfs_read { print(args.count); }", kernel)
-    assert hint.startswith("function vfs_read is int32 (int32 file, int32 count) here, it was int64 (")
-    assert refusal("fentry:vfs_read { print(args.count); }", RecordedKernel(prototypes=())) == [
-        "there is no function vfs_read here"
-    ]
-    prepared(compiled("fentry:vfs_read { print(1); }"), kernel=kernel)
-
-
-def test_answers_that_decided_what_was_compiled_must_be_the_same() -> None:
-    assert refusal('begin { if (kfunc_exist("vfs_read")) { print(1); } }', RecordedKernel(prototypes=())) == [
-        "there is no function vfs_read here"
-    ]
-
-
-def test_enumerators_must_have_their_values_and_print_by_todays_names() -> None:
-    text = "begin { print(PIDTYPE_MAX); }"
-    grown = Enum("pid_type", 4, False, (("PIDTYPE_PID", 0), ("PIDTYPE_NEW", 1), ("PIDTYPE_MAX", 5)))
-    kernel = RecordedKernel(enums={"pid_type": grown})
-    assert refusal(text, kernel) == ["enumerator PIDTYPE_MAX is 5 here, it was 4"]
-    ready = prepared(compiled("begin { print((enum pid_type)nsecs); }"), kernel=kernel).script
-    printed = [kind for item in ready.manifest.events for kind in item.args if isinstance(kind, Enum)]
-    assert printed == [grown]
+def test_enumerators_print_by_todays_names() -> None:
+    ready = prepared(compiled("begin { print((enum pid_type)nsecs); }"), kernel=OTHER_ENUM).script
+    assert [kind for item in ready.manifest.events for kind in item.args if isinstance(kind, Enum)] == [GROWN]
 
 
 def test_the_scripts_own_structs_are_no_business_of_the_kernel() -> None:
