@@ -169,14 +169,6 @@ def test_names_of_this_machine() -> None:
     assert names.cgroup(root, "no such hierarchy") == ""
 
 
-def test_netlink_is_loaded_when_it_is_asked() -> None:
-    code = (
-        "import sys; from pytrace.runtime.machine.host_names import HostNames; HostNames(); "
-        "print('pyroute2' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
 # ---------------------------------------------------------------------------------------------- fingerprints
 # pytrace.runtime.machine.fingerprints: what a cached script depends on is noticed when it changes.
 
@@ -246,15 +238,6 @@ def test_process() -> None:
 def test_unknown_kinds_never_hold() -> None:
     assert not fingerprints.still_true([("never",)])
     assert not fingerprints.still_true([("from-another-version", "x")])
-
-
-def test_checking_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; import pytrace.runtime.machine.fingerprints; "
-        "print([m for m in ('ctypes', 'llvmlite', 'ply', 'elftools', 'pyroute2', 'struct') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
 
 
 def test_lists_are_kept_under_their_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -247,15 +246,6 @@ def test_nothing_lost_says_nothing() -> None:
     renderer, output = made(as_json=False)
     renderer.summary({("lost", 0): 0})
     assert output.said == ""
-
-
-def test_starting_is_light() -> None:
-    """What a run without users, commands or C libraries does not need is not imported."""
-    import subprocess
-
-    code = "import pytrace.runtime.output.renderer, sys; print(' '.join(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pwd", "ctypes", "llvmlite", "ply", "subprocess", "socket", "fractions"} & set(loaded)
 
 
 # ---------------------------------------------------------------------------------------------- map output
