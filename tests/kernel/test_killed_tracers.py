@@ -194,22 +194,6 @@ def test_a_pinned_iterator_is_what_the_user_asked_for() -> None:
     assert "one" not in left
 
 
-def test_killed_while_it_attaches(programs: Path) -> None:
-    """At any moment of a start."""
-    watch, killed = Watch(), []
-    script = f"uprobe:{programs}/usdt:pass {{ @ = count(); }} t:syscalls:sys_enter_* {{ @[probe] = count(); }}"
-    for number in range(8):
-        tracer = subprocess.Popen(
-            [sys.executable, "-m", "pytrace", "-e", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(0.05 * (number + 1) * patience(1))
-        tracer.kill()
-        tracer.wait(patience(20))
-        killed.append(tracer.pid)
-    assert not watch.leaked(1.0)
-    assert not [line for process in killed for line in definitions(process)]
-
-
 MOMENTS = ("attach", "run", "print", "save")
 SCRIPT = (
     "config = { max_map_keys = 20000; } begin { for ($i : 0..20000) { @many[$i] = $i; } } "

@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,17 @@ from tests.support.patience import patience
 from tests.support.server import Server
 
 
+@contextmanager
+def recording(*limits: list[int]) -> Iterator[Symbolizer]:
+    """Names of processes from now on."""
+    symbols = Symbolizer()
+    symbols.start(*limits)
+    try:
+        yield symbols
+    finally:
+        symbols.close()
+
+
 def _short_lived(folder: Path) -> Path:
     text = "#include <stdio.h>\nint place(int n) { return n; }\n"
     text += 'int main(void) { printf("%p\\n", (void *)place); return 0; }\n'
@@ -35,9 +47,7 @@ def _short_lived(folder: Path) -> Path:
 
 def test_exited_processes_are_symbolised(tmp_path: Path) -> None:
     path = _short_lived(tmp_path)
-    symbols = Symbolizer()
-    symbols.start([])
-    try:
+    with recording([]) as symbols:
         ended = []
         for _ in range(5):
             child = subprocess.Popen([str(path)], stdout=subprocess.PIPE, text=True)
@@ -49,8 +59,6 @@ def test_exited_processes_are_symbolised(tmp_path: Path) -> None:
             (frame,) = symbols.user(pid, address + 4)
             assert (frame.name, frame.offset, frame.module) == ("place", 4, str(path))
         assert symbols.notices() == []
-    finally:
-        symbols.close()
 
 
 def test_a_snapshot_covers_what_ran_before(tmp_path: Path) -> None:
@@ -60,14 +68,10 @@ def test_a_snapshot_covers_what_ran_before(tmp_path: Path) -> None:
     child = subprocess.Popen([str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     address = int(child.stdout.readline(), 16)
-    symbols = Symbolizer()
-    symbols.start()
-    try:
+    with recording() as symbols:
         child.communicate("\n")
         symbols.poll()
         assert symbols.user(child.pid, address)[0].name == "place"
-    finally:
-        symbols.close()
 
 
 def test_forked_children_have_the_mappings_of_their_parent(tmp_path: Path) -> None:
@@ -79,24 +83,18 @@ def test_forked_children_have_the_mappings_of_their_parent(tmp_path: Path) -> No
     int main(void) { int pid = fork(); if (!pid) _exit(0); waitpid(pid, 0, 0); printf("%d %p\\n", pid, (void *)place); }
     """
     path = compiled(tmp_path, "forking", text, "-O0")
-    symbols = Symbolizer()
-    symbols.start([])
-    try:
+    with recording([]) as symbols:
         run = subprocess.run([str(path)], capture_output=True, text=True, check=True)
         pid, address = run.stdout.split()
         symbols.poll()
         assert symbols.user(int(pid), int(address, 16))[0].name == "place"
-    finally:
-        symbols.close()
 
 
 def test_many_short_processes(tmp_path: Path) -> None:
     path = _short_lived(tmp_path)
     place = Binary.open(str(path)).address_of("place")
     assert place is not None
-    symbols = Symbolizer()
-    symbols.start([])
-    try:
+    with recording([]) as symbols:
         script = f"for i in $(seq 300); do {path}; done"
         child = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
@@ -115,8 +113,6 @@ def test_many_short_processes(tmp_path: Path) -> None:
         assert all(space.ended for space in spaces)
         starts = {row.start for space in spaces for row in [space.program] if row}
         assert {address & ~0xFFF for address in addresses} <= starts
-    finally:
-        symbols.close()
 
 
 VANISHING = """
@@ -161,59 +157,48 @@ int main(void) { char letter; write(1, "ready\\n", 6); return waits(&letter) < 0
 """
 
 
-def test_names_of_a_container_that_lived_for_a_moment(tmp_path: Path) -> None:
-    """Its files are opened at the next look at what processes have mapped, ten times a second, and are gone with it."""
-    path, root = compiled(tmp_path, "inside", IN_A_CONTAINER, "-static", "-O1"), tmp_path / "root"
+@contextmanager
+def in_a_container(folder: Path) -> Iterator[tuple[int, int]]:
+    """A process of the program in a root of its own, which is gone with it: its number, and where it waits."""
+    path, root = compiled(folder, "inside", IN_A_CONTAINER, "-static", "-O1"), folder / "root"
     root.mkdir()
     steps = f"mount -t tmpfs none {root} && mkdir {root}/bin && cp {path} {root}/bin && exec chroot {root} /bin/inside"
-    symbols = Symbolizer()
-    assert symbols.pause(1.0) == 1.0
-    symbols.start()
-    try:
+    (symbol,) = Binary.open(str(path)).functions("waits")
+    command = ["unshare", "-m", "sh", "-c", steps]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid, symbol.address
+        process.communicate(b"x")
+    assert not os.listdir(root)
+
+
+def test_names_of_a_container_that_lived_for_a_moment(tmp_path: Path) -> None:
+    """Its files are opened at the next look at what processes have mapped, ten times a second, and are gone with it."""
+    assert Symbolizer().pause(1.0) == 1.0
+    with recording() as symbols:
         assert symbols.pause(1.0) < 0.2
-        with subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
+        with in_a_container(tmp_path) as (pid, address):
             symbols.poll()
-            process.communicate(b"x")
-        assert not os.listdir(root)
-        (symbol,) = Binary.open(str(path)).functions("waits")
-        (frame,) = symbols.user(process.pid, symbol.address)
+        (frame,) = symbols.user(pid, address)
         assert (frame.name, frame.module) == ("waits", "/bin/inside")
-    finally:
-        symbols.close()
 
 
 def test_files_of_processes_that_are_not_traced_are_not_spoken_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are opened while they last, as they may be wanted; who is not traced does not write into our warnings."""
-    path, root = compiled(tmp_path, "inside", IN_A_CONTAINER, "-static", "-O1"), tmp_path / "root"
-    root.mkdir()
-    steps = f"mount -t tmpfs none {root} && mkdir {root}/bin && cp {path} {root}/bin && exec chroot {root} /bin/inside"
-    symbols = Symbolizer()
-    symbols.start()
 
     def refused(*_arguments: object) -> None:
         raise TraceError("it is damaged")
 
-    try:
-        with subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", steps], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
+    with recording() as symbols:
+        with in_a_container(tmp_path) as (pid, address):
             monkeypatch.setattr(symbols._images, "any_binary", refused)
             symbols.poll()
             assert not symbols.notices()
-            process.communicate(b"x")
-        (symbol,) = Binary.open(str(path)).functions("waits")
-        symbols.user(process.pid, symbol.address)
+        symbols.user(pid, address)
         assert symbols.notices() == ["no symbols of /bin/inside: it is damaged"]
-    finally:
-        symbols.close()
 
 
 COMPILES = """import ctypes, mmap, os, sys
@@ -230,9 +215,7 @@ def test_names_of_code_that_a_brief_process_compiled(tmp_path: Path) -> None:
     """It removes them at its end, and its /tmp is gone with it."""
     program = tmp_path / "compiles.py"
     program.write_text(COMPILES)
-    symbols = Symbolizer()
-    symbols.start()
-    try:
+    with recording() as symbols:
         steps = f"cp {program} /run && mount -t tmpfs none /tmp && exec {sys.executable} -S /run/compiles.py"
         inside = f"mount -t tmpfs none /run && {steps}"
         with subprocess.Popen(
@@ -244,8 +227,6 @@ def test_names_of_code_that_a_brief_process_compiled(tmp_path: Path) -> None:
             process.communicate(b"x")
         (frame,) = symbols.user(process.pid, start + 4)
         assert (frame.name, frame.offset) == ("compiled", 4)
-    finally:
-        symbols.close()
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:
