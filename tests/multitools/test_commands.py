@@ -125,6 +125,10 @@ def check(text: str, parts: list[Any]) -> None:
         ({"pattern": "vfs_*", "cpu": 0}, ["/cpu == 0/"]),
         ({"pattern": "vfs_*", "interval": 500_000_000.0}, ["interval:ms:500, end {"]),
         ({"pattern": "vfs_*", "interval": 1500.0}, ["interval:us:1, end {"]),
+        # The last interval ends with the run.
+        ({"pattern": "vfs_*", "interval": 1, "duration": 3},
+         ["interval:s:1, end /@outputs < 3/ {", "if (@outputs >= 3) { exit(); }"]),
+        ({"pattern": "vfs_*", "interval": 2, "duration": 3}, ["interval:s:2, end {"]),
     ],
 )  # fmt: skip
 def test_funccount(values: Values, parts: list[Any]) -> None:
