@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import pwd
+import re
 import signal
 import stat
 import subprocess
@@ -192,6 +193,7 @@ def test_surrogates_of_no_byte_are_escaped() -> None:
 
 CLEAR = "\r\x1b[K"
 
+
 def test_texts() -> None:
     step = Step("attaching probes", 5000, "")
     step.done = 1234
@@ -217,7 +219,7 @@ def test_a_line_that_goes_away() -> None:
     )  # fmt: skip
     assert status == 0
     lines = text.split("\x1b[K")
-    assert "\rcounting: 2 of 3 (0 s)" in lines
+    assert any(re.fullmatch(r"\rcounting: 2 of 3 \(\d+ s\)", line) for line in lines)
     part = next(line for line in lines if "part of it" in line)
     assert part.startswith("\ra \\x1b[2Jpart"), "what it names is data"
     assert len(part) == 80, "it never wraps"
@@ -264,9 +266,12 @@ def test_interrupted(number: int) -> None:
 
 
 def test_signals_that_are_handled_stay_so() -> None:
+    sent: list[int] = []
+
     def interrupt(_child: int, terminal: int, text: str) -> None:
-        if text.endswith("(0 s)\x1b[K"):
-            os.write(terminal, b"\x03")
+        # On a busy machine it may be the second that is shown first.
+        if text.endswith(" s)\x1b[K") and not sent:
+            sent.append(os.write(terminal, b"\x03"))
 
     text, status = on_terminal(
         "import time\nprogress.show_on(2)\n"

@@ -85,12 +85,18 @@ class Tracer:
         assert self.process.stdout is not None
         self.caller.started(self.process.stdout.readline())
 
-    def pause(self, seconds: float = STOPPED) -> None:
+    def pause(self, seconds: float = STOPPED, *, beats: bool = True) -> None:
         """Stop pytrace, but not the command, for some time."""
+        if beats:
+            self.beats()
         time.sleep(0.1)  # some calls are made before
         os.kill(self.process.pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(self.process.pid, signal.SIGCONT)
+
+    def beats(self) -> None:
+        """Wait for the thread that beats: the command runs before it starts, and programs wait a minute until then."""
+        until(lambda: len(os.listdir(f"/proc/{self.process.pid}/task")) > 1)
 
     def end(self) -> list[dict[str, Any]]:
         """End the command after some more calls. Returns the output."""
@@ -136,7 +142,7 @@ def test_several_probes_with_stacks_and_events(tmp_path: Path) -> None:
     libc = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line)
     uprobe, leave = f"uprobe:{libc}:getppid", "tracepoint:syscalls:sys_exit_getppid"
     script = (
-        f"{uprobe} {{ @stacks[ustack] = count(); }} {GETPPID} {{ printf(\"%d\\n\", pid); }} "
+        f'{uprobe} {{ @stacks[ustack] = count(); }} {GETPPID} {{ printf("%d\\n", pid); }} '
         f"{leave} {{ @hist = hist(args.ret); @kernel[kstack(1)] = count(); }}"
     )
     tracer = Tracer(tmp_path, ("--watchdog", str(SHORT), "-e", script))
@@ -153,7 +159,7 @@ def test_several_probes_with_stacks_and_events(tmp_path: Path) -> None:
 def test_without_a_watchdog_nothing_is_skipped(tmp_path: Path) -> None:
     script = f"config = {{ watchdog = 1; }} {GETPPID} {{ @ = count(); }}"
     tracer = Tracer(tmp_path, ("--watchdog", "0", "-e", script))
-    tracer.pause(1.5)
+    tracer.pause(1.5, beats=False)
     found = tracer.end()
     assert maps(found) == {"@": tracer.caller.calls}
     assert not gaps(found)
@@ -201,7 +207,7 @@ def test_an_ahead_of_time_file(tmp_path: Path) -> None:
 def test_output_that_nobody_reads_is_no_reason_to_skip(tmp_path: Path) -> None:
     """As in ``pytrace … | less``: pytrace runs, though it cannot print."""
     caller = Caller(tmp_path)
-    script = f"{GETPPID} {{ @ = count(); printf(\"%s\\n\", \"{'x' * 200}\"); }}"
+    script = f'{GETPPID} {{ @ = count(); printf("%s\\n", "{"x" * 200}"); }}'
     argv = [sys.executable, "-m", "pytrace", "-q", "--watchdog", "1.5", "-e", script, "--follow"]
     tracer = subprocess.Popen(
         [*argv, "-c", " ".join(caller.words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -241,9 +247,7 @@ def test_a_python_program_may_do_nothing_but_not_stop(
     """A program that embeds a trace need not look at it."""
     caller = Caller(tmp_path)
     text = EMBEDDED.format(script=f"{GETPPID} {{ @ = count(); }}", command=caller.words, watchdog=watchdog)
-    program = subprocess.Popen(
-        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    program = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None
     caller.started(program.stdout.readline())
     time.sleep(idle)
@@ -290,6 +294,7 @@ def test_a_run_whose_thread_hangs_is_stuck(tmp_path: Path) -> None:
     """Only that thread stands still, by ptrace(2); the one that beats sees it, and programs skip hits."""
     libc = ctypes.CDLL(None, use_errno=True)
     tracer = Tracer(tmp_path, ("--watchdog", str(SHORT), "-e", f"{GETPPID} {{ @ = count(); }}"))
+    tracer.beats()
     assert libc.ptrace(PTRACE_ATTACH, tracer.process.pid, None, None) == 0
     os.waitpid(tracer.process.pid, WALL)
     time.sleep(3.5)
