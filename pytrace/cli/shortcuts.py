@@ -168,8 +168,8 @@ def _heatmap(words: Sequence[str]) -> list[str]:
 # ---------------------------------------------------------------------------------------------- top
 
 
-_HEAD = "// top\nconfig = { print_maps_on_exit = 0 }\n"
-"""The title; the view shows the maps; nobody reads thousands of lines after it."""
+_HEAD = "// What is busy now?\nconfig = { print_maps_on_exit = 0 }\n"
+"""The title; the view shows the maps, and its summary the first rows of each."""
 _KEYS = 4096
 """Entries of each map. The kernel evicts those that were not updated for longest: what is busy stays."""
 
@@ -183,30 +183,30 @@ class _Panel(msgspec.Struct, frozen=True):
 
 _PANELS = (
     _Panel("processes", (
-        ((), ("// samples of the processor, 99 a second on each\n"
+        ((), ("// Which processes use the CPUs?\n"
              "profile:hz:99 / pid != 0 / { @cpu[pid, comm] = count(); }\n")),
     )),
     _Panel("system calls", (
-        (("raw_syscalls:sys_enter",), ("// system calls\n"
-         "tracepoint:raw_syscalls:sys_enter { @calls[comm, syscall_name(args.id)] = count(); }\n")),
+        (("raw_syscalls:sys_enter",), ("// Who makes which system calls?\n"
+         "tracepoint:raw_syscalls:sys_enter { $call = syscall_name(args.id); @calls[pid, comm, $call] = count(); }\n")),
     )),
     _Panel("files", (
-        (("syscalls:sys_enter_openat",), ("// files that are opened\n"
-         "tracepoint:syscalls:sys_enter_openat { @files[comm, str(args.filename)] = count(); }\n")),
+        (("syscalls:sys_enter_openat",), ("// Who opens which files?\n"
+         "tracepoint:syscalls:sys_enter_openat { @files[pid, comm, str(args.filename)] = count(); }\n")),
     )),
     _Panel("block I/O", (
-        (("block:block_rq_issue",), ("// bytes read from and written to disks, by who sends the request\n"
-         "tracepoint:block:block_rq_issue { @disk[pid, comm] = sum(args.bytes); }\n")),
+        (("block:block_rq_issue",), ("// Who reads from and writes to disks?\n"
+         "tracepoint:block:block_rq_issue { @disk_bytes[pid, comm] = sum(args.bytes); }\n")),
     )),
     _Panel("TCP", (
-        (("sock:sock_send_length", "sock:sock_recv_length"), ("// bytes sent and received by TCP\n"
+        (("sock:sock_send_length", "sock:sock_recv_length"), ("// Who sends and receives by TCP?\n"
          'tracepoint:sock:sock_send_length / args.protocol == 6 && args.ret > 0 / '
-         '{ @tcp[pid, comm, "sent"] = sum(args.ret); }\n'
+         '{ $direction = "sent"; @tcp_bytes[pid, comm, $direction] = sum(args.ret); }\n'
          'tracepoint:sock:sock_recv_length / args.protocol == 6 && args.ret > 0 / '
-         '{ @tcp[pid, comm, "received"] = sum(args.ret); }\n')),
-        (("sock:inet_sock_set_state",), ("// TCP connections that were opened, by what is known of who opens them\n"
+         '{ $direction = "received"; @tcp_bytes[pid, comm, $direction] = sum(args.ret); }\n')),
+        (("sock:inet_sock_set_state",), ("// Who opens TCP connections, to which port?\n"
          "tracepoint:sock:inet_sock_set_state / args.protocol == 6 && args.newstate == 1 / "
-         "{ @tcp[comm, args.dport] = count(); }\n")),
+         "{ @tcp[pid, comm, args.dport] = count(); }\n")),
     )),
 )  # fmt: skip
 
@@ -226,8 +226,9 @@ def top_script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
 
 def _top_parser() -> CommandParser:
     return CommandParser(
-        "top", "Show processes by samples of the processor, system calls, files, block I/O and TCP in a live view.",
-        "Arrow keys choose a panel, enter gives it the whole screen, ? lists the keys. Options of pytrace follow:\n"
+        "top", "Show what is busy now in a live view: processes, system calls, files, block I/O and TCP.",
+        "Enter shows the process of a row: threads, files, sockets, system calls, a flame graph; ? lists the keys. At\n"
+        "the end a summary stays: the first rows of each panel. Options of pytrace follow:\n"
         "-p PID, -c COMMAND, --comm NAME, --container ID, --duration SECONDS.\n\n"
         "examples:\n  pytrace top\n  pytrace top -p 1234",
         usage="pytrace top [options of pytrace]",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import Click, Key
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -22,39 +22,55 @@ from textual.widgets import Input, Static
 from pytrace.live.arrangement import Arrangement
 from pytrace.live.board import Board, footer
 from pytrace.live.glyphs import Glyphs, Line, columns
+from pytrace.live.inquiry import QUESTIONS, Inquiry
 from pytrace.live.log import Log
-from pytrace.live.messages import Command, Incoming, Lines, Message, Notice, Start, State
+from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start, State
+from pytrace.live.panels import Panel
 
 STYLES = {
-    "": "", "key": "", "dim": "bright_black", "title": "bold", "focus": "bold reverse", "chosen": "reverse",
-    "number": "bold", "rate": "green", "bar": "cyan", "error": "bold red",
+    "": "", "key": "", "dim": "bright_black", "heading": "underline", "title": "bold", "focus": "bold reverse",
+    "chosen": "reverse", "number": "bold", "rate": "green", "bar": "cyan", "error": "bold red",
     "heat0": "", "heat1": "on color(17)", "heat2": "on color(19)", "heat3": "on color(26)", "heat4": "on color(37)",
     "heat5": "on color(71)", "heat6": "on color(142)", "heat7": "on color(172)", "heat8": "on color(196)",
+    "flame0": "color(16) on color(214)", "flame1": "color(16) on color(220)", "flame2": "color(16) on color(208)",
+    "flame3": "color(16) on color(215)", "flame4": "color(16) on color(221)",
 }  # fmt: skip
 """Styles of the roles of :mod:`pytrace.live.glyphs`."""
 
 KEYS = (
     ("tab, left, right", "choose a panel"),
     ("up, down, page keys", "choose a row, scroll the log"),
-    ("enter, z", "give the panel the whole screen, and back"),
-    ("s", "sort by value, rate or key"),
+    ("enter", "look at the row's process: threads, files, calls …"),
+    ("z", "give the panel the whole screen, and back"),
+    ("escape, backspace", "go back"),
+    ("s, S, i", "sort by the next column, the one before, reversed"),
     ("/", "filter the panel or the log (escape: no filter)"),
-    ("h", "histograms as bars, or over time as a heat map"),
+    ("u", "only processes of the row's user, and back"),
+    ("f", "only the row's process in all panels, and back"),
+    ("t", "processes as a tree, and back"),
+    ("[ ], { }", "back and forward in time by 1, 60; end: now"),
+    ("h", "histograms over time; the flame graph alone"),
     ("1 … 9", "hide or show the panel of that number; 0 shows all"),
     ("p, space", "pause, go on"),
     ("c, C", "reset the panel's maps; all that can be reset"),
-    ("w", "save a snapshot (pytrace show reads it)"),
-    ("r", "write a report in HTML"),
-    ("ctrl+z", "stop the run and go back to the shell; fg goes on"),
-    ("q, ctrl+c", "end the run: its maps are printed"),
+    ("w, r", "save a snapshot (pytrace show reads it), a report"),
+    ("ctrl+z", "stop the run, back to the shell; fg goes on"),
+    ("q, ctrl+c", "end the run: its maps, or a summary, are printed"),
+    ("mouse", "a row, a heading, a panel; twice: enter"),
 )
 """What the help shows."""
 
 
 HINTS = (
-    "? help", "q end", "tab panel", "enter zoom", "s sort", "/ filter", "p pause", "c reset", "w save", "r report",
+    "? help", "q end", "tab panel", "enter look", "s sort", "/ filter", "t tree", "[ back", "z zoom", "p pause",
+    "u user", "f follow", "w save", "r report",
 )  # fmt: skip
 """Keys that the last line names, as many as it has room for."""
+INQUIRY_HINTS = (
+    "escape back", "tab next", "enter ask again", "s sort", "/ filter", "h graph", "? help", "q end",
+)  # fmt: skip
+"""The same while a process is looked at."""
+MINUTE = 60
 
 
 def styled(lines: list[Line]) -> Text:
@@ -76,19 +92,24 @@ class Panels(Widget, can_focus=True):
         Binding("tab,right", "app.turn(1)"), Binding("shift+tab,left", "app.turn(-1)"),
         Binding("up", "app.move(-1)"), Binding("down", "app.move(1)"),
         Binding("pageup", "app.move(-10)"), Binding("pagedown", "app.move(10)"),
-        Binding("enter,z", "app.zoom"), Binding("s", "app.sort"), Binding("slash", "app.filter"),
-        Binding("escape", "app.leave"), Binding("h", "app.heat"), Binding("p,space", "app.pause"),
+        Binding("enter", "app.look"), Binding("z", "app.zoom"), Binding("slash", "app.filter"),
+        Binding("s", "app.sort(1)"), Binding("S", "app.sort(-1)"), Binding("i", "app.sort(0)"),
+        Binding("escape,backspace", "app.leave"), Binding("h", "app.heat"), Binding("p,space", "app.pause"),
+        Binding("u", "app.user"), Binding("f", "app.follow"), Binding("t", "app.tree"),
+        Binding("left_square_bracket", "app.past(1)"), Binding("right_square_bracket", "app.past(-1)"),
+        Binding("left_curly_bracket", f"app.past({MINUTE})"), Binding("right_curly_bracket", f"app.past(-{MINUTE})"),
+        Binding("end", "app.now"),
         Binding("c", "app.clear"), Binding("C", "app.clear_all"), Binding("w", "app.save"), Binding("r", "app.report"),
         *(Binding(str(number), f"app.show({number})") for number in range(10)),
     ]  # fmt: skip
 
-    def __init__(self, arrangement: Arrangement) -> None:
+    def __init__(self, lines: Callable[[int, int], list[Line]]) -> None:
         super().__init__()
-        self._arrangement = arrangement
+        self._lines = lines
 
     def render(self) -> Text:
         """The lines for the widget's size."""
-        return styled(self._arrangement.lines(self.size.width, self.size.height))
+        return styled(self._lines(self.size.width, self.size.height))
 
 
 class Help(ModalScreen[None]):
@@ -103,13 +124,19 @@ class Help(ModalScreen[None]):
         width = max(len(keys) for keys, _ in KEYS)
         lines: list[Line] = [[(" Keys of the live view", "title")], []]
         for keys, meaning in KEYS:
-            shown = keys if self._glyphs.unicode else keys.replace("…", "to")
-            lines.append([(f" {shown:<{width}}  ", "number"), (meaning, "")])
-        yield Static(styled([*lines, [], [(" any key goes back", "dim")]]))
+            shown, text = keys, meaning
+            if not self._glyphs.unicode:
+                shown, text = keys.replace("…", "to"), meaning.replace("…", "...")
+            lines.append([(f" {shown:<{width}}  ", "number"), (text, "")])
+        yield Static(styled([*lines, [], [(" any other key goes back; arrows scroll", "dim")]]))
 
-    def on_key(self) -> None:
+    def on_key(self, event: Key) -> None:
         """Go back."""
-        self.dismiss()
+        event.stop()
+        if event.key in ("up", "down", "pageup", "pagedown"):
+            self.scroll_relative(y={"up": -1, "down": 1, "pageup": -10}.get(event.key, 10), animate=False)
+        else:
+            self.dismiss()
 
 
 class LiveApp(App[None]):
@@ -120,7 +147,7 @@ class LiveApp(App[None]):
     Panels { height: 1fr; }
     #header, #footer, #hints { height: 1; }
     #filter { height: 1; border: none; padding: 0; display: none; }
-    Help { align: center middle; }
+    Help { align: center middle; overflow-y: auto; }
     Help Static { width: auto; height: auto; }
     """
     ENABLE_COMMAND_PALETTE = False
@@ -135,6 +162,9 @@ class LiveApp(App[None]):
         self.board = Board(self.glyphs)
         self.log_lines = Log(self.glyphs)
         self.arrangement = Arrangement(self.board, self.log_lines, self.glyphs)
+        self.board.selection.own = frozenset((*start.own, os.getpid()))
+        self.inquiry: Inquiry | None = None
+        """The process that is looked at."""
         self.paused = False
         self._incoming = Incoming()
         self._waiting: State | None = None
@@ -143,6 +173,8 @@ class LiveApp(App[None]):
         self._used, self._looked = time.process_time(), time.monotonic()
         self._share = 0.0
         self._states = self._lines = 0
+        bindings = (item for item in (*Panels.BINDINGS, *self.BINDINGS) if isinstance(item, Binding))
+        self._bound = {key for binding in bindings for key in binding.key.split(",")}
         self.errors = io.StringIO()
         self.error_console = Console(file=self.errors, width=200, no_color=True)
 
@@ -151,7 +183,7 @@ class LiveApp(App[None]):
     def compose(self) -> ComposeResult:
         """Header, panels, filter, footer."""
         yield Static(id="header", markup=False)
-        yield Panels(self.arrangement)
+        yield Panels(self._lines_of_screen)
         yield Input(id="filter", placeholder="text to look for")
         yield Static(id="footer", markup=False)
         yield Static(id="hints", markup=False)
@@ -174,11 +206,16 @@ class LiveApp(App[None]):
             self.query_one(name, Static).update(styled([line]), layout=False)
         self.query_one(Panels).refresh()
 
+    def _lines_of_screen(self, width: int, height: int) -> list[Line]:
+        return (self.inquiry or self.arrangement).lines(width, height)
+
     def _heading(self, width: int) -> str:
         """The script, as far as there is room beside the time that has passed."""
         meters = self.board.meters
         elapsed = "" if meters is None else f"  {time.strftime('%H:%M:%S', time.gmtime(meters.elapsed))}"
         rest = f"{elapsed}{'  PAUSED' if self.paused else ''}"
+        if (past := self.board.ago()) is not None:
+            rest = f"  {time.strftime('%H:%M:%S', time.localtime(past[0]))}, {past[1]:.0f} s ago"
         title = f"pytrace {self.glyphs.text(self._start.title)}"
         return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
 
@@ -189,8 +226,9 @@ class LiveApp(App[None]):
         if self._notice.text:
             text = self.glyphs.fit(self.glyphs.text(self._notice.text), width)
             return [(text, "error" if self._notice.error else "")]
-        shown = HINTS[0]
-        for hint in HINTS[1:]:
+        hints = HINTS if self.inquiry is None else INQUIRY_HINTS
+        shown = hints[0]
+        for hint in hints[1:]:
             if len(shown) + 2 + len(hint) <= width:
                 shown += f"  {hint}"
         return [(self.glyphs.fit(shown, width), "dim")]
@@ -219,6 +257,10 @@ class LiveApp(App[None]):
                 self._lines += 1
             elif isinstance(message, Notice):
                 self._notice = message
+            elif isinstance(message, Answer):
+                self.board.selection.own |= {*message.own}
+                if self.inquiry is not None:
+                    self.inquiry.take(message)
         if messages and not (self.paused and all(isinstance(message, State | Lines) for message in messages)):
             self.redraw()
         if any(isinstance(message, State | Lines) for message in messages):
@@ -255,8 +297,8 @@ class LiveApp(App[None]):
         os.kill(os.getpid(), signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, before)
 
-    def _tell(self, text: str) -> None:
-        self._notice = Notice(text)
+    def _tell(self, text: str, *, error: bool = False) -> None:
+        self._notice = Notice(text, error)
         self.redraw()
 
     def action_help(self) -> None:
@@ -264,34 +306,113 @@ class LiveApp(App[None]):
         self.push_screen(Help(self.glyphs), lambda _: self.redraw())
 
     def action_turn(self, by: int) -> None:
-        """Choose another panel."""
-        self.arrangement.turn(by)
+        """Choose another panel, or another question about the process."""
+        (self.inquiry or self.arrangement).turn(by)
         self._tell("")
 
     def action_move(self, by: int) -> None:
         """Choose another row."""
-        self.arrangement.move(by)
+        (self.inquiry or self.arrangement).move(by)
         self.redraw()
+
+    def action_look(self) -> None:
+        """Look at the process of the row; where there is none, give the panel the whole screen."""
+        if self.inquiry is not None:
+            self.inquiry.ask()
+            self._tell("")
+            return
+        panel = self.arrangement.panel
+        pid = None if panel is None else panel.chosen_pid()
+        if pid is None or not self._start.asks:
+            self.action_zoom()
+        elif self.board.selection.processes.known(pid) is None:
+            self._tell(f"process {pid} has ended", error=True)
+        else:
+            self.inquiry = Inquiry(pid, self.board.selection.processes, self.glyphs, self._send)
+            self._tell("")
 
     def action_zoom(self) -> None:
         """Give the panel the whole screen, or take it back."""
-        self.arrangement.zoomed = not self.arrangement.zoomed
+        if self.inquiry is None:
+            self.arrangement.zoomed = not self.arrangement.zoomed
         self.redraw()
 
-    def action_sort(self) -> None:
-        """Sort by something else."""
-        if self.arrangement.panel is not None:
-            self.arrangement.panel.turn_order()
+    def action_sort(self, by: int) -> None:
+        """Sort by another column, or (0) the other way round."""
+        panel = self.arrangement.panel
+        if self.inquiry is not None:
+            self.inquiry.turn_order(by)
+        elif panel is None:
+            self._tell("this panel has no columns")
+        elif by:
+            panel.turn_order(by)
+        else:
+            panel.reverse = not panel.reverse
         self.redraw()
+
+    def _process_panel(self) -> tuple[Panel, int] | None:
+        """The panel with the focus and the process of its row, if it has one; tells if not."""
+        panel = None if self.inquiry is not None else self.arrangement.panel
+        pid = None if panel is None else panel.chosen_pid()
+        if panel is None or pid is None:
+            self._tell("choose a row with a PID first")
+            return None
+        return panel, pid
+
+    def action_user(self) -> None:
+        """Show processes of one user only, or all again."""
+        selection = self.board.selection
+        if selection.user is not None:
+            selection.user = None
+            self._tell("processes of all users")
+        elif (found := self._process_panel()) is not None:
+            process = selection.processes.known(found[1])
+            if process is None:
+                self._tell(f"process {found[1]} has ended", error=True)
+                return
+            selection.user = process.uid
+            self._tell(f"processes of {selection.processes.user_name(process.uid)} only: u shows all")
+
+    def action_follow(self) -> None:
+        """Show one process only, in all panels, or all again."""
+        selection = self.board.selection
+        if selection.pid is not None:
+            selection.pid = None
+            self._tell("all processes")
+        elif (found := self._process_panel()) is not None:
+            selection.pid = found[1]
+            self._tell(f"process {found[1]} only: f shows all")
+
+    def action_tree(self) -> None:
+        """Show processes below their parents, or in order again."""
+        selection = self.board.selection
+        selection.tree = not selection.tree
+        self._tell("processes below their parents" if selection.tree else "")
+
+    def action_past(self, by: int) -> None:
+        """Show an earlier or a later moment."""
+        self.board.scroll(by)
+        self._tell("" if self.board.back is not None else "now")
+
+    def action_now(self) -> None:
+        """Follow the run again."""
+        self.action_past(-(self.board.back or 0))
 
     def action_heat(self) -> None:
-        """Switch between bars and heat maps."""
-        self.arrangement.toggle_heat()
+        """Switch between bars and heat maps, between a flame graph with functions and alone."""
+        if self.inquiry is not None:
+            self.inquiry.whole_graph = not self.inquiry.whole_graph
+        else:
+            self.arrangement.toggle_heat()
         self.redraw()
 
     def action_show(self, number: int) -> None:
-        """Hide or show a panel."""
-        if not number:
+        """Hide or show a panel; choose a question."""
+        if self.inquiry is not None:
+            if 1 <= number <= len(QUESTIONS):
+                self.inquiry.choose([*QUESTIONS][number - 1])
+            self.redraw()
+        elif not number:
             self.arrangement.show_all()
             self._tell("all panels are shown")
         elif name := self.arrangement.toggle(number):
@@ -327,34 +448,75 @@ class LiveApp(App[None]):
         self._tell("writing a report")
         self._send(Command("report"))
 
+    # ---- the mouse
+
+    def on_click(self, event: Click) -> None:
+        """Choose a panel, a row, a column to sort by; twice: look at the row."""
+        if not isinstance(event.widget, Panels) or self.inquiry is not None:
+            return
+        found = self.arrangement.at(event.screen_x, event.screen_y - event.widget.region.y)
+        if found is None:
+            return
+        name, column, line = found
+        self.arrangement.choose(name)
+        panel = self.arrangement.panel
+        if panel is not None and line:
+            panel.click(column, line - 1)
+            if event.chain == 2 and line > 1:
+                self.action_look()
+        self._tell("")
+
+    def on_mouse_scroll_up(self) -> None:
+        """Scroll."""
+        self.action_move(-3)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Scroll."""
+        self.action_move(3)
+
     # ---- the filter
 
     def action_filter(self) -> None:
         """Ask for the text of the filter."""
         entry = self.query_one("#filter", Input)
-        entry.value = self.arrangement.filter
+        entry.value = (self.inquiry or self.arrangement).filter
         entry.display = True
         entry.focus()
 
     def action_leave(self) -> None:
-        """Leave the filter, or the zoom."""
-        if self.query_one("#filter", Input).display or self.arrangement.filter:
-            self.arrangement.set_filter("")
+        """Leave the filter, the process that is looked at, the zoom, the past."""
+        shown = self.inquiry or self.arrangement
+        if self.query_one("#filter", Input).display or shown.filter:
+            self._set_filter("")
             self._close_filter()
-        else:
+        elif self.inquiry is not None:
+            self.inquiry = None
+        elif self.arrangement.zoomed:
             self.arrangement.zoomed = False
+        else:
+            self.board.scroll(-len(KEYS) * MINUTE)
         self._tell("")
+
+    def _set_filter(self, text: str) -> None:
+        if self.inquiry is not None:
+            self.inquiry.filter = text
+        else:
+            self.arrangement.set_filter(text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is typed."""
         if event.input.display:
-            self.arrangement.set_filter(event.value)
+            self._set_filter(event.value)
             self.redraw()
 
     def on_key(self, event: Key) -> None:
-        """Escape leaves the filter."""
-        if event.key == "escape" and self.query_one("#filter", Input).display:
-            self.action_leave()
+        """Escape leaves the filter; a key that does nothing says so."""
+        if self.query_one("#filter", Input).display:
+            if event.key == "escape":
+                self.action_leave()
+        elif event.key not in self._bound:
+            shown = event.character if event.is_printable and event.character else event.key
+            self._tell(f"{self.glyphs.text(shown)} does nothing: ? lists the keys")
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
         """Keep the filter."""
@@ -369,7 +531,7 @@ class LiveApp(App[None]):
 def run(start: Start, send: Callable[[Command], None], channel: int) -> int:
     """Show the view until the run closes the channel. Returns the exit status."""
     app = LiveApp(start, send, channel)
-    app.run(mouse=False)
+    app.run()
     if app.return_code:
         send(Command("failed", app.errors.getvalue().strip().rpartition("\n")[2]))
     return app.return_code or 0

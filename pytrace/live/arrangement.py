@@ -33,6 +33,8 @@ class Arrangement:
         self.log_offset = 0
         """Lines that the end of the log is scrolled up."""
         self.counter_filter, self._first_counter = "", 0
+        self.areas: list[tuple[int, int, int, int, str]] = []
+        """Where panels were drawn: left, top, width, height, name."""
 
     # ---- choosing
 
@@ -134,26 +136,76 @@ class Arrangement:
         if not names:
             text = " nothing to show: all panels are hidden" if self.names() else " waiting for the first events"
             return [[(self._glyphs.fit(text, width), "dim")]]
+        self.areas = []
         if self.zoomed:
-            return self._panel(self.focus, width, height)
-        beside = width >= _WIDE and len(names) > 2
-        rows = [names[index : index + 2] for index in range(0, len(names), 2)] if beside else [[name] for name in names]
-        rows = self._fitting(rows, height)
-        inner = (width - 1) // 2 if beside else width
+            return self._placed(self.focus, 0, 0, width, height)
+        full, short = self._rows(names, width)
+        rows, hidden = self._fitting(full, height - len(short))
+        if hidden:
+            short = short[: max(height - 1 - _LEAST, 0)]
+        room = height - len(short) - bool(hidden)
         lines: list[Line] = []
-        for row, given in zip(rows, self._heights(rows, height), strict=True):
-            if len(row) == 1:
-                lines += self._panel(row[0], width, given)
-            else:
-                lines += self._side_by_side([self._panel(name, inner, given) for name in row], inner)
-        return lines
+        for row, given in zip(rows, self._heights(rows, room) if rows else (), strict=True):
+            inner = (width - len(row) + 1) // len(row)
+            parts = [
+                self._placed(name, place * (inner + 1), len(lines), inner if len(row) > 1 else width, given)
+                for place, name in enumerate(row)
+            ]
+            lines += parts[0] if len(row) == 1 else self._side_by_side(parts, inner)
+        if not rows:
+            lines += [[]] * (room - len(short)) if room > len(short) else []
+        for name in short:
+            lines += self._placed(name, 0, len(lines), width, 1)
+        if hidden:
+            lines.append([(self._glyphs.fit(self._named(hidden), width), "dim")])
+        lines += [[]] * (height - len(lines))
+        return lines[:height]
 
-    def _fitting(self, rows: list[list[str]], height: int) -> list[list[str]]:
-        """Those rows of panels that there is room for; the one with the focus is among them."""
-        most = max(height // _LEAST, 1)
-        place = next(index for index, row in enumerate(rows) if self.focus in row)
+    def _rows(self, names: list[str], width: int) -> tuple[list[list[str]], list[str]]:
+        """Panels below and beside each other; and those that have nothing to show, a line each."""
+        short = [name for name in names if name in self.board.panels and self.board.panels[name].empty]
+        full = [name for name in names if name not in short]
+        if width < _WIDE or len(full) < 3:
+            return [[name] for name in full], short
+        # What has columns about processes takes the whole width.
+        first = full[:1] if full[0] in self.board.panels and self.board.panels[full[0]].period else []
+        rest = full[len(first) :]
+        rows = [rest[index : index + 2] for index in range(0, len(rest), 2)]
+        return ([first] if first else []) + rows, short
+
+    def _named(self, hidden: list[str]) -> str:
+        """A line on the panels that there is no room for."""
+        titles = [self.title(name) for name in hidden]
+        return f" {len(hidden)} more: {', '.join(titles)} (tab)"
+
+    def title(self, name: str) -> str:
+        """What people call a panel."""
+        return name if name in (COUNTERS, LOG) else self.board.panels[name].heading_title
+
+    def _placed(self, name: str, left: int, top: int, width: int, height: int) -> list[Line]:
+        self.areas.append((left, top, width, height, name))
+        return self._panel(name, width, height)
+
+    def at(self, column: int, line: int) -> tuple[str, int, int] | None:
+        """The panel at a place of the screen, and the column and line in it: 0 is its heading."""
+        for left, top, width, height, name in self.areas:
+            if left <= column < left + width and top <= line < top + height:
+                return name, column - left, line - top
+        return None
+
+    def choose(self, name: str) -> None:
+        """Give the focus to a panel."""
+        self._focus = name
+
+    def _fitting(self, rows: list[list[str]], height: int) -> tuple[list[list[str]], list[str]]:
+        """Rows of panels that there is room for, the one with the focus among them; and the panels of others."""
+        if len(rows) * _LEAST <= height or len(rows) < 2:
+            return rows, []
+        most = max((height - 1) // _LEAST, 1)
+        place = next((index for index, row in enumerate(rows) if self.focus in row), 0)
         first = max(min(place - most // 2, len(rows) - most), 0)
-        return rows[first : first + most]
+        hidden = [name for row in (*rows[:first], *rows[first + most :]) for name in row]
+        return rows[first : first + most], hidden
 
     def _heights(self, rows: list[list[str]], height: int) -> list[int]:
         """Lines of each row of panels: as many as it needs, or an equal share of what the others leave."""
@@ -172,11 +224,11 @@ class Arrangement:
             return len(self._shown_counters()) + 2
         if name == LOG or not (panel := self.board.panels[name]).key_type:
             return 1 << 20
-        return 1 << 20 if isinstance(panel, HistogramPanel) else len(panel.entries) + 2
+        return 1 << 20 if isinstance(panel, HistogramPanel) else len(panel.chosen()) + 3
 
     def _panel(self, name: str, width: int, height: int) -> list[Line]:
         focused = name == self.focus
-        inside = max(height - 1, 1)
+        inside = max(height - 1, 0)
         if name == COUNTERS:
             title, lines = self._counter_heading(inside), self._counter_lines(width, inside)
         elif name == LOG:

@@ -36,7 +36,7 @@ def rates(
         was = before.get(key)
         if was is None and not (whole and adds):
             continue
-        new, old = _number(value), 0 if was is None else _number(was)
+        new, old = number(value), 0 if was is None else number(was)
         found[key] = (new if adds and new < old and not _signed(type_) else new - old) / seconds
     return found
 
@@ -45,7 +45,7 @@ def _signed(type_: types.Type) -> bool:
     return isinstance(type_, types.Sum) and type_.signed
 
 
-def _number(value: Value) -> int:
+def number(value: Value) -> int:
     """The number that grows: of a total and its count the count."""
     chosen = value[1] if isinstance(value, tuple) and len(value) == 2 else value
     return chosen if isinstance(chosen, int) else 0

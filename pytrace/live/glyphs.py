@@ -65,11 +65,15 @@ class Glyphs(msgspec.Struct, frozen=True):
         shades = _SHADES if self.unicode else _ASCII_SHADES
         return shades[0 if not level else 1 + (level - 1) * (len(shades) - 2) // (LEVELS - 2)], ""
 
-    def fit(self, text: str, width: int, *, right: bool = False) -> str:
-        """*text* in exactly *width* columns: truncated, or filled with spaces."""
+    def fit(self, text: str, width: int, *, right: bool = False, path: bool = False) -> str:
+        """*text* in exactly *width* columns: truncated, paths in the middle, or filled with spaces."""
         if columns(text) > width:
             mark = "…" if self.unicode else "~"
-            text = _cut(text, max(width - 1, 0)) + (mark if width else "")
+            kept = max(width - 1, 0)
+            # The end tells paths of one folder apart.
+            ends = kept * 2 // 3 if path and kept > 3 else 0
+            end = _cut(text[::-1], ends)[::-1]
+            text = _cut(text, kept - columns(end)) + (mark if width else "") + end
         fill = " " * (width - columns(text))
         return fill + text if right else text + fill
 

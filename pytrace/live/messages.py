@@ -25,6 +25,10 @@ class Start(msgspec.Struct, frozen=True):
     colour: bool
     places: str = ""
     """Where the output goes that is not in the log; empty if all of it is."""
+    own: tuple[int, ...] = ()
+    """Processes of pytrace itself, which are left out of what is shown."""
+    asks: bool = False
+    """Whether questions about processes are answered."""
 
 
 class Meters(msgspec.Struct, frozen=True):
@@ -70,15 +74,44 @@ class Notice(msgspec.Struct, frozen=True):
     error: bool = False
 
 
-Message = Start | State | Lines | Notice
+Question = Literal["threads", "files", "sockets", "calls", "flame"]
+"""What can be asked about a process."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is known of a process: rows of a table, or stacks of functions; or why it is not."""
+
+    question: Question
+    pid: int
+    start: int
+    rows: list[tuple[str, ...]] = []
+    stacks: list[tuple[tuple[str, ...], int]] = []
+    """Functions from the root, and samples."""
+    note: str = ""
+    error: str = ""
+    begun: bool = False
+    """Not the answer yet: a process has begun to look for it."""
+    own: tuple[int, ...] = ()
+    """Processes of pytrace that work on it, which are no news."""
+
+
+Message = Start | State | Lines | Notice | Answer
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A request: ``shown`` says what is on the screen now, ``failed`` why the view ends, ``stop`` is Ctrl-Z."""
+    """A request: ``shown`` says what is on the screen now, ``failed`` why the view ends, ``stop`` is Ctrl-Z.
 
-    do: Literal["shown", "end", "stop", "clear", "save", "report", "failed"]
+    ``ask`` is a question about a process.
+    """
+
+    do: Literal["shown", "end", "stop", "clear", "save", "report", "failed", "ask"]
     name: str = ""
-    """Of ``clear`` the maps, with spaces between them, empty for all aggregations; of ``failed`` the error."""
+    """Of ``clear`` the maps, with spaces between them, empty for all aggregations; of ``failed`` the error; of ``ask``
+    a :data:`Question`."""
+    pid: int = 0
+    """Of ``ask``: the process."""
+    start: int = 0
+    """When it was started, in ticks since boot: another one may get its number."""
     states: int = 0
     lines: int = 0
     """Of ``shown``: how many messages of each kind have been shown, or kept for the end of a pause."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pytrace.core import types
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns
-from pytrace.live.panels import HISTORY, Panel, Row
+from pytrace.live.panels import HISTORY, Panel, Row, Selection
 from pytrace.render import histogram
 from pytrace.render.histogram import LabelledBucket
 from pytrace.render.tseries import TimeSeries
@@ -29,8 +29,10 @@ _LABEL = 16
 class HistogramPanel(Panel):
     """Histograms: a list of keys with quantiles, and of one key bars or a heat map over time."""
 
-    def __init__(self, data: MapData, printers: Printers, glyphs: Glyphs) -> None:
-        super().__init__(data, printers, glyphs)
+    def __init__(
+        self, data: MapData, printers: Printers, glyphs: Glyphs, period: float = 0.0, selection: Selection | None = None
+    ) -> None:
+        super().__init__(data, printers, glyphs, period, selection)
         assert isinstance(data.value, types.Hist | types.LHist)
         self._kind = data.value
         self._shape = histogram.shape(data.value)
@@ -40,46 +42,45 @@ class HistogramPanel(Panel):
         self.past: deque[dict[Portable, dict[int, int]]] = deque(maxlen=HISTORY)
         """What the buckets of the greatest keys gained between two snapshots."""
 
-    def update(self, data: MapData, others: int, moment: float) -> None:
+    def update(self, data: MapData, others: int, moment: float, *, shown: bool = True) -> None:
         """Take the state of the map at *moment*."""
-        before, known = self.entries, bool(self._moment)
-        super().update(data, others, moment)
+        before, known = self._latest.entries, bool(self._latest.time)
+        super().update(data, others, moment, shown=shown)
         if known:
-            order, self.order, wanted, self.filter = self.order, "value", self.filter, ""
-            kept = [key for key, _ in self.top(_REMEMBERED)]
-            self.order, self.filter = order, wanted
+            kept = heapq.nlargest(_REMEMBERED, data.entries, key=lambda key: self._rank(data.entries[key]))
             self.past.append({key: changes.added(before.get(key), data.entries.get(key)) for key in kept})
 
     def lines(self, width: int, height: int, *, focused: bool = False, zoomed: bool = False) -> list[Line]:
         """Keys, and the picture of the chosen one where there is room for it."""
-        if not self.entries:
-            return super().lines(width, height, focused=focused)
+        if self.empty:
+            return []
         if self.key_type is None:
             return self._picture(None, width, height)
         listed = height
         if zoomed or height >= 2 * len(self.entries) + 8:
-            listed = min(len(self.chosen()), max(height // 3, 1))
+            listed = min(len(self.chosen()) + 1, max(height // 3, 1))
         lines = super().lines(width, listed, focused=focused)
-        _, visible = self.window(listed)
-        if listed == height or not visible:
+        if listed == height:
             return lines
         key = self.top(self.cursor + 1)[-1][0]
         return [*lines, [(self.glyphs.rule * width, "dim")], *self._picture(key, width, height - listed - 1)]
 
-    def table(self, rows: list[Row], width: int, chosen: int) -> list[Line]:
+    def table(self, rows: list[Row], width: int, chosen: int, *, headed: bool = False) -> list[Line]:
         """Rows as key, count, quantiles and the buckets as a sparkline."""
-        texts = [self._summary(row.value) for row in rows]
+        texts, keys = [self._summary(row.value) for row in rows], [self.key_text(row.entry) for row in rows]
         summary_width = min(max(map(columns, texts)), max(width // 2, 1))
         rest = width - summary_width - 2
-        key_width = min(max(columns(row.key) for row in rows), max(rest // 2, 1))
-        return [
-            [
-                (self.glyphs.fit(row.key, key_width) + " ", "chosen" if index == chosen else "key"),
-                (self.glyphs.fit(text, summary_width), "number"),
-                (" " + self.glyphs.sparkline(self._heights(row.value), max(rest - key_width, 0)), "bar"),
-            ]
-            for index, (row, text) in enumerate(zip(rows, texts, strict=True))
-        ]
+        title = ", ".join(self.keys) if headed else ""
+        key_width = min(max(map(columns, (title, *keys))), max(rest // 2, 1))
+        lines = self._headings([(title, key_width), ("values, quantiles", summary_width)]) * headed
+        for index, (row, text) in enumerate(zip(rows, texts, strict=True)):
+            key = self.glyphs.fit(keys[index], key_width, path="/" in keys[index])
+            heights = self.glyphs.sparkline(self._heights(row.value), max(rest - key_width, 0))
+            lines.append([
+                (f"{key} ", "chosen" if index == chosen else "key"), (self.glyphs.fit(text, summary_width), "number"),
+                (f" {heights}", "bar"),
+            ])  # fmt: skip
+        return lines
 
     def _heights(self, value: Value) -> list[float]:
         return [float(bucket.count) for bucket in self._used(changes.counts(value))]
@@ -169,26 +170,30 @@ class HistogramPanel(Panel):
 class SeriesPanel(Panel):
     """Time series: the last value of each key, and the series as a sparkline."""
 
-    def __init__(self, data: MapData, printers: Printers, glyphs: Glyphs) -> None:
-        super().__init__(data, printers, glyphs)
+    def __init__(
+        self, data: MapData, printers: Printers, glyphs: Glyphs, period: float = 0.0, selection: Selection | None = None
+    ) -> None:
+        super().__init__(data, printers, glyphs, period, selection)
         assert isinstance(data.value, types.TSeries)
         self._series = data.value
         self._rank = lambda value: self._last(value) or 0
 
-    def table(self, rows: list[Row], width: int, chosen: int) -> list[Line]:
+    def table(self, rows: list[Row], width: int, chosen: int, *, headed: bool = False) -> list[Line]:
         """Rows as key, last value, and sparkline: all series end with the last interval that any of them has."""
-        key_width = min(max(columns(row.key) for row in rows), max(width // 3, 1))
+        keys = [self.key_text(row.entry) for row in rows]
+        title = ", ".join(self.keys) if headed else ""
+        key_width = min(max(map(columns, (title, *keys))), max(width // 3, 1))
         texts = ["-" if (last := self._last(row.value)) is None else str(last) for row in rows]
-        value_width = max(map(len, texts))
+        value_width = max(map(len, ("last" if headed else "", *texts)))
         rest = max(width - key_width - value_width - 2, 0)
         end = max((max(self._values(value), default=0) for value in self.entries.values()), default=0)
-        lines: list[Line] = []
+        lines = self._headings([(title, key_width), ("last", value_width)]) * headed
         for index, (row, text) in enumerate(zip(rows, texts, strict=True)):
             values = self._values(row.value)
             numbers = range(end - min(rest, self._series.count) + 1, end + 1)
             points = [float(values.get(number, 0)) for number in numbers]
             lines.append([
-                (self.glyphs.fit(row.key, key_width) + " ", "chosen" if index == chosen else "key"),
+                (self.glyphs.fit(keys[index], key_width) + " ", "chosen" if index == chosen else "key"),
                 (text.rjust(value_width) + " ", "number"),
                 (self.glyphs.sparkline(points, rest), "bar"),
             ])

@@ -9,9 +9,10 @@ from contextlib import suppress
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.diagnostics import TraceError
 
-_LEAVE = b"\x1b[?2048l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\x1b[0m"
+_MODES = "?2048l ?2004l ?7h <u ?1000l ?1003l ?1015l ?1006l ?1016l ?1049l ?25h ?1004l 0m"
+_LEAVE = "".join(f"\x1b[{mode}" for mode in _MODES.split()).encode()
 """What takes back the modes that textual's driver sets, for a view that could not: size reports, paste marks, line
-wrap, keyboard protocol, alternate screen, cursor, focus reports, colours."""
+wrap, keyboard protocol, alternate screen, cursor, focus reports, mouse, colours."""
 _HINT = "without --live the run prints to files and pipes, too; -o FILE writes its output beside a live view"
 
 

@@ -46,8 +46,9 @@ def test_it_shows_what_the_text_output_prints(width: int, height: int, tmp_path:
     with terminal(tmp_path, width, height) as view:
         before, modes = view.settings(), view.modes()
         begun(view, "-c", f"python3 {program}")
-        view.shows("@calls, 1 key, by rate", "tick 1")
-        view.shows("python3 250 ", "@total 250 ")
+        view.shows("@calls, ", "tick 1")
+        view.press("s")  # by total, as rows that are idle go
+        view.shows("@calls, 1 key, by total", "250 python3", "@total 250 ")
         view.press("C-c")
         assert view.status() == 0
         text = view.screen()
@@ -124,7 +125,7 @@ def test_a_reset_empties_the_map_and_the_end_prints_what_came_after(tmp_path: Pa
     with terminal(tmp_path) as view:
         begun(view, script="begin { @a[1] = 5; @b[2] = count(); } interval:s:100 { }")
         view.press("C")
-        view.shows("@b was reset", "no entries yet")
+        view.shows("@b was reset", "@b, nothing yet")
         view.press("q")
         assert view.status() == 0
         assert "@a[1]: 5" in view.screen()
@@ -263,18 +264,48 @@ def test_top_has_the_numbers_of_a_known_workload(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(WORK)
     with terminal(tmp_path, 160, 50) as view:
         view.run("top", "--comm", "topped", "-c", f"{tmp_path}/topped -I -S {tmp_path}/work.py")
-        view.shows("pytrace top  ", "@calls: system calls", "@files: files", "@disk: bytes", "@tcp:", "@cpu: samples")
-        rows = [r"topped, /etc/hostname +321 ", r"topped, sendto +10 ", r"\d+, topped +([4-9]\d|1[01]\d) "]
+        view.shows("pytrace What is busy now?  ", "Which processes use the CPUs?", "Who makes which system calls?")
+        for _ in range(5):
+            view.press("s", "Tab")  # by total, as the workload is over soon
+        rows = [r"321 +\d+ topped +/etc/hostname", r" 10 +\d+ topped +sendto", r"(\d\d\d ms|1(\.\d+)? s) +\d+ topped "]
         if Path("/sys/kernel/tracing/events/sock/sock_send_length").exists():
-            rows += [r"topped, sent +10000 ", r"topped, received +10000 "]
+            rows += [r"10 kB +\d+ topped +sent", r"10 kB +\d+ topped +received"]
         until(lambda: all(re.search(row, view.screen()) for row in rows), 30)
-        # Arrow keys choose a panel, and enter gives it the screen.
-        view.press("Right", "Enter")
-        view.shows("@cpu: samples")
-        until(lambda: "@files" not in view.screen())
+        view.press("z")
+        view.shows("Which processes use the CPUs?", "topped -I -S")
+        until(lambda: "Who opens" not in view.screen())
         view.press("q")
         assert view.status() == 0
-        assert "@calls" not in view.screen(), "thousands of lines would be printed"
+        text = view.screen()
+        assert text.count("?") == len(rows), "a summary of each map that has entries, in place of thousands of lines"
+        assert re.search(r"10 +\d+ +topped +sendto", text)
+
+
+DEEPER = """import os, threading
+def waits(): threading.Event().wait()
+threading.Thread(target=waits).start()
+def works():
+    while True: os.getpgid(0)
+works()
+"""
+
+
+def test_enter_goes_deeper_though_privileges_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(DEEPER)
+    script = "tracepoint:syscalls:sys_enter_getpgid { @calls[pid, comm] = count(); }"
+    with terminal(tmp_path, 100, 40) as view:
+        begun(view, "-c", f"python3 {tmp_path}/work.py", script=script)
+        view.shows("/s ")
+        view.press("Enter")
+        view.shows("What do its threads do?", "2 threads", "running")
+        view.press("4")
+        view.shows("Which system calls does it make", "calls in 5 s", "getpgid")
+        view.press("5")
+        view.shows("Where does it spend its time?", "samples", " works")
+        view.press("Escape")
+        view.shows("@calls, ")
+        view.press("q")
+        assert view.status() == 0
 
 
 def test_maps_keep_no_calls_of_the_tracer_and_of_the_view(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import termios
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,21 +19,21 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.live import answer_view, changes, terminal
+from pytrace.live import answer_view, changes, processes, terminal
 from pytrace.live.answer_view import AnswerView
 from pytrace.live.arrangement import COUNTERS, LOG, Arrangement
-from pytrace.live.board import Board, footer
+from pytrace.live.board import Board, footer, sampled, summary
 from pytrace.live.glyphs import LEVELS, Glyphs, Line, columns, quantity
 from pytrace.live.log import Log
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
-from pytrace.live.panels import Counters, Panel, counter_lines
+from pytrace.live.panels import FADE, TOTAL, Counters, Panel, Selection, counter_lines
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
 from pytrace.remote.answer import trimmed
 from pytrace.render import histogram as render
 from pytrace.results import file_form
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import Frame, MapData, SnapshotData, StackTrace
-from tests.support.live_samples import HOSTILE, METERS, NAME, counts, histogram, state, stored, total
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace, Value
+from tests.support.live_samples import HOSTILE, METERS, NAME, SECOND, START, counts, histogram, state, stored, total
 from tests.support.rows import each_row
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot
 
@@ -60,24 +61,184 @@ def words(made: Panel, width: int = 60, height: int = 10) -> list[list[str]]:
 DATA = counts("@", {"bash": 5, "cat": 30, "ls": 7})
 
 
-def test_rows_are_sorted_by_value_rate_or_key() -> None:
-    """By rate at first, where values add up: what is busy now comes first, and what is idle is dimmed."""
+def rows(made: Panel, width: int = 60, height: int = 10) -> list[list[str]]:
+    """The words of the rows below the headings, without bars."""
+    return [[word for word in line if word.strip("#")] for line in words(made, width, height)[1:]]
+
+
+def test_what_is_busy_now_comes_first_and_any_column_sorts() -> None:
     made = panel(DATA)
-    assert [line[:2] for line in words(made)] == [["cat", "30"], ["ls", "7"], ["bash", "5"]]
+    assert rows(made) == [["30", "cat"], ["7", "ls"], ["5", "bash"]]
     made.update(counts("@", {"bash": 25, "cat": 34, "ls": 7, "new": 2}), 0, 3)
-    assert [{role for _, role in line} - {"", "bar"} for line in made.lines(60, 10)] == [
-        {"key", "number", "rate"}, {"key", "number", "rate"}, {"key", "number", "rate"}, {"dim"},
-    ]  # fmt: skip
-    assert [line.count("#") for line in texts(made.lines(60, 10))] == sorted(
-        (line.count("#") for line in texts(made.lines(60, 10))), reverse=True
-    )
-    assert [line[:3] for line in words(made)] == [
-        ["bash", "25", "+10/s"], ["cat", "34", "+2/s"], ["new", "2", "+1/s"], ["ls", "7", "0/s"],
-    ]  # fmt: skip
+    assert words(made)[0] == ["ratev", "total", "key"]
+    assert rows(made) == [["10/s", "25", "bash"], ["2/s", "34", "cat"], ["1/s", "2", "new"], ["0", "7", "ls"]]
+    idle = made.lines(60, 10)[-1]
+    assert {role for text, role in idle if text.strip()} == {"dim"}
+    assert [line.count("#") for line in texts(made.lines(60, 10))] == [0, 7, 1, 1, 0]
     made.turn_order()
-    assert [line[0] for line in words(made)] == ["bash", "cat", "ls", "new"]
+    assert [row[-1] for row in rows(made)] == ["cat", "bash", "ls", "new"]
     made.turn_order()
-    assert [line[0] for line in words(made)] == ["cat", "bash", "ls", "new"]
+    assert [row[-1] for row in rows(made)] == ["bash", "cat", "ls", "new"]
+    made.sort_by("key0")
+    assert [row[-1] for row in rows(made)] == ["new", "ls", "cat", "bash"], "the other way round"
+    made.turn_order(-1)
+    assert (made.order, made.reverse) == (TOTAL, False)
+
+
+def test_idle_rows_go_and_come_back() -> None:
+    made = panel(DATA)
+    made.update(counts("@", {"bash": 25, "cat": 34, "ls": 7}), 0, 3)
+    made.update(counts("@", {"bash": 26, "cat": 34, "ls": 7}), 0, 3.5 + FADE)
+    assert [row[-1] for row in rows(made)] == ["bash"]
+    assert made.heading() == " @, 1 of 3 keys, by rate "
+    made.update(counts("@", {"bash": 26, "cat": 35, "ls": 7}), 0, 9 + 2 * FADE)
+    assert [row[-1] for row in rows(made)] == ["cat"]
+    made.update(counts("@", {"bash": 26, "cat": 35, "ls": 7}), 0, 15 + 3 * FADE)
+    assert made.lines(60, 10) == []
+    assert made.heading() == " @, nothing now, 3 keys so far: s sorts by total "
+    made.turn_order()
+    assert len(rows(made)) == 3
+
+
+def keyed(name: str, names: tuple[str, ...], entries: Mapping[Portable, Value], value: types.Type) -> MapData:
+    kinds = tuple(types.INT64 if name == "pid" else types.String(64) for name in names)
+    return MapData(name, types.Tuple(kinds), value, dict(entries), key_names=names)
+
+
+def test_columns_have_the_names_and_units_of_pictures() -> None:
+    names = ("pid", "comm", "filename")
+    before = keyed("@disk_bytes", names, {(7, "dd", "/a"): 1000, (99, "cat", "/b"): 5}, types.Sum())
+    after = replace(before, entries={(7, "dd", "/a"): 2_501_000, (99, "cat", "/b"): 5})
+    made = panel(before)
+    made.update(after, 0, 3)
+    made.order = TOTAL
+    assert words(made, 80) == [
+        ["rate", "totalv", "PID", "command", "filename"],
+        ["1.25", "MB/s", "##########", "2.5", "MB", "7", "dd", "/a"], ["0", "#", "5", "bytes", "99", "cat", "/b"],
+    ]  # fmt: skip
+    made.sort_by("key0")
+    assert [line[-3] for line in words(made, 80)[1:]] == ["7", "99"], "by number"
+
+
+def test_samples_are_shares_of_a_cpu() -> None:
+    text = "profile:hz:99 / pid != 0 / { @cpu[pid, comm] = count(); } t:x:y { @calls[pid, comm] = count(); }"
+    board = Board(PLAIN, NoProcesses())
+    for second, count in ((1, 99), (3, 99 + 149)):
+        names = ("pid", "comm")
+        made = state(second, *(keyed(name, names, {(7, "x"): count}, COUNT) for name in ("@calls", "@cpu")))
+        run = replace(made.snapshot.runs[0], text=text)
+        board.update(replace(made, snapshot=replace(made.snapshot, runs=(run,))))
+    assert [*board.panels] == ["@cpu", "@calls"], "in the order of the script"
+    assert texts(board.panels["@cpu"].lines(70, 9))[1].split()[:2] == ["75.3", "%"]
+    assert texts(board.panels["@calls"].lines(70, 9))[1].split()[0] == "74/s"
+
+
+SAMPLED = (
+    ("profile:hz:100 { @ = count(); }", 0.01), ("p:ms:10 { if (1) { @ = count(); } }", 0.01),
+    ('profile:hz:100 { @ = count(); } // } t:x:y { @ = 1 }', 0.01),
+    ("profile:hz:100 { @ = count(); } t:x:y { @ = count(); }", 0.0),
+    ("profile:hz:100 { @a = count(); } t:x:y { @ab = count(); }", 0.01),
+    ("profile:hz:100 { @ = count(); } profile:hz:99 { @ = count(); }", 0.0),
+)  # fmt: skip
+
+
+@each_row("row", SAMPLED)
+def test_only_counts_of_samples_at_one_rate_are_time(row: tuple[str, float]) -> None:
+    run = replace(state(1).snapshot.runs[0], text=row[0])
+    assert sampled(run, counts("@", {})) == row[1]
+
+
+class NoProcesses(processes.Processes):
+    """A machine with the processes of a test."""
+
+    def __init__(self, *known: processes.Process) -> None:
+        super().__init__()
+        self.all = {process.pid: process for process in known}
+
+    def known(self, pid: int) -> processes.Process | None:
+        return self.all.get(pid)
+
+    def ended(self, pid: int) -> bool:
+        return pid not in self.all
+
+    def user_name(self, uid: int) -> str:
+        return {0: "root"}.get(uid, f"user{uid}")
+
+
+def task(pid: int, parent: int, uid: int = 0, name: str = "x") -> processes.Process:
+    return processes.Process(pid, name, "S", parent, uid, pid * 1000, 1, pid, f"/bin/{name} {HOSTILE}")
+
+
+def busy(*known: processes.Process) -> Panel:
+    made = Panel(DATA_OF_PROCESSES, Printers(), PLAIN, 0.01, Selection(NoProcesses(*known)))
+    made.update(DATA_OF_PROCESSES, 0, 1)
+    made.update(replace(DATA_OF_PROCESSES, entries={(7, "a"): 60, (8, "b"): 150, (9, "c"): 3}), 0, 2)
+    return made
+
+
+DATA_OF_PROCESSES = keyed("@cpu", ("pid", "comm"), {(7, "a"): 10, (8, "b"): 50, (9, "c"): 3}, types.Count())
+
+
+def test_rows_of_processes_have_memory_state_user_and_command_line() -> None:
+    made = busy(task(7, 1), task(8, 7, 5))
+    lines = texts(made.lines(120, 9))
+    assert lines[0].split() == ["CPUv", "CPU", "time", "PID", "command", "user", "state", "memory", "command", "line"]
+    assert "1.5 s   8 b       user5 sleeping   8 kB /bin/x" in lines[1]
+    assert len(lines) == 3, "of an ended process that gained nothing there is no row"
+    assert all(line.isprintable() for line in lines)
+    for width in (30, 50, 70):
+        assert max(map(len, texts(made.lines(width, 9)))) <= width
+        assert texts(made.lines(width, 9))[1].startswith("100.0 %"), "what is asked is never dropped"
+    made.sort_by("memory")
+    assert [line.split("command line")[0].split()[0] for line in texts(made.lines(120, 9))[1:3]] == ["100.0", "50.0"]
+
+
+def test_a_user_a_process_a_tree() -> None:
+    made = busy(task(1, 0, name="init"), task(5, 1, name="sh"), task(7, 5), task(8, 1, 5), task(9, 1))
+    selection = made.selection
+    selection.user = 5
+    assert [made.pid(key) for key, _ in made.chosen()] == [8]
+    assert "user user5" in made.heading()
+    selection.user, selection.pid = None, 9
+    assert [made.pid(key) for key, _ in made.chosen()] == [9], "also while it is idle"
+    selection.pid, selection.own = None, frozenset((8,))
+    assert [made.pid(key) for key, _ in made.chosen()] == [7, 9]
+    selection.own, selection.tree = frozenset(), True
+    assert [(pid, depth) for pid, _, depth in made.tree(10)] == [(1, 0), (8, 1), (5, 1), (7, 2), (9, 1)]
+    made.move(3)
+    assert made.chosen_pid() == 7
+    selection.processes.all[1] = task(1, 7)  # type: ignore[attr-defined]
+    assert {pid for pid, *_ in made.tree(10)} <= {1, 5, 7, 8, 9}, "parents in a circle"
+
+
+def test_ten_minutes_are_kept_and_shown_again() -> None:
+    board = Board(PLAIN)
+    for second in range(1, 800):
+        board.update(state(second, counts("@", {f"key{second}": 5, **{f"k{number}": second for number in range(300)}})))
+    board.scroll(60)
+    assert board.ago() == (START / SECOND + 739, 60.0)
+    made = board.panels["@"]
+    assert made.now.time == START / SECOND + 739
+    assert "key739" in made.entries
+    board.update(state(800, counts("@", {"x": 1})))
+    assert made.now.time == START / SECOND + 739, "it stays while the run goes on"
+    board.scroll(10_000)
+    assert board.ago() == (START / SECOND + 200, 600.0)
+    board.scroll(-10_000)
+    assert board.ago() is None
+    assert "x" in made.entries
+
+
+def test_the_summary_has_the_largest_of_each_map() -> None:
+    data = keyed("@disk_bytes", ("pid", "comm"), {(n, HOSTILE): n * 1000 for n in range(9)}, types.Sum())
+    data.help = "Who writes to disks?"
+    made = state(10, data, own(stored("@start", {"x": 1})), counts("@empty", {}))
+    lines = summary(made.snapshot, PLAIN, frozenset((8,)), 60)
+    assert lines[:2] == ["In 10 s:", "  Who writes to disks?"]
+    assert [line.split()[4] for line in lines[2:]] == ["7", "6", "5", "4", "3"]
+    assert lines[2].startswith("    700 bytes/s  7 kB  7  ")
+    assert all(line.isprintable() and len(line) <= 60 for line in lines)
+    assert summary(state(3).snapshot, PLAIN, frozenset(), 60) == []
 
 
 @pytest.mark.parametrize("width", [10, 30, 48, 80, 200])
@@ -101,14 +262,14 @@ def test_values_are_those_of_the_text_output(name: str) -> None:
     type_, value = VALUES[name]
     data = MapData("@", NAME, type_, {"key": value})
     printed = Printers().portable_text(type_)(value).decode()
-    assert panel(data).row("key", value).text == printed
-    assert printed in texts(panel(data).lines(80, 3))[0]
+    assert panel(data).value_text(value) == printed
+    assert printed in texts(panel(data).lines(80, 3))[1]
 
 
 def test_a_stack_is_one_line() -> None:
     frames = (Frame("inner", 1, address=1), Frame("outer", 2, address=2))
     data = MapData("@", types.Stack(user=False), types.Count(), {StackTrace(frames, user=False): 3})
-    assert texts(panel(data).lines(80, 3))[0].startswith("inner+1 < outer+2 ")
+    assert texts(panel(data).lines(80, 3))[1].endswith("inner+1 < outer+2")
 
 
 def test_names_of_others_never_reach_the_terminal_raw() -> None:
@@ -123,21 +284,21 @@ def test_the_filter_is_of_keys_and_the_chosen_row_stays_in_sight() -> None:
     made = panel(counts("@", {f"key{number}": number for number in range(100)}))
     made.move(50)
     lines = made.lines(40, 5, focused=True)
-    assert [line[0] for line in lines][-1] == (lines[-1][0][0], "chosen")
-    assert texts(lines)[-1].startswith("key49 ")
+    assert lines[-1][-1] == ("key49", "chosen")
     made.filter = "KEY9"
-    assert [line[0] for line in words(made, height=20)] == [
+    assert [line[-1] for line in words(made, height=20)[1:]] == [
         "key99", "key98", "key97", "key96", "key95", "key94", "key93", "key92", "key91", "key90", "key9",
     ]  # fmt: skip
     made.filter = "none"
-    assert texts(made.lines(60, 5)) == [" no entries match the filter".ljust(60)]
+    assert made.lines(60, 5) == []
+    assert "nothing matches, filter 'none'" in made.heading()
 
 
 def test_the_heading_says_how_many_keys_there_are() -> None:
     made = panel(DATA)
     assert made.heading() == " @, 3 keys, by rate "
     made.help = "calls by process"
-    assert made.heading() == " @: calls by process, 3 keys, by rate "
+    assert made.heading() == " calls by process, 3 keys, by rate "
     made.help = ""
     made.update(DATA, 997, 2)
     assert made.heading() == " @, 3 of 1000 keys, by rate "
@@ -149,7 +310,7 @@ def test_counters_share_their_columns() -> None:
         for counter, value in zip(made, values, strict=True):
             counter.update(total(counter.name, value), 0, second)
     assert [line.rstrip() for line in texts(counter_lines(made, 40))] == [
-        "@opens   15    +10/s                   #", "@x     1000      0/s",
+        "@opens   15       10/s                 #", "@x     1000          0",
     ]  # fmt: skip
 
 
@@ -497,14 +658,14 @@ def test_a_heat_map_of_nothing_says_so() -> None:
 def test_keys_are_listed_with_quantiles_and_the_chosen_one_has_a_picture() -> None:
     made = pictures_panel(histogram("@", {"cat": BUCKETS, "ls": {3: 1}}))
     lines = texts(made.lines(70, 4))
-    assert [line.split()[:6] for line in lines] == [
+    assert [line.split()[:6] for line in lines[1:]] == [
         ["cat", "15", "p50", "11", "p99", "23"], ["ls", "1", "p50", "2", "p99", "2"],
     ]  # fmt: skip
     made.move(1)
     zoomed = texts(made.lines(70, 20, focused=True, zoomed=True))
-    assert zoomed[2] == "-" * 70
-    assert zoomed[4].startswith("[2, 4) ")
-    assert len(zoomed) == 5
+    assert zoomed[3] == "-" * 70
+    assert zoomed[5].startswith("[2, 4) ")
+    assert len(zoomed) == 6
 
 
 def test_time_series_end_together() -> None:
@@ -513,9 +674,9 @@ def test_time_series_end_together() -> None:
     made = SeriesPanel(data, Printers(), PLAIN)
     made.update(data, 0, 1)
     lines = texts(made.lines(20, 5))
-    assert [line.rstrip().split()[:2] for line in lines] == [["a", "6"], ["b", "1"]]
-    assert lines[0].endswith("= #")
-    assert lines[1].endswith("# ")
+    assert [line.rstrip().split()[:2] for line in lines] == [["key", "last"], ["a", "6"], ["b", "1"]]
+    assert lines[1].endswith("= #")
+    assert lines[2].endswith("# ")
 
 
 # ---------------------------------------------------------------------------------------------- answer view

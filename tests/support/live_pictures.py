@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pytrace.live.app import LiveApp
 from pytrace.live.messages import Lines, Meters, Start, State
 from tests.support.live_samples import counts, histogram, state, total
@@ -29,7 +31,7 @@ def states(count: int) -> list[State]:
         for _ in range(400):
             middle = 9 + (second // 12 % 2) * 4
             latency[min(max(round(source.gauss(middle, 1.6)), 6), 19)] += 1
-        table = counts("@calls", dict(calls.items()))
+        table = replace(counts("@calls", calls.copy()), key_names=("comm",), help="Who makes system calls?")
         maps = (table, total("@opens", sum(calls.values())), histogram("@usecs", {None: latency}))
         meters = Meters(second, _METERS.hits, 0, 0, _METERS.own, _METERS.programs, 1)
         found.append(state(second, *maps, meters=meters))

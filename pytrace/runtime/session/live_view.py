@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections import deque
 from queue import SimpleQueue
@@ -10,8 +12,10 @@ from typing import Protocol
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
-from pytrace.live import saved_files
-from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
+from pytrace.live import board, saved_files
+from pytrace.live.glyphs import Glyphs
+from pytrace.live.inspector import Inspector
+from pytrace.live.messages import Answer, Command, Lines, Meters, Notice, Start, State
 from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import ViewProcess
@@ -25,8 +29,9 @@ REFRESH = 1.0
 """Seconds between two snapshots."""
 SHARE = 0.05
 """Part of a processor that snapshots may take: where maps are very large, there are fewer."""
-SHOWN = 1000
-"""Entries of each map that are shown, the greatest."""
+SHOWN = 4096
+"""Entries of each map that are sent, the greatest: all of the maps of ``pytrace top``, as what is busy now may be small
+in the sum."""
 LOOK_EVERY = 0.2
 """Seconds between two looks for commands."""
 LINES_EVERY = 0.5
@@ -61,7 +66,11 @@ class LiveView(Service):
         costs: Costs,
         manifest: Manifest,
         options: RunOptions,
+        inspector: Inspector | None = None,
     ) -> None:
+        self._inspector = inspector
+        self._own: set[int] = set()
+        """Processes of pytrace itself, which are left out of what is shown."""
         self._view, self._output, self._snapshots, self._costs = view, output, snapshots, costs
         self._manifest = manifest
         self._options = options
@@ -89,7 +98,9 @@ class LiveView(Service):
         title = " ".join((self._name(), *self._options.parameters))
         places = self._options.output or ""
         self._output.cover()
-        self._view.begin(Start(title, characters(), coloured(), places))
+        self._own = {os.getpid(), self._view.pid, *(() if self._inspector is None else (self._inspector.pid,))}
+        asks = self._inspector is not None
+        self._view.begin(Start(title, characters(), coloured(), places, tuple(self._own), asks))
 
     def _name(self) -> str:
         """The name of the script; of a program of the command line its comment in the first line, or its text."""
@@ -116,6 +127,9 @@ class LiveView(Service):
         self._next_look = now + LOOK_EVERY
         while not self._view.commands.empty():
             self._do(self._view.commands.get())
+        for answer in () if self._inspector is None else self._inspector.answers():
+            self._own |= {*answer.own} if isinstance(answer, Answer) else set()
+            self._view.send(answer)
         while not self._results.empty():
             self._view.send(self._results.get())
         if now >= self._next_lines:
@@ -142,7 +156,11 @@ class LiveView(Service):
         self.stop()
 
     def finish(self, end: EndOfRun) -> None:
-        """Report why the view ended, if it did so by itself."""
+        """Report why the view ended, if it did so by itself; of maps that are not printed a summary stays."""
+        if end.print_maps and not self._manifest.config.print_maps_on_exit:
+            snapshot, _ = self._snapshots.greatest(SHOWN)
+            width = shutil.get_terminal_size().columns
+            end.found += board.summary(snapshot, Glyphs(characters()), frozenset(self._own), width)
         if self._view.error:
             end.errors.append(f"the live view failed ({self._view.error}), so the run was ended")
 
@@ -189,6 +207,8 @@ class LiveView(Service):
             self._write("pts", file_form.write)
         elif command.do == "report":
             self._write("html", saved_files.write_report)
+        elif command.do == "ask" and self._inspector is not None:
+            self._inspector.ask(command)
 
     def _clear(self, wanted: list[str]) -> None:
         """Empty maps, or all that may be emptied: what programs store and read again stays."""

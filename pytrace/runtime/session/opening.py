@@ -97,8 +97,9 @@ def open_run(
         namespace = open_network_namespace(options.netns)
         stack.callback(os.close, namespace)
     written = embedding.output if embedding else output(options, requests, stack, streams)
-    view = None
+    view = inspector = None
     if streams is not None:
+        from pytrace.live.inspector import Inspector, answers_for
         from pytrace.live.view_process import ViewProcess
         from pytrace.runtime.output.covered_output import CoveredOutput
 
@@ -107,6 +108,8 @@ def open_run(
         confine = (lambda: None) if options.keep_privileges else confine_view
         # It imports what it needs while the programs are loaded.
         view = ViewProcess(streams, confine, written.collect, stack)
+        if answers_for(manifest):
+            inspector = Inspector(stack)
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
     memory = _memory_watch(manifest, options, embedded=embedded)
@@ -158,7 +161,7 @@ def open_run(
         from pytrace.runtime.session.live_view import LiveView
 
         assert isinstance(written, CoveredOutput)
-        run.services.append(LiveView(view, written, run.snapshots, costs, manifest, options))
+        run.services.append(LiveView(view, written, run.snapshots, costs, manifest, options, inspector))
     if traced.pid is None:
         renderer.no_child()
     signals.begin()

@@ -23,7 +23,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, SessionData
 from pytrace.core.options import Address, Config, RunOptions
 from pytrace.core.types import INT64, Count, Hist, Type
-from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
+from pytrace.live.messages import Answer, Command, Lines, Message, Notice, Start, State
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.report import page
@@ -49,6 +49,8 @@ STORED = "was not reset: the script may read what it has stored there"
 
 class FakeView:
     """A view that takes everything."""
+
+    pid = 77
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -125,15 +127,31 @@ def spec(name: str, value: Any) -> MapSpec:
     return MapSpec(name, name, "hash", INT64, value, 1)
 
 
-class Run:
-    """A run with a live view."""
+class FakeInspector:
+    """Answers a question at once."""
+
+    pid = 78
 
     def __init__(self) -> None:
+        self.asked: list[Command] = []
+
+    def ask(self, command: Command) -> None:
+        self.asked.append(command)
+
+    def answers(self) -> list[Message]:
+        return [Answer("files", command.pid, command.start, own=(79,)) for command in self.asked]
+
+
+class Run:
+    """A run with a live view; *printed*: whether its end prints the maps."""
+
+    def __init__(self, *, printed: bool = True, inspector: FakeInspector | None = None) -> None:
         self.view, self.run = FakeView(), FakeRun()
         self.output = FakeOutput(self.view.calls)
-        manifest = cast(Manifest, type("Fake", (), {"maps": [spec("@x", Count()), spec("@start", INT64)]}))
+        manifest = cast(Manifest, type("Fake", (), {"maps": [spec("@x", Count()), spec("@start", INT64)],
+                                                            "config": Config(print_maps_on_exit=printed)}))
         options = RunOptions(script="tool.bt", parameters=("1",))
-        self.service = LiveView(*cast(Any, (self.view, self.output, self.run, self.run, manifest, options)))
+        self.service = LiveView(*cast(Any, (self.view, self.output, self.run, self.run, manifest, options, inspector)))
         self.service.begin()
 
     def work(self, *commands: str) -> list[Message]:
@@ -264,6 +282,24 @@ def test_a_view_that_fails_ends_the_run_with_an_error(run: Run) -> None:
     end = EndOfRun(print_maps=True)
     run.service.finish(end)
     assert end.errors == ["the live view failed (signal 9), so the run was ended"]
+
+
+def test_questions_go_to_the_process_that_answers_and_its_work_is_left_out() -> None:
+    run = Run(inspector=FakeInspector())
+    start = run.view.sent[0]
+    assert isinstance(start, Start)
+    assert (set(start.own), start.asks) == ({os.getpid(), 77, 78}, True)
+    run.view.commands.put(Command("ask", "files", pid=5, start=6))
+    run.work()
+    assert Answer("files", 5, 6, own=(79,)) in run.work()
+    assert 79 in run.service._own
+
+
+def test_of_maps_that_are_not_printed_a_summary_stays() -> None:
+    for printed in (True, False):
+        end = EndOfRun(print_maps=True)
+        Run(printed=printed).service.finish(end)
+        assert [line.split() for line in end.found[1:]] == ([] if printed else [["@x"], ["0.1/s", "1", "a"]])
 
 
 # ---------------------------------------------------------------------------------------------- heat

@@ -1,0 +1,270 @@
+"""One process that is looked at: its threads, files, sockets, system calls, and where it spends its time."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+from pytrace.live.glyphs import Glyphs, Line, columns
+from pytrace.live.messages import Answer, Command, Question
+from pytrace.live.processes import STATES, Processes
+from pytrace.results.findings import readable
+
+QUESTIONS: dict[Question, tuple[str, str, tuple[str, ...], str]] = {
+    "threads": ("threads", "What do its threads do?", ("TID", "state", "CPU", "CPU time", "name"), "rlrrl"),
+    "files": ("files", "Which files has it open?", ("number", "open to", "position", "path"), "rlrl"),
+    "sockets": ("sockets", "Whom does it talk to?", ("number", "protocol", "state", "own address", "other address"),
+                "rllll"),
+    "calls": ("system calls", "Which system calls does it make, and how long do they take?",
+              ("calls", "total", "average", "errors", "system call"), "rrrrl"),
+    "flame": ("flame graph", "Where does it spend its time?", ("self", "total", "function"), "rrl"),
+}  # fmt: skip
+"""Of each question its name, its sentence, the headings of its table, and how columns are aligned."""
+SECONDS = 5
+"""How long a process is traced for an answer."""
+HERTZ = 99
+"""Samples each second, for the flame graph."""
+FLAMES = 5
+"""Roles ``flame0`` … of blocks of a flame graph."""
+_ORDER: tuple[Question, ...] = tuple(QUESTIONS)
+_GRAPH = 14
+"""Lines from which on the flame graph is shown above the functions."""
+
+Stacks = Sequence[tuple[tuple[str, ...], int]]
+
+
+class Inquiry:
+    """What is known of a process so far. Answers come from elsewhere (:class:`pytrace.live.inspector.Inspector`).
+
+    Args:
+        pid: the process, or a thread of it.
+        processes: what ``/proc`` says.
+        glyphs: of the terminal.
+        send: sends a command to the run.
+    """
+
+    def __init__(self, pid: int, processes: Processes, glyphs: Glyphs, send: Callable[[Command], None]) -> None:
+        self.pid = pid
+        self.filter = ""
+        self.whole_graph = False
+        """Whether the flame graph has all lines."""
+        self._processes, self._glyphs, self._send = processes, glyphs, send
+        process = processes.known(pid)
+        self._start = 0 if process is None else process.start
+        self._name = "" if process is None else glyphs.text(process.name)
+        self._question: Question = _ORDER[0]
+        self._answers: dict[Question, Answer] = {}
+        self._waiting: Question | None = None
+        self._cursor = 0
+        self._order, self._reverse = 0, False
+        self.ask()
+
+    @property
+    def question(self) -> Question:
+        """The question that is shown."""
+        return self._question
+
+    def ask(self) -> None:
+        """Ask the question again."""
+        self._waiting = self._question
+        self._send(Command("ask", name=self._question, pid=self.pid, start=self._start))
+
+    def turn(self, by: int) -> None:
+        """Go to another question, which is asked if it has not been."""
+        self.choose(_ORDER[(_ORDER.index(self._question) + by) % len(_ORDER)])
+
+    def choose(self, question: Question) -> None:
+        """Go to a question."""
+        self._question, self._cursor, self._order, self._reverse = question, 0, 0, False
+        if question not in self._answers or question in ("threads", "files", "sockets"):
+            self.ask()
+
+    def take(self, answer: Answer) -> None:
+        """Take an answer."""
+        if answer.pid == self.pid and answer.start == self._start and not answer.begun:
+            self._answers[answer.question] = answer
+            if self._waiting == answer.question:
+                self._waiting = None
+
+    def move(self, by: int) -> None:
+        """Scroll."""
+        self._cursor = max(self._cursor + by, 0)
+
+    def turn_order(self, by: int) -> None:
+        """Sort by the next column; 0: the other way round."""
+        if not by:
+            self._reverse = not self._reverse
+        count = len(QUESTIONS[self._question][2])
+        # One more than there are columns: the order of the answer.
+        self._order = (self._order + by) % (count + 1)
+
+    # ---- text
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The whole screen."""
+        fit = self._glyphs.fit
+        head: list[Line] = [[(fit(f" {self._described()}", width), "title")], self._tabs(width)]
+        if height < len(head) + 2:
+            head = head[:1]
+        _, sentence, titles, aligned = QUESTIONS[self._question]
+        head.append([(fit(f" {self._state(sentence)}", width), "dim")])
+        answer = self._answers.get(self._question)
+        if answer is None:
+            return self._filled(head, height)
+        if answer.error:
+            return self._filled([*head, [(fit(f" {self._glyphs.text(answer.error)}", width), "error")]], height)
+        rows = [tuple(map(self._glyphs.text, row)) for row in answer.rows]
+        if self._question == "flame":
+            stacks = [(tuple(map(self._glyphs.text, frames)), count) for frames, count in answer.stacks]
+            rows = function_rows(stacks)
+            room = height - len(head)
+            if rows and (self.whole_graph or room >= _GRAPH):
+                graph = icicle(stacks, width, room if self.whole_graph else room // 2, self._glyphs)
+                head += graph
+        body = [] if self.whole_graph and self._question == "flame" else self._table(
+            rows, titles, aligned, width, height - len(head))  # fmt: skip
+        return self._filled([*head, *body], height)
+
+    def _filled(self, lines: list[Line], height: int) -> list[Line]:
+        return [*lines, *[[]] * (height - len(lines))][:height]
+
+    def _described(self) -> str:
+        process = self._processes.known(self.pid)
+        name = f"process {self.pid} {self._name}".rstrip()
+        if process is None or process.start != self._start:
+            return f"{name} has ended"
+        facts = (
+            STATES.get(process.state, process.state), f"user {self._processes.user_name(process.uid)}",
+            readable(process.memory, "bytes"), f"{process.threads} thread{'' if process.threads == 1 else 's'}",
+            f"parent {process.parent}", self._glyphs.text(process.command),
+        )  # fmt: skip
+        return f"{name}: {', '.join(facts)}"
+
+    def _tabs(self, width: int) -> Line:
+        line: Line = [(" ", "")]
+        used = 1
+        for number, (question, (name, *_)) in enumerate(QUESTIONS.items(), 1):
+            text = f"{number} {name}"
+            if used + len(text) + 2 > width:
+                break
+            line += [(text, "focus" if question == self._question else "key"), ("  ", "")]
+            used += len(text) + 2
+        return line
+
+    def _state(self, sentence: str) -> str:
+        answer = self._answers.get(self._question)
+        if self._waiting == self._question:
+            traced = self._question in ("calls", "flame")
+            return f"{sentence} {f'It is traced for {SECONDS} s.' if traced else 'Asked.'}"
+        note = "" if answer is None else self._glyphs.text(answer.note)
+        filtered = f", filter {self._glyphs.text(self.filter)!r}" if self.filter else ""
+        return f"{sentence} {note}{filtered}"
+
+    def _table(
+        self, rows: list[tuple[str, ...]], titles: tuple[str, ...], aligned: str, width: int, height: int
+    ) -> list[Line]:
+        """Rows from the first visible one, with headings."""
+        wanted = self.filter.casefold()
+        rows = [row for row in rows if wanted in " ".join(row).casefold()]
+        if not rows:
+            return [[(self._glyphs.fit(" nothing matches" if self.filter else " none", width), "dim")]]
+        if self._order:
+            place = self._order - 1
+            rows.sort(key=lambda row: _sorting(row[place]), reverse=(aligned[place] == "r") != self._reverse)
+        elif self._reverse:
+            rows.reverse()
+        self._cursor = min(self._cursor, max(len(rows) - max(height - 1, 1), 0))
+        shown = rows[self._cursor : self._cursor + max(height - 1, 1)]
+        titles = tuple(f"{title}*" if place == self._order - 1 else title for place, title in enumerate(titles))
+        sizes = [max(columns(title), *(columns(row[place]) for row in shown)) for place, title in enumerate(titles)]
+        sizes[-1] = max(width - sum(sizes[:-1]) - len(sizes), 1)
+        lines: list[Line] = []
+        for number, row in enumerate((titles, *shown)):
+            line: Line = []
+            for place, text in enumerate(row):
+                left = width - sum(columns(part) for part, _ in line)
+                size = min(sizes[place], max(left, 0))
+                fitted = self._glyphs.fit(text, size, right=aligned[place] == "r", path="/" in text)
+                line.append((fitted + (" " if left > size else ""), "heading" if not number else ""))
+            lines.append(line)
+        return lines[:height]
+
+
+def _sorting(text: str) -> tuple[float, str]:
+    """Texts with a number first by it (``1.2 ms`` after ``3 us``), others by their letters."""
+    number, _, unit = text.partition(" ")
+    factor = {"": 1.0, "%": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}.get(unit)
+    try:
+        return (float(number.replace(",", "")) * factor, "") if factor is not None else (0.0, text)
+    except ValueError:
+        return 0.0, text
+
+
+# ---------------------------------------------------------------------------------------------- stacks
+
+
+def function_rows(stacks: Stacks) -> list[tuple[str, ...]]:
+    """Share of the samples with a function innermost, and anywhere in the stack; the largest of the first first."""
+    own: dict[str, int] = {}
+    total: dict[str, int] = {}
+    for frames, count in stacks:
+        if frames:
+            own[frames[-1]] = own.get(frames[-1], 0) + count
+        for name in set(frames):
+            total[name] = total.get(name, 0) + count
+    whole = sum(count for _, count in stacks) or 1
+    names = sorted(total, key=lambda name: (-own.get(name, 0), -total[name], name))
+    return [(f"{100 * own.get(name, 0) / whole:.1f} %", f"{100 * total[name] / whole:.1f} %", name) for name in names]
+
+
+def icicle(stacks: Stacks, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """A flame graph with its root above: a line for each depth, from the first function that not all stacks share.
+
+    Blocks are as wide as their share of the samples; what is narrower than a column is left out.
+    """
+    whole = sum(count for _, count in stacks)
+    found = [(frames, count) for frames, count in stacks if frames]
+    if not found or not whole or height < 1:
+        return []
+    shared = 0
+    shortest = min(len(frames) for frames, _ in found)
+    while shared < shortest - 1 and len({frames[shared] for frames, _ in found}) == 1:
+        shared += 1
+    lines: list[Line] = []
+    if shared == 1:
+        shared = 0
+    elif shared:
+        text = f" {shared} functions that all stacks share, to {found[0][0][shared - 1]}"
+        lines.append([(glyphs.fit(text, width), "dim")])
+    level = [(0, sorted(found))]
+    depth = shared
+    while level and len(lines) < height:
+        line: Line = []
+        below: list[tuple[int, list[tuple[tuple[str, ...], int]]]] = []
+        column = 0
+        for start, members in level:
+            offset = start
+            groups: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+            for frames, count in members:
+                if len(frames) > depth:
+                    groups.setdefault(frames[depth], []).append((frames, count))
+            for name, group in groups.items():
+                count = sum(item[1] for item in group)
+                left, right = offset * width // whole, (offset + count) * width // whole
+                if right > left:
+                    line += [(" " * (left - column), ""), _block(name, right - left, glyphs)]
+                    column = right
+                    below.append((offset, group))
+                offset += count
+        if not below:
+            break
+        lines.append(line)
+        level, depth = below, depth + 1
+    return lines
+
+
+def _block(name: str, width: int, glyphs: Glyphs) -> tuple[str, str]:
+    """A block of a flame graph; without colours its borders show."""
+    if glyphs.colour:
+        return glyphs.fit(name, width), f"flame{zlib.crc32(name.encode('utf-8', 'surrogateescape')) % FLAMES}"
+    return "|" + (glyphs.fit(name, width - 1) if width > 1 else ""), ""
