@@ -26,6 +26,7 @@ from pytrace.live.inquiry import QUESTIONS, Inquiry
 from pytrace.live.log import Log
 from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start, State
 from pytrace.live.panels import Panel
+from pytrace.results.findings import question
 
 STYLES = {
     "": "", "key": "", "dim": "bright_black", "heading": "underline", "title": "bold", "focus": "bold reverse",
@@ -158,6 +159,8 @@ class LiveApp(App[None]):
     def __init__(self, start: Start, send: Callable[[Command], None], channel: int | None = None) -> None:
         super().__init__(ansi_color=True)
         self._start, self._send, self._channel = start, send, channel
+        self._title = start.title
+        """What the run was asked; before the first state the name of its script."""
         self.glyphs = Glyphs(start.unicode, start.colour)
         self.board = Board(self.glyphs)
         self.log_lines = Log(self.glyphs)
@@ -216,7 +219,7 @@ class LiveApp(App[None]):
         rest = f"{elapsed}{'  PAUSED' if self.paused else ''}"
         if (past := self.board.ago()) is not None:
             rest = f"  {time.strftime('%H:%M:%S', time.localtime(past[0]))}, {past[1]:.0f} s ago"
-        title = f"pytrace {self.glyphs.text(self._start.title)}"
+        title = f"pytrace {self.glyphs.text(self._title)}"
         return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
 
     def _footing(self) -> str:
@@ -275,6 +278,11 @@ class LiveApp(App[None]):
             self._waiting = state
         else:
             self.board.update(state)
+            if self.inquiry is not None:
+                self.inquiry.refresh()
+        runs = state.snapshot.runs
+        if len(runs) == 1 and runs[0].script != "-e":
+            self._title = question(runs[0], runs[0].host)
         self._states += 1
 
     # ---- keys

@@ -20,6 +20,8 @@ QUESTIONS: dict[Question, tuple[str, str, tuple[str, ...], str]] = {
     "flame": ("flame graph", "Where does it spend its time?", ("self", "total", "function"), "rrl"),
 }  # fmt: skip
 """Of each question its name, its sentence, the headings of its table, and how columns are aligned."""
+TRACED: tuple[Question, ...] = ("calls", "flame")
+"""Questions whose answer takes a trace of some seconds; others are asked again with each state of the run."""
 SECONDS = 5
 """How long a process is traced for an answer."""
 HERTZ = 99
@@ -76,7 +78,12 @@ class Inquiry:
     def choose(self, question: Question) -> None:
         """Go to a question."""
         self._question, self._cursor, self._order, self._reverse = question, 0, 0, False
-        if question not in self._answers or question in ("threads", "files", "sockets"):
+        if question not in self._answers or question not in TRACED:
+            self.ask()
+
+    def refresh(self) -> None:
+        """Ask what changes all the time and costs little again."""
+        if self._question not in TRACED and self._waiting is None:
             self.ask()
 
     def take(self, answer: Answer) -> None:
@@ -153,9 +160,8 @@ class Inquiry:
 
     def _state(self, sentence: str) -> str:
         answer = self._answers.get(self._question)
-        if self._waiting == self._question:
-            traced = self._question in ("calls", "flame")
-            return f"{sentence} {f'It is traced for {SECONDS} s.' if traced else 'Asked.'}"
+        if self._waiting == self._question and self._question in TRACED:
+            return f"{sentence} It is traced for {SECONDS} s."
         note = "" if answer is None else self._glyphs.text(answer.note)
         filtered = f", filter {self._glyphs.text(self.filter)!r}" if self.filter else ""
         return f"{sentence} {note}{filtered}"
