@@ -223,50 +223,68 @@ def function_rows(stacks: Stacks) -> list[tuple[str, ...]]:
     return [(f"{100 * own.get(name, 0) / whole:.1f} %", f"{100 * total[name] / whole:.1f} %", name) for name in names]
 
 
-def icicle(stacks: Stacks, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A flame graph with its root above: a line for each depth, from the first function that not all stacks share.
+_CHAIN = 0.95
+"""A function is drawn with the one that it calls if that has this share of its samples or more."""
 
-    Blocks are as wide as their share of the samples; what is narrower than a column is left out.
+
+def icicle(stacks: Stacks, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """A flame graph with its root above, in at most *height* lines.
+
+    Blocks are as wide as their share of the samples; what is narrower than a column is left out. Of functions that do
+    nothing but call one other a block has the last one: interpreters and frameworks have dozens.
     """
     whole = sum(count for _, count in stacks)
-    found = [(frames, count) for frames, count in stacks if frames]
-    if not found or not whole or height < 1:
-        return []
-    shared = 0
-    shortest = min(len(frames) for frames, _ in found)
-    while shared < shortest - 1 and len({frames[shared] for frames, _ in found}) == 1:
-        shared += 1
     lines: list[Line] = []
-    if shared == 1:
-        shared = 0
-    elif shared:
-        text = f" {shared} functions that all stacks share, to {found[0][0][shared - 1]}"
-        lines.append([(glyphs.fit(text, width), "dim")])
-    level = [(0, sorted(found))]
-    depth = shared
-    while level and len(lines) < height:
+    level = [(0, 0, [(frames, count) for frames, count in stacks if frames])]
+    while level and whole and len(lines) < height:
         line: Line = []
-        below: list[tuple[int, list[tuple[tuple[str, ...], int]]]] = []
+        below: list[tuple[int, int, list[tuple[tuple[str, ...], int]]]] = []
         column = 0
-        for start, members in level:
+        for start, depth, members in level:
             offset = start
-            groups: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-            for frames, count in members:
-                if len(frames) > depth:
-                    groups.setdefault(frames[depth], []).append((frames, count))
-            for name, group in groups.items():
-                count = sum(item[1] for item in group)
+            groups = _grouped(members, depth)
+            for name, group in sorted(groups.items(), key=lambda item: (-_samples(item[1]), item[0])):
+                count = _samples(group)
                 left, right = offset * width // whole, (offset + count) * width // whole
                 if right > left:
-                    line += [(" " * (left - column), ""), _block(name, right - left, glyphs)]
+                    skipped, shown, inside = _chain(group, depth, count, name)
+                    text = f"{shown} (+{skipped})" if skipped else shown
+                    line += [(" " * (left - column), ""), _block(text, right - left, glyphs)]
                     column = right
-                    below.append((offset, group))
+                    below.append((offset, depth + skipped + 1, inside))
                 offset += count
         if not below:
             break
         lines.append(line)
-        level, depth = below, depth + 1
+        level = below
     return lines
+
+
+_Members = list[tuple[tuple[str, ...], int]]
+
+
+def _samples(members: _Members) -> int:
+    return sum(count for _, count in members)
+
+
+def _grouped(members: _Members, depth: int) -> dict[str, _Members]:
+    """Stacks by the function at a depth; those that end above it are in none."""
+    groups: dict[str, _Members] = {}
+    for frames, count in members:
+        if len(frames) > depth:
+            groups.setdefault(frames[depth], []).append((frames, count))
+    return groups
+
+
+def _chain(members: _Members, depth: int, count: int, name: str) -> tuple[int, str, _Members]:
+    """From a function down as long as it does little but call one other: how far, to which function, its stacks."""
+    skipped = 0
+    while True:
+        groups = _grouped(members, depth + skipped + 1)
+        largest = max(groups, key=lambda item: _samples(groups[item]), default="")
+        if not groups or _samples(groups[largest]) < _CHAIN * count:
+            return skipped, name, members
+        name, members, skipped = largest, groups[largest], skipped + 1
 
 
 def _block(name: str, width: int, glyphs: Glyphs) -> tuple[str, str]:

@@ -446,7 +446,7 @@ class Panel:
         """The question that the script's comment asks of the map, or the name of the map; with its mark."""
         about = self.help.partition("\\x0a")[0]
         mark = self.title.removesuffix(self.name).strip()
-        return (f"{mark}: {about}" if mark else about) or self.title
+        return (f"{mark}: {about}" if mark else about) if about else self.title
 
     def heading(self) -> str:
         """The question or the name of the map, how many keys there are, and what is chosen."""

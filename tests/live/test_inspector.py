@@ -116,6 +116,6 @@ def test_a_flame_graph_has_its_root_above_and_fits(width: int, colour: bool) -> 
     lines = ["".join(text for text, _ in line) for line in icicle(STACKS, width, 9, Glyphs(colour=colour))]
     assert all(columns(line) <= width for line in lines)
     if width == 30 and not colour:
-        assert [line.rstrip() for line in lines] == ["|main", "|f                      |h", "|f", "|g"]
+        assert [line.rstrip() for line in lines] == ["|main", "|f                      |h", "|g (+1)"]
     assert icicle([], width, 9, Glyphs()) == []
     assert icicle(STACKS, width, 2, Glyphs())

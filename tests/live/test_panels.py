@@ -299,6 +299,9 @@ def test_the_heading_says_how_many_keys_there_are() -> None:
     assert made.heading() == " @, 3 keys, by rate "
     made.help = "calls by process"
     assert made.heading() == " calls by process, 3 keys, by rate "
+    data = replace(DATA, mark="estimate")
+    assert panel(data).heading() == " estimate @, 3 keys, by rate "
+    assert panel(replace(data, help="Who calls?")).heading() == " estimate: Who calls?, 3 keys, by rate "
     made.help = ""
     made.update(DATA, 997, 2)
     assert made.heading() == " @, 3 of 1000 keys, by rate "
