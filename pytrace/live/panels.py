@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.tables import INTEGERS, RIGHT
+from pytrace.core.value_tables import INTEGERS, RIGHT
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns, quantity
 from pytrace.live.processes import STATES, Process, Processes

@@ -31,7 +31,7 @@ def states(count: int) -> list[State]:
         for _ in range(400):
             middle = 9 + (second // 12 % 2) * 4
             latency[min(max(round(source.gauss(middle, 1.6)), 6), 19)] += 1
-        table = replace(counts("@calls", calls.copy()), key_names=("comm",), help="Who makes system calls?")
+        table = replace(counts("@calls", dict(calls.items())), key_names=("comm",), help="Who makes system calls?")
         maps = (table, total("@opens", sum(calls.values())), histogram("@usecs", {None: latency}))
         meters = Meters(second, _METERS.hits, 0, 0, _METERS.own, _METERS.programs, 1)
         found.append(state(second, *maps, meters=meters))
