@@ -172,6 +172,10 @@ def read(path: str, limit: int | None = None) -> SnapshotData:
         return _whole(snapshot, path)
 
 
+MOST_PIPED = 1 << 30
+"""Bytes that are read of what is no file: somebody may write to a pipe without end."""
+
+
 @contextmanager
 def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
     """As :func:`read`, but entries of maps and rows of tables are read from the file each time that they are gone
@@ -183,7 +187,9 @@ def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
             size = os.fstat(file.fileno()).st_size
             head = file.read(len(MARK))
             if head == MARK and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                rest = file.read()
+                rest = file.read(MOST_PIPED + 1)
+                if len(rest) > MOST_PIPED:
+                    raise TraceError(f"{path!r} is no file, and has more than {MOST_PIPED >> 20} MiB: save it to a file")
                 file, size = BytesIO(rest), len(MARK) + len(rest)
             snapshot = _opened(file, head, size, path, limit, stack)
         except OSError as error:

@@ -18,6 +18,9 @@ from tests.fuzz import table
 from tests.fuzz.corpus import CORPUS
 from tests.fuzz.target import MEMORY, SECONDS, Target, attempt
 
+SHORT = 512
+"""Bytes up to which inputs may be of any length from the beginning."""
+
 
 def main(name: str, folder: Path, seconds: str, *words: str) -> None:
     """Fuzz a target for some seconds; ends with status 77 at the first input that fails.
@@ -31,6 +34,9 @@ def main(name: str, folder: Path, seconds: str, *words: str) -> None:
         f"-max_len={target.length}", f"-timeout={SECONDS * 3:.0f}", f"-rss_limit_mb={2 * MEMORY >> 20}",
         f"-artifact_prefix={folder}/", "-print_final_stats=1",
     ]  # fmt: skip
+    if target.length <= SHORT:
+        # Else inputs stay as short as the seeds for hours, where each takes a tenth of a second.
+        options.append("-len_control=0")
     own = folder / "corpus"
     kept = Path(words[0]) if seconds == "merge" else CORPUS / name
     own.mkdir(parents=True, exist_ok=True)
@@ -43,7 +49,8 @@ def main(name: str, folder: Path, seconds: str, *words: str) -> None:
         options.append("-merge=1")
         program = str(_launcher(name, folder))
     else:
-        places = [own, _seeds(target, folder / "seeds"), *([kept] if kept.is_dir() else [])]
+        others = (kept, *([folder.parent / target.guide / "corpus"] if target.guide else []))
+        places = [own, _seeds(target, folder / "seeds"), *filter(Path.is_dir, others)]
         options += [f"-max_total_time={seconds}", *_dictionary(target, folder / "words")]
     atheris.Setup([program, *options, *map(str, places)], lambda data: attempt(target, data))
     atheris.Fuzz()

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 
 from tests.fuzz.target import Target
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+"""From where pytest imports what tests take from the scripts, of which parsers take some."""
+if str(SCRIPTS) not in sys.path:
+    sys.path.append(str(SCRIPTS))
 
 MODULES = {
     "scripts": (

@@ -28,6 +28,8 @@ class Target(msgspec.Struct, frozen=True):
         words: words of the format, which inputs are made of (a dictionary of libFuzzer).
         seeds: inputs that a long run begins with, beside the corpus.
         length: bytes of the longest input.
+        guide: a target with the same inputs, whose collected ones are tried too: of what runs in other processes nobody
+            sees what it reaches.
     """
 
     subject: str
@@ -36,6 +38,7 @@ class Target(msgspec.Struct, frozen=True):
     words: Callable[[], Iterable[str]] = tuple
     seeds: Callable[[], Iterable[bytes]] = tuple
     length: int = 4096
+    guide: str = ""
 
 
 NOTHING: tuple[type[Exception], ...] = ()

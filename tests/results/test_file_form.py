@@ -255,6 +255,17 @@ def test_a_file_is_read_from_a_pipe() -> None:
     os.close(reader)
 
 
+def test_a_pipe_that_does_not_end_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That somebody else may have put in the place of a file."""
+    monkeypatch.setattr(file_form, "MOST_PIPED", 1000)
+    reader, writer = os.pipe()
+    os.write(writer, file_form.MARK + bytes(2000))
+    with pytest.raises(TraceError, match=r"/dev/fd/\d+' is no file, and has more than 0 MiB"):
+        file_form.read(f"/dev/fd/{reader}")
+    os.close(writer)
+    os.close(reader)
+
+
 def test_runs_share_what_they_have_in_common() -> None:
     parameters = ("x" * 1000,)
     found = merge([snapshot(of=replace(run(f"run-{at}"), parameters=parameters)) for at in range(3)])

@@ -403,10 +403,23 @@ MOST_SECONDS = 8.0
 """Seconds of processor time of this process; that of the limited one is bounded by itself."""
 
 
-def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
+def edited(contents: bytes, edits: bytes) -> bytes:
+    """A file with parts replaced: two bytes of place, one of length, and the part, one after another."""
+    changed = bytearray(contents)
+    while len(edits) > 3:
+        at, length = int.from_bytes(edits[:2]) % len(changed), edits[2] % _LONGEST_EDIT + 1
+        changed[at : at + length] = edits[3 : 3 + length]
+        edits = edits[3 + length :]
+    return bytes(changed)
+
+
+_LONGEST_EDIT = 16
+
+
+def attempt(seed: int, kind: str = "", edits: bytes = b"") -> str:
     """Ask about an honest file, and one to three hostile ones. Returns the kinds of lies.
 
-    *data*: in place of a part of one hostile file.
+    *edits*: changes of one hostile file (:func:`edited`).
 
     Raises:
         AssertionError: the lies changed something, or took too much.
@@ -415,9 +428,7 @@ def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
     random = Random(seed)
     kinds = [kind or random.choice([*KINDS]) for _ in range(random.randrange(1, 4))]
     contents = [KINDS[each](random) for each in kinds]
-    if data:
-        at = random.randrange(64, len(contents[0]))
-        contents[0] = contents[0][:at] + data + contents[0][at + len(data) :]
+    contents[0] = edited(contents[0], edits)
     lines = random.random() < 0.5
     expected = truth(lines)
     place = "/dev/shm" if os.path.isdir("/dev/shm") else None

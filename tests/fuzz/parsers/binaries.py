@@ -111,19 +111,24 @@ def debug_info(data: bytes) -> None:
 
 
 def hostile(data: bytes) -> None:
-    """Hostile files beside an honest one, as a run asks about them; the first eight bytes are the seed, and the rest is
-    put into one of the files.
+    """Hostile files beside an honest one, as a run asks about them; the first two bytes are the seed, and the rest are
+    changes of one of the files, so that a small change of an input is a small change of the file.
 
     The files are read by other processes: another thread asks, which :mod:`tests.support.hostile_files` watches.
     """
     with hostile_files.low_limits(), ThreadPoolExecutor(1) as thread:
-        thread.submit(hostile_files.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
+        thread.submit(hostile_files.attempt, int.from_bytes(data[:2]), edits=data[2:]).result()
 
 
 def hostile_here(data: bytes) -> None:
     """The same, but that the files are read in this process, so that what inputs reach is seen."""
     with hostile_files.low_limits(), hostile_files.read_here(), ThreadPoolExecutor(1) as thread:
-        thread.submit(hostile_files.attempt, int.from_bytes(data[:8]), data=data[8:]).result()
+        thread.submit(hostile_files.attempt, int.from_bytes(data[:2]), edits=data[2:]).result()
+
+
+def _hostile_seed(number: int) -> bytes:
+    """A seed, and a change of two bytes."""
+    return struct.pack(">HHBH", number, 0x2000 + 0x111 * number, 1, number)
 
 
 def package_index(data: bytes) -> None:
@@ -250,11 +255,12 @@ TARGETS = {
     "debug_info": Target("DWARF: types, lines, frames, split units; notes", debug_info, length=16384),
     "hostile_files": Target(
         "hostile files beside an honest one, in a limited process", hostile, NOTHING, length=256,
-        seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 0, seed]) for seed in range(3)),
+        guide="hostile_files_here",
+        seeds=lambda: map(_hostile_seed, range(3)),
     ),
     "hostile_files_here": Target(
         "the same without a process of their own", hostile_here, NOTHING, length=256,
-        seeds=lambda: (bytes([0, 0, 0, 0, 0, 0, 1, seed]) for seed in range(3)),
+        seeds=lambda: map(_hostile_seed, range(10, 22)),
     ),
     "package_index": Target("indexes of DWARF packages", package_index, PACKAGE_ERRORS, length=512),
     "unwind_table": Target(".eh_frame", unwind_table, NOTHING),
