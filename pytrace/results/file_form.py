@@ -189,7 +189,8 @@ def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
             if head == MARK and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 rest = file.read(MOST_PIPED + 1)
                 if len(rest) > MOST_PIPED:
-                    raise TraceError(f"{path!r} is no file, and has more than {MOST_PIPED >> 20} MiB: save it to a file")
+                    hints = ("save it to a file",)
+                    raise TraceError(f"{path!r} is no file, and has more than {MOST_PIPED >> 20} MiB", hints=hints)
                 file, size = BytesIO(rest), len(MARK) + len(rest)
             snapshot = _opened(file, head, size, path, limit, stack)
         except OSError as error:
