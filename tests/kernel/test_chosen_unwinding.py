@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import downloads
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.server import Result, Running, Server
@@ -24,87 +24,14 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="unwind t
 
 CONFIG = "config = { stack_unwinding = auto; show_debug_info = false } "
 CALLS = 3000
-SORTED = r"""
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-/* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret: as compilers at run time make it. */
-static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
-/* Before push %rbp and after pop %rbp a function's frame is not there: mov $124, %eax; syscall (getsid); push %rbp;
-   mov %rsp, %rbp; the same; pop %rbp; the same; ret. */
-static const unsigned char bare[] = {0xb8, 124, 0, 0, 0, 0x0f, 5, 0x55, 0x48, 0x89, 0xe5, 0xb8, 124, 0, 0, 0, 0x0f, 5,
-                                     0x5d, 0xb8, 124, 0, 0, 0, 0x0f, 5, 0xc3};
-static void (*generated)(void (*)(void));
-static long asked = 1000000;
-static void (*edges)(long);
-__attribute__((noinline)) void edge(void) { edges(asked); __asm__ volatile(""); }
-__attribute__((noinline)) void leaf(void) { syscall(SYS_getsid, asked); __asm__ volatile(""); }
-__attribute__((noinline)) int compare(const void *a, const void *b)
-{
-    volatile int room[30];
-    room[*(int *)a % 30] = 1;
-    generated(leaf);
-    return *(int *)a - *(int *)b + room[*(int *)a % 30] - 1;
-}
-__attribute__((noinline)) void sorts(int n)
-{
-    int all[2] = {n % 7, 3};
-    qsort(all, 2, 4, compare);
-    __asm__ volatile("");
-}
-/* As compilers at run time name their code: a line of a map, or a record of a file whose first page is mapped. */
-static void names(const char *way)
-{
-    char path[100];
-    snprintf(path, sizeof path, strcmp(way, "map") ? "/tmp/jit-%d.dump" : "/tmp/perf-%d.map", getpid());
-    FILE *file = fopen(path, "w+");
-    long start = (long)generated, length = sizeof code;
-    if (!strcmp(way, "map")) {
-        fprintf(file, "%lx %lx made by map\n", start, length);
-    } else {
-        int head[10] = {0x4A695444, 1, 40}, load[4] = {0, 16 + 40 + 13 + sizeof code};
-        long rest[5] = {0, start, start, length, 1};
-        fwrite(head, sizeof head, 1, file);
-        fwrite(load, sizeof load, 1, file);
-        fwrite(rest, sizeof rest, 1, file);
-        fwrite("made by dump", 13, 1, file);
-        fwrite(code, sizeof code, 1, file);
-        mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(file), 0);
-    }
-    fclose(file);
-}
-int main(int argc, char **argv)
-{
-    void *memory = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(memory, code, sizeof code);
-    generated = (void (*)(void (*)(void)))memory;
-    memcpy(memory + 64, bare, sizeof bare);
-    edges = (void (*)(long))(memory + 64);
-    int at_edges = !strcmp(argv[2], "edges");
-    if (strcmp(argv[2], "plain") && !at_edges) names(argv[2]);
-    sorts(0);
-    /* The tables of what was just met are known when this stack is whole, which the test sees. */
-    for (asked++; access(argv[3], F_OK); usleep(1000)) sorts(0);
-    asked--;
-    for (int i = 1; i < atoi(argv[1]); i++) {
-        if (at_edges) edge();
-        else sorts(i);
-    }
-    return 0;
-}
-"""
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program without frame pointers, but for code that it makes at run time, that sorts through the C library."""
     need("bpf_loop")
-    return Path(compiled(tmp_path_factory.mktemp("choice"), "sorting", SORTED, "-O2", "-fomit-frame-pointer"))
+    folder = tmp_path_factory.mktemp("choice")
+    return compiled(folder, "sorting", SOURCES / "sorted.c", "-O2", "-fomit-frame-pointer")
 
 
 def stacks(text: str) -> dict[tuple[str, ...], int]:
@@ -219,33 +146,9 @@ def test_the_verifier_accepts_all_forms(server: Server) -> None:
         assert result.status == 0, (form, result)
 
 
-BY_REGISTERS = r"""
-#define _GNU_SOURCE
-#include <sys/wait.h>
-#include <unistd.h>
-/* As vfork of glibc: the return address is in rdi. As what aligns its stack: the frame is at r10. Both call getsid. */
-__asm__(".text\nby_rdi: .cfi_startproc\n pop %rdi\n .cfi_adjust_cfa_offset -8\n .cfi_register %rip, %rdi\n"
-        "mov $124, %eax\n syscall\n push %rdi\n .cfi_adjust_cfa_offset 8\n .cfi_restore %rip\n ret\n .cfi_endproc\n"
-        ".type by_rdi, @function\n .size by_rdi, . - by_rdi\n"
-        "by_r10: .cfi_startproc\n lea 8(%rsp), %r10\n .cfi_def_cfa %r10, 0\n and $-64, %rsp\n mov $124, %eax\n"
-        "syscall\n lea -8(%r10), %rsp\n .cfi_def_cfa %rsp, 8\n ret\n .cfi_endproc\n"
-        ".type by_r10, @function\n .size by_r10, . - by_r10\n");
-void by_rdi(void), by_r10(void);
-__attribute__((noinline)) int inner(void) {
-    by_rdi();
-    by_r10();
-    int child = vfork();
-    if (!child)
-        _exit(0);
-    return waitpid(child, NULL, 0);
-}
-int main(void) { return inner() < 0; }
-"""
-
-
 def test_frames_that_registers_tell(server: Server, tmp_path: Path) -> None:
     need("bpf_loop")
-    program = compiled(tmp_path, "registers", BY_REGISTERS, "-O2", "-fno-inline")
+    program = compiled(tmp_path, "registers", SOURCES / "frames_by_registers.c", "-O2", "-fno-inline")
     probes = "tracepoint:syscalls:sys_enter_getsid, tracepoint:syscalls:sys_enter_vfork, tracepoint:sched:sched_switch"
     script = f"{CONFIG}{probes} /pid == cpid/ {{ @[ustack(folded)] = count(); }}"
     done = server.run(("-q", "-e", script, "-c", str(program)), timeout=60)

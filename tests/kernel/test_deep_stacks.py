@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.saved import read
 from tests.support.server import Server
@@ -21,22 +21,6 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the walkers are for x86-64"),
 ]
 
-RECURSION = r"""
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-/* deep DEPTH...: for each number a getsid under as many calls of deep. */
-__attribute__((noinline)) int deep(int n) {
-    int sum = n > 1 ? deep(n - 1) : (int)syscall(SYS_getsid, 0);
-    __asm__ volatile("" ::: "memory");
-    return sum + 1;
-}
-int main(int count, char **words) {
-    for (int i = 1; i < count; i++)
-        deep(atoi(words[i]));
-    return 0;
-}
-"""
 FLAGS = ("-O2", "-fno-optimize-sibling-calls", "-fno-ipa-icf", "-fno-inline")
 GETSID = "tracepoint:syscalls:sys_enter_getsid /pid == cpid/"
 MARK = "[truncated]"
@@ -50,7 +34,7 @@ WALKS = {
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("deep"), "deep", RECURSION, "-fno-omit-frame-pointer", *FLAGS)
+    return compiled(tmp_path_factory.mktemp("deep"), "deep", SOURCES / "recursion.c", "-fno-omit-frame-pointer", *FLAGS)
 
 
 def raw_stacks(text: str) -> list[tuple[int, bool]]:

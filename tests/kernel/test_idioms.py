@@ -9,25 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile import SOURCES
 from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.server import Server
 
-SCRIPT = """
-t:block:block_rq_issue /pid == cpid && args.rwbs == "RS"/ {
-  @start[args.dev, args.sector] = nsecs;
-  @size[args.dev, args.sector] = args.bytes;
-}
-t:block:block_rq_complete /@start[args.dev, args.sector]/ {
-  $us = (nsecs - @start[args.dev, args.sector]) / 1000;
-  @us[args.dev >> 20, args.dev & ((1 << 20) - 1)] = hist($us);
-  @bytes[args.dev >> 20, args.dev & ((1 << 20) - 1)] = sum(@size[args.dev, args.sector]);
-  delete(@start[args.dev, args.sector]);
-  delete(@size, (args.dev, args.sector));
-}
-interval:ms:100 { print(@us, 5); }
-END { clear(@start); clear(@size); }
-"""
 READS, SIZE = 10, 4096
 
 
@@ -54,7 +40,8 @@ def test_histograms_by_disk(server: Server, tmp_path: Path) -> None:
     if subprocess.run(command, check=False, capture_output=True).returncode != 0:
         pytest.skip("files here cannot be read past the page cache")
     watch = Watch()
-    result = server.run(("-q", "-e", SCRIPT, "-c", " ".join(command)), cwd=tmp_path, timeout=30)
+    script = (SOURCES / "disk_latency.bt").read_text()
+    result = server.run(("-q", "-e", script, "-c", " ".join(command)), cwd=tmp_path, timeout=30)
     assert result.status == 0, result
     final = result.stdout[result.stdout.index("@bytes[") :]
     assert final.startswith(f"@bytes[{key}]: {READS * SIZE}\n"), result

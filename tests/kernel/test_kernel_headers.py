@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile import SOURCES
 from tests.support.headers import build_tree, debian_build, source_tree
 from tests.support.machine import need
 from tests.support.patience import patience
@@ -17,45 +18,8 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROOT = Path(__file__).resolve().parents[2]
 
-RUN_QUEUE = """
-#include <linux/sched.h>
-tracepoint:sched:sched_wakeup /args.pid == cpid/ { @woken[args.pid] = nsecs; }
-tracepoint:sched:sched_switch {
-  if (args.prev_state == TASK_RUNNING && args.prev_pid == cpid) { @woken[args.prev_pid] = nsecs; }
-  if (args.next_pid == cpid && @woken[args.next_pid]) { @waited = 1; }
-  if (args.prev_pid == cpid && args.prev_state == TASK_INTERRUPTIBLE) { @slept = 1; }
-}
-end {
-  printf("slept %d, waited %d, ends %d\\n", @slept, @waited, TASK_DEAD);
-  clear(@woken); clear(@waited); clear(@slept);
-}
-"""
 SLEEPER = "sleep 0.2"
 
-CONNECTIONS = """
-#include <net/tcp_states.h>
-#include <net/sock.h>
-#include <linux/socket.h>
-#include <linux/tcp.h>
-kprobe:tcp_set_state /pid == cpid/ {
-  $sk = (struct sock *)arg0;
-  $family = $sk->__sk_common.skc_family;
-  if ($family == AF_INET && arg1 == TCP_ESTABLISHED) { @born[$sk] = nsecs; }
-  if (arg1 == TCP_CLOSE && @born[$sk]) {
-    $tp = (struct tcp_sock *)$sk;
-    printf("closed %s %d\\n", ntop(AF_INET, $sk->__sk_common.skc_daddr), $tp->bytes_acked > 0);
-    delete(@born, $sk);
-  }
-}
-kretprobe:inet_csk_accept /pid == cpid/ {
-  $sk = (struct sock *)retval;
-  $family = $sk->__sk_common.skc_family;
-  @family[AF_INET] = "INET"; @family[AF_INET6] = "INET6";
-  printf("accepted %s\\n", @family[$family]);
-}
-tracepoint:syscalls:sys_exit_kill /pid == cpid && args.ret == -ESRCH/ { printf("no such process, not %d\\n", EPERM); }
-end { clear(@born); clear(@family); }
-"""
 CONNECTOR = """
 import os, socket
 server = socket.create_server(("127.0.0.1", 0))
@@ -96,7 +60,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 @pytest.mark.needs("headers")
 def test_states_of_tasks(tmp_path: Path, environment: dict[str, str]) -> None:
     need("tracepoint")
-    done = run(RUN_QUEUE, tmp_path, SLEEPER, **environment)
+    done = run((SOURCES / "run_queue.bt").read_text(), tmp_path, SLEEPER, **environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "slept 1, waited 1, ends 128", (done.stdout, done.stderr)
 
@@ -106,7 +70,7 @@ def test_families_and_states_of_sockets(tmp_path: Path, environment: dict[str, s
     need("kprobe", "syscalls")
     program = tmp_path / "connect.py"
     program.write_text(CONNECTOR)
-    done = run(CONNECTIONS, tmp_path, f"{sys.executable} {program}", **environment)
+    done = run((SOURCES / "connections.bt").read_text(), tmp_path, f"{sys.executable} {program}", **environment)
     assert done.returncode == 0, done.stderr
     lines = {line for line in done.stdout.split("\n") if line}
     expected = {"accepted INET", "closed 127.0.0.1 1", "no such process, not 1"}

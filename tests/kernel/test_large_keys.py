@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.compile import SOURCES
 from tests.support.server import Result, Server
 
 TEXT = "(string[1024])"
@@ -249,26 +250,10 @@ def test_no_update_is_lost_between_print_and_clear(server: Server, programs: Pat
     assert totals == {str(n): 2 * ROUNDS for n in range(MANY_KEYS)}
 
 
-USED = """begin {
-    for ($i : 0..50) {
-        @c[$i % 7] = count(); @s[$i % 7, "x"] = sum(-$i); @a[$i % 5] = avg($i - 9); @t[$i % 5] = stats(-$i);
-        @h[$i % 3] = hist($i); @l[$i % 3] = lhist($i, 0, 40, 8); @d[$i % 9] = count(); @e[$i] = count();
-    }
-    printf("%d %d %d %d\\n", (int64)@c[3], (int64)@s[2, "x"], (int64)@a[1], (int64)@c[99]);
-    if (@c[1] > 7 && @a[4] > 2) { printf("more\\n"); }
-    print((@c[2], @a[3])); print(@t[2]); print(@c[5]); print(@h, 1);
-    print((has_key(@c, 4), has_key(@c, 40), has_key(@h, 2), has_key(@h, 3)));
-    delete(@d, 3); delete(@d, 4); delete(@h, 2); @d[4] = count();
-    for ($kv : @d) { @sum += (int64)$kv.1; @n++; }
-    print(@c, 2, 3); print(@s, 3); print(@a, 0, 2); print(@l, 1); print(len(@d));
-    clear(@e); print(@e); @e[5] = count();
-    exit();
-}"""
-
-
 @pytest.mark.parametrize("words", [(), ("-f", "json")], ids=["text", "json"])
 def test_they_do_what_others_do(server: Server, words: tuple[str, ...]) -> None:
-    shared, own = (run_shared(server, config + USED, "-v", *words) for config in (MANY, FEW))
+    script = (SOURCES / "shared_maps.bt").read_text()
+    shared, own = (run_shared(server, config + script, "-v", *words) for config in (MANY, FEW))
     assert (shared.stderr.count(NOTE), own.stderr.count(NOTE)) == (8, 0)
     assert shared.stdout == own.stdout
     assert "@d[4]: 1" in shared.stdout or words

@@ -36,7 +36,7 @@ from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Session
 from pytrace.runtime.session.signals import TOGETHER
 from tests.support import portable_json
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.saved import ROOT, Saved, read, save, start
@@ -169,29 +169,11 @@ def test_values_and_keys(tmp_path: Path, programs: Path) -> None:
     assert there["@enum"] == {"BLUE": 1}
 
 
-FRAMES = """
-#include <stdlib.h>
-__attribute__((noinline)) int leaf(int n) { __asm__ volatile("" : "+r"(n)); return n; }
-static inline __attribute__((always_inline)) int within(int n) {
-    return leaf(n) + 1;
-}
-__attribute__((noinline)) int outer(int n) {
-    return within(n) + 2;
-}
-int main(int argc, char **argv) {
-    int total = 0;
-    for (int n = 0; n < atoi(argv[argc - 1]); n++)
-        total += outer(n);
-    return total < 0;
-}
-"""
-
-
 @pytest.fixture
 def stacks(tmp_path: Path) -> Path:
     # Four bytes after its start a function has the frame that its caller is found by.
     options = ("-g", "-O0", "-pie", "-fPIE", "-Wl,--build-id", "-fcf-protection=none")
-    return compiled(tmp_path, "stacks", FRAMES, *options)
+    return compiled(tmp_path, "stacks", SOURCES / "source_lines.c", *options)
 
 
 def test_stacks_say_function_file_line_and_build_id(tmp_path: Path, stacks: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.machine.procfs import live_thread
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.expect import Result
 from tests.support.machine import need, own_cgroup
 from tests.support.patience import patience
@@ -443,44 +443,10 @@ def test_a_hierarchy_that_is_mounted_twice_has_one_path(tmp_path: Path, cgroup: 
     assert (done.stdout.strip(), done.returncode) == (f"unified:/{cgroup.name}", 0), done
 
 
-
-WITHOUT_ITS_FIRST = r"""
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include "probes.h"
-PROBE_SEMAPHORE(sample_guarded_semaphore);
-__attribute__((noinline)) int work(int n) {
-    __asm__ volatile("");
-    return n + 1;
-}
-static void *run(void *unused) {
-    char line[16];
-    while (fgets(line, sizeof line, stdin)) {
-        int sum = 0;
-        for (int i = 0; i < atoi(line); i++) {
-            sum += work(i);
-            PROBE1("sample", "one", i);
-            if (sample_guarded_semaphore)
-                PROBE1_SEMAPHORE("sample", "guarded", sample_guarded_semaphore, i);
-        }
-        printf("%d\n", sum);
-        fflush(stdout);
-    }
-    exit(0);
-}
-int main(void) {
-    pthread_t thread;
-    pthread_create(&thread, NULL, run, NULL);
-    pthread_exit(NULL);
-}
-"""
-
-
 def test_a_process_whose_first_thread_has_ended(tmp_path: Path) -> None:
     """The kernel binds no user probe to it: programs compare the process. Another one runs the same code."""
-    program = compiled(tmp_path, "headless", WITHOUT_ITS_FIRST, "-g", "-O1", "-fno-omit-frame-pointer", "-pthread",
-                       f"-I{ROOT}/tests/programs")  # fmt: skip
+    options = ("-g", "-O1", "-fno-omit-frame-pointer", "-pthread", f"-I{ROOT}/tests/programs")
+    program = compiled(tmp_path, "headless", SOURCES / "without_first_thread.c", *options)
     script = f"""
     uprobe:{program}:work {{ @entries[pid] = count(); @stacks[ustack(folded, 1), func] = count(); }}
     uretprobe:{program}:work {{ @returns[pid] = sum(retval); }}

@@ -22,7 +22,7 @@ from pytrace.runtime.stacks.address_space import MappingRecorder
 from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.runtime.elf.test_debug_files import Site
 from tests.support import fuse_server
-from tests.support.compile import compiled, tool
+from tests.support.compile import SOURCES, compiled, tool
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -115,19 +115,6 @@ def test_many_short_processes(tmp_path: Path) -> None:
         assert {address & ~0xFFF for address in addresses} <= starts
 
 
-VANISHING = """
-#include <stdlib.h>
-#include <time.h>
-__attribute__((noinline)) int spin(long nanoseconds) {
-  struct timespec now, begun;
-  int turns = 0;
-  clock_gettime(CLOCK_MONOTONIC, &begun);
-  do { clock_gettime(CLOCK_MONOTONIC, &now); turns++; }
-  while ((now.tv_sec - begun.tv_sec) * 1000000000 + now.tv_nsec - begun.tv_nsec < nanoseconds);
-  return turns;
-}
-int main(int count, char **words) { return spin(atol(words[1]) * 100000) < 0; }
-"""
 IN_A_NAMESPACE = """
 mount -t tmpfs none /usr/lib/debug && cp vanishing.debug /usr/lib/debug || exit 77
 i=0
@@ -138,7 +125,7 @@ while [ $i -lt 150 ]; do ./vanishing $((i % 30)) & ./vanishing $((i % 7)); i=$((
 
 @pytest.mark.parametrize("script", ["@[ustack] = count();", 'printf("%s", ustack);'])
 def test_processes_that_end_while_they_are_looked_at(server: Server, tmp_path: Path, script: str) -> None:
-    path = compiled(tmp_path, "vanishing", VANISHING, "-g", "-O1", "-fno-omit-frame-pointer")
+    path = compiled(tmp_path, "vanishing", SOURCES / "vanishing.c", "-g", "-O1", "-fno-omit-frame-pointer")
     os.makedirs("/usr/lib/debug", exist_ok=True)
     tool("objcopy", "--only-keep-debug", path, f"{path}.debug")
     tool("objcopy", "--strip-all", f"--add-gnu-debuglink={path}.debug", path)
@@ -260,21 +247,10 @@ def test_kernel_functions() -> None:
     assert unknown.name == ""
 
 
-MORE_THAN_ONCE = """
-struct place { int x; };
-int twice(int amount, struct place *where) { return amount * 2 + where->x; }
-int (*volatile pointer)(int, struct place *) = twice;
-int main(int count, char **words) {
-    struct place place = {count + 40};
-    return pointer(count, &place) + twice(count, &place) == 1;
-}
-"""
-
-
 def test_arguments_of_a_function_that_is_inlined_elsewhere(server: Server, tmp_path: Path) -> None:
     """Its entry in the DWARF has names and types by way of DW_AT_abstract_origin."""
     need("uprobe")
-    path = compiled(tmp_path, "inlined", MORE_THAN_ONCE, "-g", "-O2")
+    path = compiled(tmp_path, "inlined", SOURCES / "inlined_elsewhere.c", "-g", "-O2")
     program = f"uprobe:{path}:twice {{ print((args.amount, args.where->x)); }}"
     result = server.run(("-q", "-e", program, "-c", f"{path} more"), timeout=30)
     assert (result.status, result.stdout.strip(), result.stderr) == (0, "(2, 42)", ""), result
@@ -340,19 +316,11 @@ def assert_frames(output: str, texts: list[str], keys: tuple[str, ...] = ("@[hid
         assert places == sorted(places), output
 
 
-ENDLESS = """
-#include <unistd.h>
-__attribute__((noinline)) int turn(void) { return getppid() + 1; }
-__attribute__((noinline)) int turns(void) { return turn() + 1; }
-int main(void) { for (long n = 0;; n++) { turns(); usleep(5000); if (n < 3) write(1, "x", 1); } }
-"""
-
-
 @pytest.mark.skipif(not fuse_server.possible(), reason="/dev/fuse cannot be used here")
 def test_a_program_whose_file_system_answers_no_more(tmp_path: Path) -> None:
     """Its server holds up nobody: the run ends in time, and a program elsewhere has its names."""
     need("syscalls")
-    path = compiled(tmp_path, "elsewhere", ENDLESS, "-g", "-O1", "-fno-omit-frame-pointer")
+    path = compiled(tmp_path, "elsewhere", SOURCES / "endless.c", "-g", "-O1", "-fno-omit-frame-pointer")
     (tmp_path / "fuse").mkdir()
     script = "t:syscalls:sys_enter_getppid /PROCESSES/ { @[comm, ustack(4)] = count(); } interval:s:1 { exit(); }"
     # Who waits for it cannot be ended before it is unmounted.

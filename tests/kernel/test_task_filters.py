@@ -9,23 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile import SOURCES
 from tests.support.machine import need
 from tests.support.server import Server
 
 pytestmark = pytest.mark.kernel
-
-SCRIPT = """
-    rawtracepoint:sched_switch {
-        if (in_scope != in_scope(curtask)) {
-            @wrong[pid, comm] = count();
-        } else if (in_scope) {
-            @inside = count();
-        } else {
-            @outside = count();
-        }
-    }
-    interval:ms:500 /!has_cpid/ { exit(); }
-"""
 
 
 def compare(server: Server, *options: str) -> tuple[int, int]:
@@ -36,7 +24,8 @@ def compare(server: Server, *options: str) -> tuple[int, int]:
         try:
             many = ",".join(str(other.pid) for other in others)
             words = [item.replace("PID", str(busy.pid)).replace("MANY", many) for item in options]
-            result = server.run(("-q", "-f", "json", *words, "-e", SCRIPT), timeout=60)
+            script = (SOURCES / "task_filters.bt").read_text()
+            result = server.run(("-q", "-f", "json", *words, "-e", script), timeout=60)
         finally:
             for process in (busy, *others):
                 process.kill()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.stacks.address_space import MappingRecorder
-from tests.support.compile import compiled, tool
+from tests.support.compile import SOURCES, compiled, tool
 from tests.support.expect import Result
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -216,28 +216,8 @@ def test_recorder_tells_what_processes_do() -> None:
 # Programs compiled with -gsplit-dwarf, traced: arguments by name, results, source lines, inlined functions.
 
 
-SOURCE = """\
-#include <string.h>
-namespace app {
-struct Item { long weight; char name[8]; const Item *next; };
-__attribute__((noinline)) void touch() {
-    __asm__ volatile("nop" : : "r"(__builtin_frame_address(0)) : "memory"); }
-static inline __attribute__((always_inline)) long sum(const Item *item) { touch(); return item->weight + 30; }
-__attribute__((noinline)) int handle(const Item &item, int depth, const char *label) {
-    long total = sum(&item);
-    return total + depth + strlen(label);
-}
-}
-int main(int argc, char **argv) {
-    app::Item last = {30, "last", 0}, first = {10, "first", &last};
-    __asm__ volatile("" : : "r"(&first), "r"(&last) : "memory");
-    return app::handle(first, argc, argv[0] + strlen(argv[0]) - 3) == 44 ? 0 : 1;
-}
-"""
-
-
 def _program(folder: Path, options: str) -> Path:
-    return compiled(folder, "app", SOURCE, *options.split(), language="c++")
+    return compiled(folder, "app", SOURCES / "split_dwarf.cpp", *options.split(), language="c++")
 
 
 @pytest.mark.parametrize("package", [False, pytest.param(True, marks=pytest.mark.needs("dwz"))])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -77,29 +77,12 @@ def test_detaching_waits_for_memory_and_says_so(programs: Path, tmp_path: Path) 
     assert "--no-feature sleepable_uprobe" in messages.read_text()
 
 
-TEXTS = """
-#include <string>
-#include <string_view>
-struct Other { int n; const char *title; std::string more; };
-struct Holder { int n; std::string name; std::string_view view; Other other; };
-int work(const std::string &s, std::string v, std::string_view w, std::string *p, std::string_view &r, Holder *h) {
-    return (int)(s.size() + v.size() + w.size() + p->size() + r.size()) + h->n;
-}
-int main() {
-    std::string s("short"), l("a long text that does not fit into the object");
-    std::string_view view("ref");
-    Holder h{5, l, view, {1, "title", s}};
-    return work(s, l, std::string_view("hello world").substr(0, 5), &l, view, &h) == 0;
-}
-"""
-
-
 @pytest.mark.parametrize("new", [0, 1])
 def test_strings_of_classes(new: int, server: Server, tmp_path: Path) -> None:
     """Both ABIs of the C++ library: the text is in the object, or behind a header with its length."""
     need("uprobe")
     options = ("-g", "-O0", "-std=c++17", f"-D_GLIBCXX_USE_CXX11_ABI={new}")
-    program = compiled(tmp_path, "texts", TEXTS, *options, language="c++")
+    program = compiled(tmp_path, "texts", SOURCES / "strings.cpp", *options, language="c++")
     values = ("s", "v", "w", "p", "r", "h.name", "h->view", "v, 6", "h.other.more")
     script = " ".join(f'u:{program}:cpp:work {{ printf("%s|", str(args.{value})); }}' for value in values)
     result = server.run(["-q", "-e", script, "-c", str(program)])
@@ -110,75 +93,12 @@ def test_strings_of_classes(new: int, server: Server, tmp_path: Path) -> None:
     assert "write str(args.h.other.title) or str(args.h.other.more)" in result.stderr
 
 
-OTHER_LIBRARY = """
-typedef unsigned long size_t;
-namespace std { inline namespace __1 {
-template <class C> struct char_traits {};
-template <class C> struct allocator {};
-template <class V> struct __compressed_pair_elem { V __value_; };
-template <class C, class T = char_traits<C>, class A = allocator<C>> struct basic_string {
-#if LAYOUT == 0
-    struct __long { size_t __cap_; size_t __size_; C *__data_; };
-    struct __short { union { unsigned char __size_; C __lx; }; C __data_[23]; };
-#elif LAYOUT == 1
-    struct __long { struct { size_t __is_long_ : 1; size_t __cap_ : 63; }; size_t __size_; C *__data_; };
-    struct __short { struct { unsigned char __is_long_ : 1; unsigned char __size_ : 7; }; C __data_[23]; };
-#else
-    struct __long { C *__data_; size_t __size_; size_t __cap_ : 63; size_t __is_long_ : 1; };
-    struct __short { C __data_[23]; unsigned char __size_ : 7; unsigned char __is_long_ : 1; };
-#endif
-    struct __rep { union { __short __s; __long __l; }; };
-#if LAYOUT == 0
-    struct __pair : __compressed_pair_elem<__rep> {};
-    __pair __r_;
-    __rep &rep() { return __r_.__value_; }
-#else
-    __rep __rep_;
-    __rep &rep() { return __rep_; }
-#endif
-    basic_string(const C *text, size_t size, bool large) {
-        rep() = __rep();
-        if (large) {
-            rep().__l.__data_ = (C *)text; rep().__l.__size_ = size;
-#if LAYOUT == 0
-            rep().__l.__cap_ = 48 | 1;
-#else
-            rep().__l.__cap_ = 24; rep().__l.__is_long_ = 1;
-#endif
-        } else {
-            for (size_t i = 0; i < size; i++) rep().__s.__data_[i] = text[i];
-#if LAYOUT == 0
-            rep().__s.__size_ = size << 1;
-#else
-            rep().__s.__size_ = size;
-#endif
-        }
-    }
-    basic_string(const basic_string &other) { rep() = ((basic_string &)other).rep(); }
-};
-typedef basic_string<char> string;
-} }
-struct QChar { unsigned short ucs; };
-struct QStringView { long m_size; const QChar *m_data; };
-struct Holder { int n; std::string name; };
-__attribute__((noinline)) int work(const std::string &s, std::string v, std::string *p, Holder *h, QStringView q) {
-    return h->n;
-}
-int main() {
-    const char *text = "a long text that does not fit into the object";
-    std::string s("short", 5, false), l(text, 45, true), e("", 0, false);
-    std::string most("twenty-two characters..", 22, false);
-    Holder h{5, most};
-    return work(s, l, &e, &h, QStringView{0, 0}) == 0;
-}
-"""
-
-
 @pytest.mark.parametrize("layout", [0, 1, 2])
 def test_strings_of_the_other_library_of_classes(layout: int, server: Server, tmp_path: Path) -> None:
     """Layouts of libc++ before LLVM 14, since then, and Apple's: a bit says whether the text is in the object."""
     need("uprobe")
-    program = compiled(tmp_path, "texts", OTHER_LIBRARY, "-g", "-O0", f"-DLAYOUT={layout}", language="c++")
+    options = ("-g", "-O0", f"-DLAYOUT={layout}")
+    program = compiled(tmp_path, "texts", SOURCES / "strings_of_libcxx.cpp", *options, language="c++")
     values = ("s", "v", "p", "h.name", "v, 6", "s, 2")
     script = " ".join(f'u:{program}:cpp:work {{ printf("%s|", str(args.{value})); }}' for value in values)
     result = server.run(["-q", "-e", script, "-c", str(program)])
