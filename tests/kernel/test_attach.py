@@ -1,12 +1,14 @@
-"""Attaching to this kernel: every kind that it has, with cookies, filters, order, failures and nothing left behind."""
+"""Attaching to this kernel: every kind that it has, with cookies, filters, order, failures, misses."""
 
 from __future__ import annotations
 
 import ctypes
 import glob
+import json
 import mmap
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,10 +42,10 @@ from tests.support.compile import compiled
 from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_config, kernel_version, need
 from tests.support.patience import patience
+from tests.support.server import Server
 from tests.support.waiting import sleeps, until
 
-pytestmark = [pytest.mark.core, pytest.mark.usefixtures("no_leaks")]
-
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures('no_leaks')]
 
 def symbols(path: Path) -> dict[str, int]:
     """File offsets of the functions of a binary."""
@@ -688,3 +690,50 @@ def test_fentry(programs: Path, kind: str) -> None:
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits == 11
         assert not cookies or loaded.counts == {7: 11}
+
+
+# ---------------------------------------------------------------------------------------------- misses
+# What the kernel left out: misses of kretprobes and of programs inside themselves.
+
+
+SLEEPERS = """
+import threading, time
+gate = threading.Barrier(60)
+def sleep():
+    gate.wait()
+    time.sleep(1)
+threads = [threading.Thread(target=sleep) for _ in range(60)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_missed_returns_are_counted(server: Server) -> None:
+    """A kretprobe remembers only so many calls at one time; more sleepers than that are missed."""
+    need("kprobe")
+    script = (
+        "kprobe:do_nanosleep /pid == cpid/ { @in = count(); } kretprobe:do_nanosleep /pid == cpid/ { @out = count(); }"
+    )
+    argv = ("-q", "-f", "json", "-e", script, "-c", f"{sys.executable} -c '{SLEEPERS}'")
+    done = server.run(argv, timeout=60)
+    assert done.status == 0, done
+    found = {name: value for line in done.stdout.splitlines() for name, value in json.loads(line)["data"].items()}
+    missed = sum(found.get("missed", {}).values())
+    assert found["@in"] >= 60
+    # Sleepers of other processes may be missed as well.
+    assert found["@in"] - found["@out"] <= missed
+    assert missed > 0
+
+
+def test_programs_inside_themselves_are_counted(server: Server, programs: Path) -> None:
+    """Each debugf() in the second program hits that program again."""
+    script = (
+        'tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { debugf("x"); } '
+        'rawtracepoint:bpf_trace_printk /pid == cpid/ { @ = count(); debugf("again"); }'
+    )
+    done = server.run(("-q", "-f", "json", "-e", script, "-c", f"{programs}/flood 100"), timeout=30)
+    assert done.status == 0, done
+    objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert {"type": "map", "data": {"@": 100}} in objects
+    losses = next(item["data"] for item in objects if item["type"] == "losses")
+    assert list(losses["recursion"].values()) == [100]

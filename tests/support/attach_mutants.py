@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pytest
 
 CORE = (
-    "tests/kernel/test_attach.py", "tests/kernel/test_selection.py", "tests/kernel/test_misses.py",
+    "tests/kernel/test_attach.py", "tests/kernel/test_selection.py",
     "tests/kernel/test_killed_tracers.py", "tests/test_cases.py",
 )  # fmt: skip
 
