@@ -13,32 +13,9 @@ import pytest
 from pytrace.core.kernel_info import IndirectFunction
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.load.live_kernel import LiveKernel
-from tests.support.compile import compiled, tool
+from tests.support.compile import SOURCES, compiled, tool
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
-
-TEXT = r"""
-#include <stdio.h>
-#include <string.h>
-static int first(int x) { __asm__ volatile(""); return x + 1; }
-static int second(int x) { __asm__ volatile("nop"); return x + 2; }
-static int (*resolve(void))(int) { __builtin_cpu_init(); return __builtin_cpu_supports("sse2") ? first : second; }
-int own(int) __attribute__((ifunc("resolve")));
-extern int (*volatile table[2])(int);
-static int (*hidden(void))(int) { return table[0]; }
-int unknown(int) __attribute__((ifunc("hidden")));
-int (*volatile table[2])(int) = {first, second};
-int main(int n, char **words) {
-    char *volatile text = words[0], copy[64];
-    size_t sum = own(n);
-    memcpy(copy, text, n);
-    sum += strlen(text);
-    puts("ready");
-    fflush(stdout);
-    getchar();
-    return sum == 0;
-}
-"""
 
 
 def library() -> str:
@@ -63,7 +40,7 @@ def of(function: IndirectFunction) -> set[int]:
 @pytest.mark.parametrize("options", [(), ("-static",), ("-no-pie",)], ids=["pie", "static", "no-pie"])
 def test_resolvers_of_a_program(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Before it runs, what its resolver may return; then what that returned."""
-    program = compiled(tmp_path, "program", TEXT, "-O1", "-fno-builtin", *options)
+    program = compiled(tmp_path, "program", SOURCES / "indirect_functions.c", "-O1", "-fno-builtin", *options)
     both = addresses(program, "first", "second")
     assert of(found(program, "own")) == both
     assert "resolver's code does not say" in found(program, "unknown").reason
@@ -104,7 +81,7 @@ def other_build(folder: Path) -> Path:
 def test_a_c_library_that_this_process_does_not_have(tmp_path: Path) -> None:
     """A process that runs with it says which function; else there are all that its resolver may return."""
     path = other_build(tmp_path)
-    program = compiled(tmp_path, "program", TEXT, "-O1", "-fno-builtin", "-Wl,-z,now")
+    program = compiled(tmp_path, "program", SOURCES / "indirect_functions.c", "-O1", "-fno-builtin", "-Wl,-z,now")
     (mine,) = of(found(library(), "strlen"))
     possible = of(found(path, "strlen"))
     assert mine in possible
@@ -124,11 +101,12 @@ def test_names_of_one_function(tmp_path: Path) -> None:
     static int (*again(void))(int) { __builtin_cpu_init(); return __builtin_cpu_supports("avx") ? first : second; }
     int twin(int) __attribute__((ifunc("again")));
     """
-    program = compiled(tmp_path, "program", TEXT.replace("int main", f"{again}int main"), "-O1", "-fno-builtin")
+    text = (SOURCES / "indirect_functions.c").read_text().replace("int main", f"{again}int main")
+    program = compiled(tmp_path, "program", text, "-O1", "-fno-builtin")
     assert found(program, "own").also == ("twin",)
 
 
 def test_symbols_say_whether_they_are_resolvers(tmp_path: Path) -> None:
-    program = compiled(tmp_path, "program", TEXT, "-O1", "-fno-builtin")
+    program = compiled(tmp_path, "program", SOURCES / "indirect_functions.c", "-O1", "-fno-builtin")
     symbols = [UserBinaries().symbols(str(program), name)[0] for name in ("own", "main")]
     assert [item.indirect for item in symbols] == [True, False]

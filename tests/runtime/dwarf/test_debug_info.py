@@ -32,35 +32,11 @@ from pytrace.runtime.binaries.dwarf_lines import Functions, LineMachine, LineRow
 from pytrace.runtime.binaries.dwarf_units import FileSections, Unit, UnitTable, low_high
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo, UserBinaries
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.dwarf_programs import TEXT, below, unit
 
 # ---------------------------------------------------------------------------------------------- debug info
 # pytrace.runtime.binaries.debug_info on compiled programs: parameters, source lines, inlined functions.
-
-
-PROGRAM = """\
-#include <stdio.h>
-#include <stdlib.h>
-enum colour { RED, GREEN = 5, NONE = -1 };
-struct point { int x; unsigned flag : 3, rest : 5; char tag[8]; union { long a; char b; }; struct point *next; };
-struct big { long a[4]; };
-static inline __attribute__((always_inline)) int inner(int v) {
-    return v * 3 + rand();
-}
-__attribute__((noinline)) int work(const char *name, struct point *p, enum colour c, long a4, long a5, long a6, int a7,
-                                   struct big b) {
-    int r = inner(p->x);
-    return r + c + (int)(a4 + a5 + a6) + a7 + (name ? name[0] : 0) + (int)b.a[1];
-}
-__attribute__((noinline)) double mixed(double d, int n) { return d * n; }
-int main(int argc, char **argv) {
-    struct point p = {argc, 2, 3, "tag", {1}, 0};
-    struct big b = {{1, 2, 3, 4}};
-    printf("%d %f\\n", work(argv[0], &p, GREEN, 4, 5, 6, 7, b), mixed(1.5, argc));
-    return 0;
-}
-"""
 
 
 FORMS = [
@@ -75,7 +51,8 @@ FORMS = [
 @pytest.fixture(scope="module", params=FORMS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Binary:
     options = request.param.split()
-    return Binary.open(str(compiled(tmp_path_factory.mktemp("dwarf"), "program", PROGRAM, "-g", *options)))
+    folder = tmp_path_factory.mktemp("dwarf")
+    return Binary.open(str(compiled(folder, "program", SOURCES / "debug_info.c", "-g", *options)))
 
 
 def _debug(binary: Binary) -> DebugInfo:

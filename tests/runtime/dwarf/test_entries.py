@@ -10,6 +10,7 @@ from elftools.common.exceptions import DWARFError
 from pytrace.runtime.binaries.dwarf_lines import Entries, Value
 from pytrace.runtime.binaries.dwarf_types import described
 from pytrace.runtime.binaries.dwarf_units import ranges
+from tests.support.compile import SOURCES
 from tests.support.dwarf_programs import FORMS, TEXT, entries, table, unit
 from tests.support.rows import each_row
 
@@ -52,23 +53,9 @@ def test_linkage_names_come_first(tmp_path: Path) -> None:
     assert "main" in names
 
 
-LOCAL = """
-extern "C" int rand(void);
-namespace app { namespace {
-struct Part { int n; inline __attribute__((always_inline)) int twice() { return n * rand(); } };
-inline __attribute__((always_inline)) int inner(int n) { return Part{n}.twice() + rand(); }
-} }
-static inline __attribute__((always_inline)) int plain(int n) { return n + rand(); }
-int main(int argc, char **) {
-    auto call = [&](int n) __attribute__((always_inline)) { return app::inner(n) + argc; };
-    return call(plain(argc));
-}
-"""
-
-
 def test_functions_of_one_file_have_the_names_of_what_they_are_in(tmp_path: Path) -> None:
     """GCC gives them no linkage name, clang does."""
-    item = unit(tmp_path, "-O1 -g", LOCAL, language="c++")
+    item = unit(tmp_path, "-O1 -g", (SOURCES / "local_types.cpp").read_text(), language="c++")
     made = Entries(item)
     names = {made.function(die.offset) for die in entries(item.top) if die.tag == "DW_TAG_inlined_subroutine"}
     inside = {f"app::(anonymous namespace)::{name}" for name in ("Part::twice", "inner")}

@@ -38,7 +38,7 @@ from pytrace.runtime.binaries.dwarf_units import (
 )
 from pytrace.runtime.binaries.elf_file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, Section
 from pytrace.runtime.binaries.elftools_overrides import PRIVATE
-from tests.support.compile import compiled, tool
+from tests.support.compile import SOURCES, compiled, tool
 from tests.support.dwarf_programs import FORMS as LISTS_FORMS
 from tests.support.dwarf_programs import TEXT, below, entries, table, unit
 
@@ -185,17 +185,6 @@ def test_errors_have_words(error: Exception, text: str) -> None:
 # pytrace.runtime.binaries.dwarf_units: the ways past entries lead where pyelftools gets by reading them.
 
 
-FORMS_TEXT = """
-#include <string>
-#include <map>
-namespace zoo { struct Cat { std::string name; const int legs = 4; int walk(int n) const; }; }
-int zoo::Cat::walk(int n) const { static const char *says = "miau"; return n * legs + says[n % 4]; }
-int main(int argc, char **argv) {
-    std::map<std::string, zoo::Cat> cats;
-    for (int number = 0; number < argc; number++) { cats[argv[number]].walk(number); }
-    return (int)cats.size();
-}
-"""
 FORMS_FORMS = [
     "-gdwarf-2 -gstrict-dwarf",
     "-gdwarf-4",
@@ -211,7 +200,8 @@ FORMS_FORMS = [
     for compiler, level in zip(("g++", "clang++"), ("-O0", "-O2") if number % 2 else ("-O2", "-O0"), strict=True)
 ])  # fmt: skip
 def test_entries_are_those_that_pyelftools_reads(form: str, level: str, compiler: str, tmp_path: Path) -> None:
-    path = compiled(tmp_path, "cats", FORMS_TEXT, level, *form.split(), "-c", language="c++", compiler=compiler)
+    options = (level, *form.split(), "-c")
+    path = compiled(tmp_path, "cats", SOURCES / "forms.cpp", *options, language="c++", compiler=compiler)
     split = "split" in form
     if split:
         path = path.with_suffix(".dwo")
