@@ -155,7 +155,7 @@ def find_programs(c: Compilation) -> Programs:
     Raises:
         ScriptError: a pass reported errors (they are in ``c.diagnostics``); the same holds for the functions below.
     """
-    with _room():
+    with room():
         merged = c.do(imports, c.do(parse))
         config = c.do(settings, merged)
         defined = c.do(definitions, merged)
@@ -168,13 +168,13 @@ def find_programs(c: Compilation) -> Programs:
 def front_end(c: Compilation) -> FrontEnd:
     """Run the passes from text to typed program."""
     programs = find_programs(c)
-    with _room():
+    with room():
         return FrontEnd(programs.merged, c.do(analysis, programs))
 
 
 def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
     """Run the passes from typed program to compiled script; warnings and facts go into the manifest."""
-    with _room():
+    with room():
         script = c.do(generate, front.checked)
     warnings = tuple(render(item) for item in (*c.diagnostics.warnings, *c.diagnostics.notes))
     facts = c.kernel.dependencies()
@@ -209,7 +209,7 @@ def compile_script(
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def room() -> Iterator[None]:
     """Raise the recursion limit for ASTs as deep as the parser accepts; Python's frames are on the heap."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, RECURSION))

@@ -378,8 +378,8 @@ def accepted(words: list[str]) -> CommandLine | None:
     if words[0] == "fleet":
         own, words = fleet_command._split(words[1:])
         fleet_command.parser().parse_args(own)
-    elif words[0] == "agent":
-        subcommands._RUNS["agent"][0]().parse_args(words[1:])
+    elif words[0] in ("agent", "help", "lsp"):
+        subcommands._RUNS[words[0]][0]().parse_args(words[1:])
         return None
     elif words[0] in SUBCOMMANDS:
         subcommands._COMMANDS[words[0]][0]().parse_intermixed_args(words[1:])

@@ -27,6 +27,8 @@ ONLY_IN = {
     "yaml": "remote",
     "elftools": "runtime/binaries",
     "pyroute2": "runtime/machine",
+    "pygls": "editor",
+    "lsprotocol": "editor",
     "textual": "live",
     "rich": "live",
     "zstandard": ("remote", "results", "runtime/binaries"),

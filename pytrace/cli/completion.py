@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -18,13 +18,13 @@ from pytrace.base.control_characters import printable_text
 from pytrace.cli import script_options, subcommands, tools
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.script_options import names, offered
-from pytrace.core import probe_kinds, script_files
+from pytrace.core import script_files
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import STREAMED
-from pytrace.core.probe_kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 from pytrace.core.script_options import ScriptOption
+from pytrace.editor.attach_points import Listing, attach_points
 from pytrace.multitools.table import TOOLS
 from pytrace.results import file_form
 from pytrace.results.formats import table
@@ -362,12 +362,6 @@ def _probe_names(pattern: str) -> Iterable[str]:
 # ---------------------------------------------------------------------------------------------- text of programs
 
 
-MOST_NAMES = 2000
-"""Maximum number of names that are offered."""
-
-Listing = Callable[[str], Iterable[str]]
-"""Returns the probes that match a pattern, as ``pytrace -l`` prints them."""
-
 _SEPARATORS = re.compile(r"[\s{}()<>,;/=!&|+]")
 
 _PREDICATE = re.compile(r"\s/[^/]*$")
@@ -396,42 +390,3 @@ def _names_in_body(before: str, token: str) -> Iterator[str]:
     for row in BUILTINS:
         if row.name.startswith(token) and token:
             yield row.name if row.value else f"{row.name}("
-
-
-def attach_points(token: str, listing: Listing) -> list[str]:
-    """Completions of the attach point *token* by one more part."""
-    provider, *parts = probe_kinds.split_attach_point(token)
-    if not parts:
-        return sorted(_providers(provider))
-    kind = probe_kind(provider)
-    if kind is None:
-        return []
-    if kind.name in (PROFILE, INTERVAL, BEGIN, END):
-        return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(":".join(parts))]
-    completions: dict[str, None] = {}
-    for name in listing(f"{token}*"):
-        for form in _forms(name, provider):
-            if form.startswith(token):
-                head, more, _ = form[len(token) :].partition(":")
-                completions[token + head + more] = None
-                break
-        if len(completions) >= MOST_NAMES:
-            break
-    return list(completions)
-
-
-def _providers(start: str) -> Iterator[str]:
-    for row in PROBE_KINDS:
-        # Short names only where they have been typed already.
-        for name in (row.name, *row.aliases):
-            if name.startswith(start) and (len(name) > 2 or name == start) and not name.isupper():
-                yield name if row.special else f"{name}:"
-
-
-def _forms(name: str, provider: str) -> Iterator[str]:
-    """The forms of a listed probe that users may write: with the provider's short name, without the kernel's module."""
-    _, _, rest = name.partition(":")
-    yield f"{provider}:{rest}"
-    owner, colon, function = rest.partition(":")
-    if colon and owner and not owner.startswith("/"):
-        yield f"{provider}:{function}"

@@ -368,7 +368,7 @@ _LONG = {row.long: row for row in OPTIONS if row.long}
 
 SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
                "agent": "run a script for a controller", "fleet": "run a script on many hosts",
-               "help": "read the documents, by topic"}  # fmt: skip
+               "help": "read the documents, by topic", "lsp": "serve an editor (language server)"}  # fmt: skip
 """Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""
 SHORTCUTS = {
     "flame": "write a flame graph", "heatmap": "write histograms over time", "top": "show what the machine does, live",

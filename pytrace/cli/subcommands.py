@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from pytrace.base import progress, whole_files
+from pytrace.base import extras, progress, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
@@ -304,6 +304,32 @@ def _help(words: Sequence[str]) -> int:
     return 0
 
 
+# ---------------------------------------------------------------------------------------------- lsp
+
+
+def _lsp_parser() -> CommandParser:
+    return CommandParser(
+        "lsp", "Serve an editor: the Language Server Protocol on standard input and output.",
+        "Editors start it: pytrace help editors shows how. It needs no root.",
+    )  # fmt: skip
+
+
+def _lsp(words: Sequence[str]) -> int:
+    parser = _lsp_parser()
+    # Editors may add --stdio, as most servers want it.
+    parser.parse_args([word for word in words if word != "--stdio"])
+    if os.isatty(0):
+        sys.stderr.write(parser.format_help())
+        return 1
+    try:
+        from pytrace.editor import server  # with it pygls, which is an extra
+    except ModuleNotFoundError as error:
+        if error.name not in ("pygls", "lsprotocol"):
+            raise
+        raise TraceError("pytrace lsp needs the Python package pygls", hints=(extras.hint("lsp"),)) from None
+    return server.run()
+
+
 # ---------------------------------------------------------------------------------------------- output
 
 
@@ -390,5 +416,6 @@ _RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], in
     "agent": (_agent_parser, _agent),
     "fleet": (_fleet_parser, _fleet),
     "help": (_help_parser, _help),
+    "lsp": (_lsp_parser, _lsp),
 }
 """Commands that take no files: the parser of their options, and what they do with their words."""
