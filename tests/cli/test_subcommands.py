@@ -207,10 +207,11 @@ def test_diff_shows_the_largest_change_last(typed: Any) -> None:
         f"[4, 8)                +0 |{'':<52}|",
         f"[8, 16)               +2 |{'+' * 26:<52}|",
         "",
-        "@s[",
-        "        f+4",
-        "        main+4",
-        "]: +3 (7 → 10)",
+        "@s[main;f]: +3 (7 → 10)",
+        "# @s: stacks are matched by the names of functions and files",
+        "# @s: 7 events before, 10 events after: +3 (+42.9 %)",
+        "# @s: grew most:",
+        "# @s:           +3  f (7 before, 10 after)",
     ]
     assert typed("diff a.pts a.pts") == (0, "no map differs\n", "")
 
