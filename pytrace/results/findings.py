@@ -263,6 +263,9 @@ _RATE = re.compile(r"\b(?:p(?:rofile)?:(hz|s|ms|us)|s(?:oftware)?:(?:cpu|task|cp
 """A probe that samples: the unit of its number (none: nanoseconds of processor time), and the number."""
 _PERIODS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-9}
 
+_PROBE = re.compile(r"^([a-z]+:[^\s{/,]+)", re.MULTILINE)
+"""The first probe of a script."""
+
 LONGEST = 90
 """Characters of a one-liner in a title."""
 
@@ -298,8 +301,10 @@ def question(run: Run, host: str) -> str:
     of_tool = _OF_TOOLS.get(run.script)
     if of_tool is not None:
         return of_tool(target, host)
-    if run.script == "stackcount" and (event := next((word for word in run.parameters if word[:2] != "--"), "")):
-        return f"Who calls {event}" + (f" in {target}" if target else "")
+    if run.script == "stackcount":
+        event = next((word for word in run.parameters if word[:2] != "--"), "")
+        if event or (probe := _PROBE.search(run.text)):
+            return f"Who calls {event or probe[1]}" + (f" in {target}" if target else "")
     summary = _SUMMARY.match(run.text)
     if summary is not None:
         words = summary[1].rstrip(". ")

@@ -43,7 +43,7 @@ def opened(path: Path, fragment: str = "", **options: Any) -> Iterator[Any]:
     """
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
-    page = _browser().new_page(viewport={"width": 1280, "height": 900}, **options)
+    page = _browser().new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
     errors: list[str] = []
     requests: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

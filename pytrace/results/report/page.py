@@ -166,7 +166,8 @@ def _header(head: Head) -> str:
         header += f'<p class="warning" role="note">{escaped(head.unnamed)}.</p>'
     if head.losses:
         items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
-        header += f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>'
+        few = " few" if len(head.losses) == 1 else ""
+        header += f'<div class="warning{few}" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>'
     return header
 
 

@@ -198,7 +198,7 @@ export function flame(data, part, number = 0) {
 
   function drawFrame(item, letter) {
     const { node, tree: of } = item, y = top(item);
-    const name = item.fold ? `⋯ ${item.fold.length} calls: ${of.name(item.fold[0])} … ${of.name(item.fold[item.fold.length - 1])}` : item.many ? "" : of.name(node);
+    const name = item.fold ? `⋯ ${item.fold.length} calls: ${of.name(item.fold[0])} … ${of.name(item.fold[item.fold.length - 1])}` : item.many ? "" : shortName(of.name(node));
     const matched = of.matched && (item.fold ? item.fold.some((one) => of.matched[one]) : !item.many && of.matched[node]);
     context.globalAlpha = item.above ? 0.55 : 1;
     context.fillStyle = matched ? "#c026d3" : item.fold || item.many ? (dark() ? "#71717a" : "#e4e4e7") : colour(item);
@@ -295,7 +295,7 @@ export function flame(data, part, number = 0) {
     const lines = found.slice(0, innerHeight < 700 ? 3 : SHOWN).map((row) => {
       const share = sum ? (100 * Math.abs(value(row))) / sum : 0;
       const line = el("button", { type: "button", className: "top", title: `${tree.name(row.node)} ${tree.module(row.node)}\nclick: its callers, and what it calls`, onclick: () => focusOn(row.id) },
-        el("span", { className: "share", textContent: `${share.toFixed(share < 9.95 ? 1 : 0)} %` }), el("span", { className: "function", textContent: tree.name(row.node) }), el("span", { className: "amount", textContent: text(value(row)) }));
+        el("span", { className: "share", textContent: `${share.toFixed(share < 9.95 ? 1 : 0)} %` }), el("span", { className: "function", textContent: shortName(tree.name(row.node)) }), el("span", { className: "amount", textContent: text(value(row)) }));
       line.style.setProperty("--share", `${Math.min(100, share)}%`);
       return el("li", {}, line);
     });
@@ -574,6 +574,9 @@ function waits(tree) {
   }
   return [...rows.values()];
 }
+
+// Names of compiled code have the path of their source: its last part is enough where there is little room.
+const shortName = (name) => name.replace(/ \/\S*\/(?=\S+$)/, " ");
 
 function changeColour(change, isDark) {
   const size = Math.min(1, Math.abs(change)), hue = change > 0 ? 5 : 215;
