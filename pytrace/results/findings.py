@@ -303,8 +303,10 @@ def question(run: Run, host: str) -> str:
         return of_tool(target, host)
     if run.script == "stackcount":
         event = next((word for word in run.parameters if word[:2] != "--"), "")
-        if event or (probe := _PROBE.search(run.text)):
-            return f"Who calls {event or probe[1]}" + (f" in {target}" if target else "")
+        probe = _PROBE.search(run.text)
+        event = event or (probe[1] if probe is not None else "")
+        if event:
+            return f"Who calls {event}" + (f" in {target}" if target else "")
     summary = _SUMMARY.match(run.text)
     if summary is not None:
         words = summary[1].rstrip(". ")
