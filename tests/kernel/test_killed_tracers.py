@@ -226,7 +226,7 @@ def killed_at(moment: str, seconds: float, folder: Path, programs: Path, *option
     return tracer.pid
 
 
-@pytest.mark.parametrize("number", [15, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("number", [2 * len(MOMENTS), pytest.param(200, marks=pytest.mark.soak)])
 def test_killed_at_a_random_moment(number: int, tmp_path: Path, programs: Path) -> None:
     """As it attaches, traces, prints and saves: nothing stays in the kernel, and a saved file is whole or the old one.
 
