@@ -378,6 +378,21 @@ def test_floats(server: Server, python: Python, tmp_path: Path) -> None:
     assert "@[-in]: 1" in rows
 
 
+INTEGERS = (0, 7, -7, 123456, -123456, (1 << 64) - 1, -(1 << 63))
+
+
+@pytest.mark.parametrize("python", PROBED[-1:], ids=str)
+def test_integers_in_short_strings(server: Server, python: Python, tmp_path: Path) -> None:
+    (tmp_path / "integers.py").write_text(f"def f(x): return x\nfor x in (*{INTEGERS}, True): f(x)\n")
+    script = 'python:integers.py:f { printf("%s|%s|%s\\n", pystr(args.x, 1), pystr(args.x, 3), pystr(args.x, 30)); }'
+    command = " ".join((*python.command, f"{tmp_path}/integers.py"))
+    result = server.run(("-q", "-e", script, "-c", command), timeout=100)
+    texts = [*map(str, INTEGERS), "True"]
+    assert result.stdout.split() == [f"{text[:1]}|{text[:3]}|{text}" for text in texts]
+    shortened = sum(len(text) > size for text in texts for size in (1, 3))
+    assert result.stderr.startswith(f"WARNING: {shortened} strings truncated")
+
+
 RUNNING = """
 import sys
 def f(n):

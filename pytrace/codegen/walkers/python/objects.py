@@ -243,14 +243,19 @@ class _Reader:
     def _fraction(self, value: Number) -> None:
         buffer = self._e.reserve(BUFFER)
         self._e.memory.zero(self._e.area(buffer), BUFFER)
-        size = Decimals(self._e).text(value, buffer)
-        room = min(self._capacity - 1, LONGEST)
-        self._e.count_cut(self._b.icmp("ugt", size, self._capacity - 1))
-        for offset in range(room):
+        self._take(buffer, Decimals(self._e).text(value, buffer), LONGEST)
+
+    def _take(self, buffer: int, size: Number, longest: int) -> None:
+        """A text of *size* bytes, at most *longest*, from the scratch offset *buffer*."""
+        room = self._capacity - 1
+        self._e.count_cut(self._b.icmp("ugt", size, room))
+        for offset in range(min(room, longest)):
             character = self._b.load(self._e.area(buffer + offset), 8, again=True)
             self._b.store(character, self._e.area(self.out + offset), 8)
 
     def _constant(self, data: bytes) -> None:
+        if len(data) >= self._capacity:
+            self._e.counter("cut", self._e.program.index, 1)
         for offset, byte in enumerate(data[: self._capacity - 1]):
             self._b.store(byte, self._b.offset(self._e.area(self.out), offset), 8)
 
@@ -281,11 +286,17 @@ class _Reader:
             b.jump(done)
         if self._capacity > _DECIMALS + 2:
             self._decimal(magnitude, b.number(negative))
+        else:
+            # Digits are written from the last one on, also those that do not fit.
+            buffer = self._e.reserve(BUFFER)
+            self._e.memory.zero(self._e.area(buffer), BUFFER)
+            size = _Reader(call, buffer, self._read, BUFFER)._decimal(magnitude, b.number(negative))
+            self._take(buffer, size, _DECIMALS + 1)
         b.jump(done)
         b.start(done)
 
-    def _decimal(self, magnitude: Number, negative: Number) -> None:
-        """Digits from the last one on; of a negative number after the sign."""
+    def _decimal(self, magnitude: Number, negative: Number) -> Number:
+        """Digits from the last one on; of a negative number after the sign. Returns the size."""
         b, count = self._b, negative
         for power in range(1, _DECIMALS):
             limit = 10**power
@@ -295,6 +306,7 @@ class _Reader:
         with b.when(b.truth(negative)):
             b.store(ord("-"), self._e.area(self.out), 8)
         self._e.loops.run(self._e.span, _DECIMALS, lambda inner, _index: self._inside(inner)._digit())
+        return b.add(count, 1)
 
     def _inside(self, e: Emitter) -> _Reader:
         return _Reader(self.call.inside(e), self.out, self._read, self._capacity)
