@@ -74,8 +74,6 @@ MUTANTS = {
     "one_cpu_only": Mutant(LINKS, "        if one:\n", "        if True:\n"),
     # cookies, order, counts
     "cookie_lost": Mutant(LINKS, "(job.program, event, cookie)", "(job.program, event, 0)"),
-    # Equivalent: events are opened enabled, and a tracepoint's program runs without.
-    "not_enabled": Mutant(LINKS, "    if enabled:\n", "    if False:\n"),
     "first_target_only": Mutant(LINKS, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
     "first_kprobe_only": Mutant(
         KERNEL, "opened) for target in job.spec.targets]", "opened) for target in job.spec.targets[:1]]"

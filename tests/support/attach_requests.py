@@ -146,7 +146,7 @@ def kernel(patch: Any) -> Kernel:
     made = Kernel()
     for name in _LINKS:
         patch.setattr(bpf, name, made.answer(name))
-    for name in ("open_event", "set_bpf", "enable"):
+    for name in ("open_event", "set_bpf"):
         patch.setattr(perf, name, made.answer(name))
     patch.setattr(perf, "set_period", lambda event, period: made.asked.append(("set_period", (event, period), {})))
     patch.setattr(perf, "online_cpus", lambda: [2, 5])

@@ -225,7 +225,7 @@ def _open_kprobe(job: Job, place: KernelFunctionTarget) -> int:
 def _definition_text(place: KernelFunctionTarget) -> str:
     """The probe's place as ``kprobe_events`` writes it."""
     if place.address is not None:
-        return hex(place.address)
+        return hex(place.address + place.offset)
     module = f"{place.module}:" if place.module else ""
     return f"{module}{place.function}" + (f"+{place.offset}" if place.offset else "")
 

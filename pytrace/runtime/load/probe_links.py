@@ -628,17 +628,16 @@ def in_one_link(
     return [Attached(job.spec, target) for target in targets]
 
 
-def attach_event(
-    job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False, enabled: bool = True
-) -> None:
-    """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
+def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False) -> None:
+    """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie.
+
+    The event counts as it was opened; a tracepoint's program runs whether it counts or not.
+    """
     (opened.idle_events if tracepoint and job.by_link else opened.events).append(event)
     if job.by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
     perf.set_bpf(event, job.program)
-    if enabled:
-        perf.enable(event)
 
 
 def attach_event_on_cpus(
@@ -686,7 +685,7 @@ def attach_event_everywhere(
             event = perf.open_event(attr, pid=thread)
         except ProcessLookupError:
             continue
-        attach_event(job, event, target.cookie, opened, enabled=not begins_at_exec)
+        attach_event(job, event, target.cookie, opened)
 
 
 def threads(pid: int) -> list[int]:

@@ -29,7 +29,6 @@ FLAG_ENABLE_ON_EXEC = 1 << 12
 FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
-_IOC_ENABLE = 0x2400
 _IOC_DISABLE = 0x2401
 _IOC_SET_BPF = 0x40042408
 _IOC_PERIOD = 0x40082404
@@ -141,11 +140,6 @@ def measures_cpus() -> bool:
     except PermissionError:
         return False
     return True
-
-
-def enable(event: int) -> None:
-    """Start counting."""
-    fcntl.ioctl(event, _IOC_ENABLE, 0)
 
 
 def disable(event: int) -> None:

@@ -295,8 +295,8 @@ def test_a_program_by_a_link(fake: Kernel, opened: Opened, tracepoint: bool, kep
 def test_a_program_without_links(fake: Kernel, opened: Opened) -> None:
     event = fake.answer("event")()
     probe_links.attach_event(job(PROBE, lacks=("perf_link",)), event, 42, opened, tracepoint=True)
-    assert [name for name, _, _ in fake.asked[1:]] == ["set_bpf", "enable"]
-    assert (fake.arguments("set_bpf"), fake.arguments("enable")) == ([(event, PROGRAM)], [(event,)])
+    assert [name for name, _, _ in fake.asked[1:]] == ["set_bpf"]
+    assert fake.arguments("set_bpf") == [(event, PROGRAM)]
     assert (opened.events, opened.idle_events, opened.links) == ([event], [], [])
 
 

@@ -253,6 +253,7 @@ def test_when_tracefs_is_used(
     [
         (KernelFunctionTarget("f"), "f"), (KernelFunctionTarget("f", offset=16), "f+16"),
         (KernelFunctionTarget("f", "nf", 3), "nf:f+3"), (KernelFunctionTarget(address=0xABC), "0xabc"),
+        (KernelFunctionTarget(address=0xABC, offset=4), "0xac0"),
     ],
 )  # fmt: skip
 def test_places_as_tracefs_writes_them(place: KernelFunctionTarget, text: str) -> None:
