@@ -301,9 +301,8 @@ def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 OWN_FILES = {
-    "runtime/load/legacy_probes.py": {"_open", "sweep", "_write"},  # tracefs
-    "runtime/load/probe_links.py": {"MissReader._profile"},  # tracefs
-    "runtime/load/kernel_probes.py": {"_attach_tracepoint_event"},  # tracefs
+    "runtime/load/probe_links.py": {"MissReader._profile", "_open", "sweep", "_write"},  # tracefs
+    "runtime/load/attachments.py": {"_attach_tracepoint_event"},  # tracefs
     # /sys/kernel/btf, $PYTRACE_VMLINUX
     "runtime/binaries/kernel_types.py": {"KernelTypes.module", "KernelTypes.vmlinux"},
     "runtime/binaries/btf_types.py": {"map_file"},

@@ -25,11 +25,10 @@ from pytrace.core.probe_kinds import TracepointTarget
 from pytrace.render.events import each
 from pytrace.runtime.load import attachments
 from pytrace.runtime.load.attachments import AttachOptions
-from pytrace.runtime.output.batches import Handlers
-from pytrace.runtime.output.ring import RingReader
+from pytrace.runtime.output.ring import Handlers, RingReader
 from pytrace.runtime.session import child
-from pytrace.runtime.session.consumer import EventLoop
 from pytrace.runtime.session.services import CounterReader
+from pytrace.runtime.session.session import EventLoop
 from tests.support.loading import Loaded, program, target
 from tests.support.pace import unit
 from tests.support.patience import patience

@@ -32,7 +32,7 @@ from pytrace.core.probe_kinds import (
     UserTarget,
     WatchpointTarget,
 )
-from pytrace.runtime.load import attachments, features, kernel_probes
+from pytrace.runtime.load import attachments, features
 from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.machine import perf
 from pytrace.runtime.machine.kernel_functions import Kallsyms
@@ -293,8 +293,7 @@ def test_blocks_on_one_function_run_in_source_order(programs: Path) -> None:
         run(calls, "1")
         # The event carries the number of hits so far: 1 when its program ran first.
         from pytrace.render.events import each
-        from pytrace.runtime.output.batches import Handlers
-        from pytrace.runtime.output.ring import RingReader
+        from pytrace.runtime.output.ring import Handlers, RingReader
 
         seen: list[bytes] = []
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
@@ -533,7 +532,7 @@ def test_iterator_runs_when_read() -> None:
         link = done.attached[0].iterator
         assert link is not None
         forked, before = forks(), tasks()
-        assert b"".join(kernel_probes.read_iterator(link)) == b""
+        assert b"".join(attachments.read_iterator(link)) == b""
         # Other tests start and end threads meanwhile. Some sandboxes hide the first process, of their own.
         there = {path for path in before & tasks() if not path.startswith("/proc/1/")}
         assert len(there) <= loaded.hits <= len(before) + forks() - forked + 1, "and once behind the last"

@@ -16,7 +16,7 @@ import pytest
 
 from pytrace.core.manifest import MapType
 from pytrace.core.probe_kinds import TimerTarget, TracepointTarget
-from pytrace.runtime.load import attachments, legacy_probes, probe_links
+from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.machine import bpf, tracefs
 from tests.support import leaks
@@ -87,11 +87,11 @@ def test_what_stays_is_found() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     path, name = f"{tracefs.root()}/uprobe_events", f"pytrace_{ended.pid}/p{ended.pid}_0"
-    legacy_probes._write(path, f"p:{name} /bin/true:0x1000\n")
+    probe_links._write(path, f"p:{name} /bin/true:0x1000\n")
     try:
         assert name in leaks.definitions()
     finally:
-        legacy_probes._write(path, f"-:{name}\n")
+        probe_links._write(path, f"-:{name}\n")
     assert name not in leaks.definitions()
 
 

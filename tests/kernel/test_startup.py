@@ -84,7 +84,7 @@ def test_probes_and_maps_import_no_slow_module_either(tmp_path: Path) -> None:
     script = "tracepoint:syscalls:sys_enter_getppid { @[comm] = count(); } interval:ms:1 { @a = 1; exit(); }"
     for _ in range(2):
         _, imported = start(tmp_path, "-e", script)
-    assert "pytrace.runtime.load.kernel_probes" in imported
+    assert "pytrace.runtime.load.attachments" in imported
 
 
 def test_filters_of_processes_import_no_slow_module_either(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
     for _ in range(2):
         _, imported = start(tmp_path, "-e", script)
     assert "pytrace.runtime.load.user_probes" in imported
-    assert "pytrace.runtime.load.legacy_probes" not in imported
+    assert "pytrace.runtime.load.probe_links" not in imported
 
 
 TOOL = """/* tool: with options */

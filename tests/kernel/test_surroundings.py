@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.load import legacy_probes
+from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import Opened
 from pytrace.runtime.machine import tracefs
 from tests.support.machine import need
@@ -293,18 +293,18 @@ def place(definitions: Path, programs: Path) -> Iterator[str]:
         if path.startswith(f"{programs}/calls:"):
             # Ended tracers' definitions are swept up by whoever defines one.
             with contextlib.suppress(FileNotFoundError):
-                legacy_probes._write(str(definitions), f"-:{name.partition(':')[2]}\n")
+                probe_links._write(str(definitions), f"-:{name.partition(':')[2]}\n")
 
 
 def test_definitions_of_killed_tracers_are_removed(definitions: Path, place: str, programs: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     for process in (ended.pid, os.getppid()):
-        legacy_probes._write(str(definitions), f"p:pytrace_{process}/p{process}_0 {place}\n")
-    legacy_probes._write(str(definitions), f"p:pytrace_other/p{ended.pid}_0 {place}\n")
+        probe_links._write(str(definitions), f"p:pytrace_{process}/p{process}_0 {place}\n")
+    probe_links._write(str(definitions), f"p:pytrace_other/p{ended.pid}_0 {place}\n")
     opened = Opened()
-    legacy_probes.sweep.cache_clear()
-    event = legacy_probes.open_uprobe(str(programs / "calls"), 0x1000, 0, returns=False, pid=None, opened=opened)
+    probe_links.sweep.cache_clear()
+    event = probe_links.open_uprobe(str(programs / "calls"), 0x1000, 0, returns=False, pid=None, opened=opened)
     os.close(event)
     left = definitions.read_text()
     assert f"pytrace_{ended.pid}/" not in left

@@ -33,19 +33,21 @@ class Mutant:
     fault: str
 
 
-KERNEL, USER, LINKS, ATTACHMENTS = "kernel_probes", "user_probes", "probe_links", "attachments"
-MODULES = (KERNEL, USER, LINKS, ATTACHMENTS, "legacy_probes")
+USER, LINKS, ATTACHMENTS = "user_probes", "probe_links", "attachments"
+MODULES = (USER, LINKS, ATTACHMENTS)
 MUTANTS = {
     # wrong target
-    "kprobe_offset_lost": Mutant(KERNEL, "else place.offset\n", "else 0\n"),
-    "kprobe_address_offset_lost": Mutant(KERNEL, "address(place) + place.offset if", "address(place) if"),
-    "kprobe_is_return": Mutant(KERNEL, '"retprobe") if job.returns else 0', '"retprobe")'),
-    "kretprobe_is_entry": Mutant(KERNEL, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
-    "kprobe_traced_offset_lost": Mutant(KERNEL, '(f"+{place.offset}" if place.offset else "")', '""'),
+    "kprobe_offset_lost": Mutant(ATTACHMENTS, "else place.offset\n", "else 0\n"),
+    "kprobe_address_offset_lost": Mutant(ATTACHMENTS, "address(place) + place.offset if", "address(place) if"),
+    "kprobe_is_return": Mutant(ATTACHMENTS, '"retprobe") if job.returns else 0', '"retprobe")'),
+    "kretprobe_is_entry": Mutant(ATTACHMENTS, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
+    "kprobe_traced_offset_lost": Mutant(ATTACHMENTS, '(f"+{place.offset}" if place.offset else "")', '""'),
     "kprobe_traced_is_return": Mutant(
-        KERNEL, "_definition_text(place), returns=job.returns", "_definition_text(place), returns=True"
+        ATTACHMENTS, "_definition_text(place), returns=job.returns", "_definition_text(place), returns=True"
     ),
-    "kprobe_on_address_0": Mutant(KERNEL, "        return place.address\n    address", "        return 0\n    address"),
+    "kprobe_on_address_0": Mutant(
+        ATTACHMENTS, "        return place.address\n    address", "        return 0\n    address"
+    ),
     "uprobe_first_byte": Mutant(USER, "config1=name.address, config2=offset)", "config1=name.address, config2=0)"),
     "uprobe_is_return": Mutant(USER, '"retprobe") if returns else 0', '"retprobe")'),
     "uretprobe_is_entry": Mutant(USER, '(perf.pmu_bit("uprobe", "retprobe") if returns else 0)', "0"),
@@ -54,15 +56,15 @@ MUTANTS = {
     ),
     "usdt_counter_lost": Mutant(USER, "else 0) | semaphore << 32", "else 0)"),
     "usdt_counter_not_raised": Mutant(USER, "if semaphore and not counted:", "if False:"),
-    "tracepoint_of_another_number": Mutant(KERNEL, "number = int(file.read())", "number = int(file.read()) + 1"),
-    "tracepoint_missing_unnoticed": Mutant(KERNEL, "except FileNotFoundError:", "except ZeroDivisionError:"),
+    "tracepoint_of_another_number": Mutant(ATTACHMENTS, "number = int(file.read())", "number = int(file.read()) + 1"),
+    "tracepoint_missing_unnoticed": Mutant(ATTACHMENTS, "except FileNotFoundError:", "except ZeroDivisionError:"),
     # Of kernels since 6.10: not in the test machine, where it survives.
-    "raw_cookie_lost": Mutant(KERNEL, "attach_type], target.cookie)", "attach_type], 0)"),
-    "timer_is_slow": Mutant(KERNEL, "period=timer.frequency, frequency=True", "period=1, frequency=True"),
-    "timer_has_another_period": Mutant(KERNEL, "period=timer.period_ns)", "period=timer.period_ns // 4)"),
-    "interval_on_each_cpu": Mutant(KERNEL, "target, opened, one=True)", "target, opened)"),
-    "software_is_another_event": Mutant(KERNEL, "event_type, event.config, period=", "event_type, 9, period="),
-    "watchpoint_elsewhere": Mutant(KERNEL, "breakpoint_attr(place.address,", "breakpoint_attr(place.address + 8,"),
+    "raw_cookie_lost": Mutant(ATTACHMENTS, "attach_type], target.cookie)", "attach_type], 0)"),
+    "timer_is_slow": Mutant(ATTACHMENTS, "period=timer.frequency, frequency=True", "period=1, frequency=True"),
+    "timer_has_another_period": Mutant(ATTACHMENTS, "period=timer.period_ns)", "period=timer.period_ns // 4)"),
+    "interval_on_each_cpu": Mutant(ATTACHMENTS, "target, opened, one=True)", "target, opened)"),
+    "software_is_another_event": Mutant(ATTACHMENTS, "event_type, event.config, period=", "event_type, 9, period="),
+    "watchpoint_elsewhere": Mutant(ATTACHMENTS, "breakpoint_attr(place.address,", "breakpoint_attr(place.address + 8,"),
     # no filter, or another one
     "uprobe_of_all_processes": Mutant(USER, "    if pid is not None:\n", "    if False:\n"),
     "uprobe_traced_of_all_processes": Mutant(
@@ -76,7 +78,7 @@ MUTANTS = {
     "cookie_lost": Mutant(LINKS, "(job.program, event, cookie)", "(job.program, event, 0)"),
     "first_target_only": Mutant(LINKS, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
     "first_kprobe_only": Mutant(
-        KERNEL, "opened) for target in job.spec.targets]", "opened) for target in job.spec.targets[:1]]"
+        ATTACHMENTS, "opened) for target in job.spec.targets]", "opened) for target in job.spec.targets[:1]]"
     ),
     "blocks_in_reverse": Mutant(ATTACHMENTS, "(backward if kind.backwards else forward)", "backward"),
     "failure_unnoticed": Mutant(ATTACHMENTS, "raise failure_error(failures)", "pass"),
@@ -122,7 +124,8 @@ def _functions() -> Iterator[types.FunctionType]:
     """The functions of all attachers, and those that decorators have in their closures."""
     modules = [sys.modules[f"pytrace.runtime.load.{name}"] for name in MODULES]
     pending: list[object] = [item for module in modules for item in vars(module).values()]
-    pending += [item for module in modules for item in getattr(module, "ATTACHERS", {}).values()]
+    pending += [item for name in ("KERNEL_ATTACHERS", "ATTACHERS") for module in modules
+                for item in getattr(module, name, {}).values()]  # fmt: skip
     seen: set[int] = set()
     while pending:
         item = pending.pop()

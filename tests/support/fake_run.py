@@ -21,9 +21,8 @@ from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.services import Key, Losses, NoHeartbeat, Service
-from pytrace.runtime.session.session import Command, NoCommand, Notices, Resources
+from pytrace.runtime.session.session import Command, Consumer, NoCommand, Notices, Resources
 from tests.runtime.output.test_ring import Ring, event
 from tests.support.encode import Run, encode
 

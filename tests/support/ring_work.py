@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pytrace.runtime.output.batches import Handlers
-from pytrace.runtime.output.ring import Index, RingReader
+from pytrace.runtime.output.ring import Handlers, Index, RingReader
 
 
 @dataclass

@@ -393,7 +393,7 @@ class Following(Part):
         self.b.exchange_if(self.e.session(SESSION.root), NOT_YET, self.e.tasks.process_ids("tracer")[0])
 
     def _list(self) -> None:
-        """Write a :class:`pytrace.runtime.load.kernel_probes.Task` for each process.
+        """Write a :class:`pytrace.runtime.load.attachments.Task` for each process.
 
         The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
         """

@@ -1,15 +1,36 @@
-"""Attaching: one attacher for each probe kind (:data:`ATTACHERS`); blocks run in the order of the script."""
+"""Attaching: one attacher for each probe kind (:data:`ATTACHERS`); blocks run in the order of the script.
+
+Here are those of kernel functions, tracepoints, perf events that count, and iterators; `user_probes` has the others.
+
+kprobe and kretprobe have multi links, perf events, or the tracefs interface, whichever the kernel has; tracepoints perf
+events with their number; rawtracepoint, fentry and fexit links without events; profile, interval, software, hardware
+and watchpoint perf events with a program at each overflow. iter has a link from which files can be opened; reading such
+a file runs the program for each object.
+
+With ``--follow`` an iterator over tasks finds the existing descendants of a traced process. The programs that keep the
+kernel's set of followed processes (``pytrace.codegen.walkers.processes``) run at forks, so they are attached
+first. Then all processes are listed until there is no descendant that the set lacks: a process whose parent was not in
+the set yet when it was forked is in the next list.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.manifest import ProgramSpec
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probe_kinds import (
+    BPF_FILE_SYSTEM,
     FENTRY,
     FEXIT,
     HARDWARE,
@@ -20,6 +41,7 @@ from pytrace.core.probe_kinds import (
     PROFILE,
     PYTHON,
     PYTHONRET,
+    RAW_TRACEPOINT,
     RAWTRACEPOINT,
     SOFTWARE,
     SYSTEM_CALLS,
@@ -28,29 +50,519 @@ from pytrace.core.probe_kinds import (
     URETPROBE,
     USDT,
     WATCHPOINT,
+    CountedEventTarget,
+    IteratorTarget,
+    KernelFunctionTarget,
+    TimerTarget,
+    TracepointTarget,
+    WatchpointTarget,
     known_kind,
+    sampling_period,
 )
+from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loader import ATTACH_TYPES
 from pytrace.runtime.load.probe_links import (
+    LIMITS,
+    OF_ALL,
     Attached,
     Attacher,
     AttachOptions,
+    CannotAttachError,
     Failure,
     Job,
     Opened,
     Outcome,
+    attach_event,
+    attach_event_everywhere,
+    attach_event_on_cpus,
+    attempt,
     failure_error,
+    in_one_link,
+    one_by_one,
 )
+from pytrace.runtime.machine import bpf, perf, tracefs
+from pytrace.runtime.machine.kernel_functions import Kallsyms
+from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
 
-__all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
-
-# Attachers are imported for the probes that need them.
+# ---------------------------------------------------------------------------------------------------- kprobe, kretprobe
 
 
-def _kernel_attacher(kind: str) -> Attacher:
-    from pytrace.runtime.load import kernel_probes
+_KPROBE_REASONS = {
+    errno.ENOENT: "the kernel has no function of that name",
+    errno.ESRCH: "the kernel has no function of that name that can be traced",
+    errno.EINVAL: "the kernel does not allow a probe there (not traceable, on its blacklist, or not an instruction)",
+    errno.EILSEQ: "the offset is not at the start of an instruction",
+    errno.EADDRNOTAVAIL: "several functions have that name",
+    errno.EOPNOTSUPP: "this kernel cannot probe that function",
+    errno.EACCES: "no permission for a perf event, as in containers: use fentry, or several functions in one probe",
+}
 
-    return kernel_probes.ATTACHERS[kind]
+
+def attach_kprobe(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach a kprobe or kretprobe program to all its targets."""
+    if not job.multi:
+        return [attempt(_attach_kprobe_event, job, target, opened) for target in job.spec.targets]
+    targets = job.spec.targets
+    if all(_by_name(target.of(KernelFunctionTarget)) for target in targets):
+        return in_one_link(job, targets, lambda some: _link_symbols(job, some), _kprobe_failure, opened)
+    return _attach_addresses(job, opened)
+
+
+def _by_name(place: KernelFunctionTarget) -> bool:
+    """Whether the kernel finds a function by its name alone."""
+    return place.address is None and not place.module
+
+
+def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
+    return bpf.link_kprobe_multi(
+        job.program,
+        symbols=[target.of(KernelFunctionTarget).function for target in targets],
+        cookies=[target.cookie for target in targets],
+        returns=job.returns,
+        session=job.multi == "kprobe_session",
+    )
+
+
+def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
+    """The multi link takes names without their module, so functions of named modules go in by address."""
+    found: dict[int, int] = {}
+    outcomes: list[Outcome] = []
+    known: list[Target] = []
+    for target in job.spec.targets:
+        try:
+            found[target.cookie] = _function_address(target.of(KernelFunctionTarget))
+            known.append(target)
+        except CannotAttachError as error:
+            outcomes.append(Failure(target, error.reason))
+
+    def link(some: Sequence[Target]) -> int:
+        return bpf.link_kprobe_multi(
+            job.program,
+            addresses=[found[target.cookie] for target in some],
+            cookies=[target.cookie for target in some],
+            returns=job.returns,
+            session=job.multi == "kprobe_session",
+        )
+
+    return outcomes + (in_one_link(job, known, link, _kprobe_failure, opened) if known else [])
+
+
+def _function_address(place: KernelFunctionTarget) -> int:
+    if place.address is not None:
+        return place.address
+    address = next(iter(_function_addresses(place.function, place.module)), 0)
+    if not address:
+        raise CannotAttachError(_KPROBE_REASONS[errno.ENOENT])
+    return address
+
+
+def _function_addresses(function: str, module: str) -> list[int]:
+    """The addresses of all functions of that name, 0 where the kernel hides them."""
+    tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
+    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
+    lines = re.finditer(line.encode(errors="surrogateescape"), _kernel_symbols().text)
+    return [int(match.group(1), 16) for match in lines]
+
+
+@cache
+def _kernel_symbols() -> Kallsyms:
+    return Kallsyms()
+
+
+def _kprobe_failure(target: Target, error: OSError) -> Failure:
+    return Failure(target, _kprobe_reason(error), _kprobe_hints(target, error))
+
+
+def _kprobe_reason(error: OSError) -> str:
+    return _KPROBE_REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _kprobe_hints(target: Target, error: OSError) -> tuple[str, ...]:
+    """How to probe one of several functions of the same name: by its address."""
+    if error.errno != errno.EADDRNOTAVAIL:
+        return ()
+    kind = target.probe.partition(":")[0]
+    name = target.of(KernelFunctionTarget).function
+    addresses = [found for found in _function_addresses(name, "") if found]
+    if not addresses:
+        return (f"probe one of them by its address in /proc/kallsyms, with --unsafe: {kind}:0xADDRESS",)
+    shown = " or ".join(f"{kind}:{address:#x}" for address in addresses[:4])
+    return (f"probe one of them by its address, with --unsafe: {shown}",)
+
+
+def _attach_kprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
+    place = target.of(KernelFunctionTarget)
+    try:
+        if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
+            event = _open_kprobe(job, place)
+        elif job.options.has("kprobe"):
+            event = probe_links.open_kprobe(
+                _definition_text(place), returns=job.returns, opened=opened, symbol=job.spec.symbol
+            )
+        else:
+            raise CannotAttachError(
+                "this kernel has no kprobes (CONFIG_KPROBES)",
+                hints=("tracepoint, rawtracepoint and fentry probes need no kprobes; see --info",),
+            )
+        attach_event(job, event, target.cookie, opened)
+    except OSError as error:
+        raise CannotAttachError(_kprobe_reason(error), hints=_kprobe_hints(target, error)) from None
+    return Attached(job.spec, target)
+
+
+def _misses_untold(job: Job) -> bool:
+    """Whether this kernel keeps to itself how many returns a perf kretprobe missed (before 6.7): tracefs tells it."""
+    if not job.options.has("kprobe") or job.options.has("link_missed"):
+        return False
+    # Without CAP_DAC_OVERRIDE only root may write there.
+    return os.access(f"{tracefs.root()}/kprobe_events", os.W_OK, effective_ids=True)
+
+
+def _open_kprobe(job: Job, place: KernelFunctionTarget) -> int:
+    name = string_memory(place.function)
+    by_address = not _by_name(place)
+    config2 = _function_address(place) + place.offset if by_address else place.offset
+    kind = perf.pmu_type("kprobe")
+    if kind is None:
+        raise CannotAttachError("this kernel has no perf kprobes")
+    attr = perf.EventAttr(
+        kind,
+        config=perf.pmu_bit("kprobe", "retprobe") if job.returns else 0,
+        config1=0 if by_address else name.address,
+        config2=config2,
+    )
+    return perf.open_event(attr, cpu=perf.online_cpus()[0])
+
+
+def _definition_text(place: KernelFunctionTarget) -> str:
+    """The probe's place as ``kprobe_events`` writes it."""
+    if place.address is not None:
+        return hex(place.address + place.offset)
+    module = f"{place.module}:" if place.module else ""
+    return f"{module}{place.function}" + (f"+{place.offset}" if place.offset else "")
+
+
+# ----------------------------------------------------------------------------- tracepoint, rawtracepoint, fentry, fexit
+
+
+@one_by_one
+def _attach_tracepoint_event(job: Job, target: Target, opened: Opened) -> Attached:
+    place = target.of(TracepointTarget)
+    try:
+        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", "rb") as file:
+            number = int(file.read())
+    except FileNotFoundError:
+        raise CannotAttachError(f"this kernel has no tracepoint {place.category}:{place.event}") from None
+    # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit, whether or not the event
+    # counts (perf_trace_run_bpf_submit). One that counts is added on its CPU, which is interrupted for that, and gets a
+    # sample of each hit there.
+    attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1, flags=perf.FLAG_DISABLED)
+    attach_event(job, perf.open_event(attr, cpu=job.cpu), target.cookie, opened, tracepoint=True)
+    return Attached(job.spec, target)
+
+
+def attach_tracepoint(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach to all targets: by a perf event each, or by one raw tracepoint (which may serve all system calls)."""
+    raw = job.multi in (SYSTEM_CALLS, RAW_TRACEPOINT)
+    return _attach_raw_tracepoint(job, opened) if raw else _attach_tracepoint_event(job, opened)
+
+
+def _attach_raw_tracepoint(job: Job, opened: Opened) -> list[Outcome]:
+    try:
+        opened.links.append(bpf.raw_tracepoint_open(job.program))
+    except OSError as error:
+        if error.errno in OF_ALL:
+            raise
+        limit = error.errno in LIMITS
+        return [Failure(target, str(error.strerror), limit=limit) for target in job.spec.targets]
+    return [Attached(job.spec, target) for target in job.spec.targets]
+
+
+_TRACING_REASONS = {
+    errno.ENOENT: "the function or tracepoint no longer exists in the kernel",
+    errno.EBUSY: "something else that excludes BPF programs is already attached to this function",
+    errno.E2BIG: "the kernel's limit of programs on this function is reached",
+    ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+    errno.EOPNOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+}
+
+
+@one_by_one
+def _attach_tracing(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach a tracing program, which was loaded for its one target and only needs a link."""
+    if len(job.spec.targets) != 1:
+        raise InternalError(f"{job.spec.symbol}: a tracing program is loaded for one target, not for many")
+    kind = known_kind(job.spec.kind)
+    try:
+        if target.cookie and job.options.has("tracing_cookie"):
+            link = bpf.link_tracing(job.program, ATTACH_TYPES[kind.attach_type], target.cookie)
+        else:
+            link = bpf.raw_tracepoint_open(job.program)
+    except OSError as error:
+        reason = _TRACING_REASONS.get(error.errno or 0, str(error.strerror))
+        raise CannotAttachError(reason) from None
+    opened.links.append(link)
+    return Attached(job.spec, target)
+
+
+# -------------------------------------------------------------------- profile, interval, software, hardware, watchpoint
+
+
+_EVENT_REASONS = {
+    errno.ENOENT: "this machine's CPU or kernel does not support that event",
+    errno.EOPNOTSUPP: "this machine's CPU does not support that event (a virtual machine may hide it)",
+    errno.ENODEV: "this machine's CPU does not support that event",
+    errno.EINVAL: "the kernel does not accept that event, period or address",
+    errno.ENOSPC: "all hardware breakpoints of the CPU are in use",
+    errno.EBUSY: "the CPU's counters are in use",
+    errno.ESRCH: "there is no such process",
+    errno.EACCES: "no permission to measure this (see /proc/sys/kernel/perf_event_paranoid)",
+}
+
+
+def _clock_event(target: Target) -> perf.EventAttr:
+    """A clock event: by frequency, or by period (the cpu-clock event counts nanoseconds)."""
+    timer = target.of(TimerTarget)
+    if timer.frequency:
+        return perf.EventAttr(
+            perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=timer.frequency, frequency=True
+        )
+    return perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=timer.period_ns)
+
+
+def _attach_everywhere(
+    job: Job, target: Target, attr: perf.EventAttr, opened: Opened, pids: Sequence[int]
+) -> Attached:
+    try:
+        attach_event_everywhere(job, attr, target, opened, pids)
+    except OSError as error:
+        raise _event_refusal(target, error) from None
+    return Attached(job.spec, target)
+
+
+_NOT_PERMITTED = frozenset({errno.EPERM, errno.EACCES})
+
+
+def _attach_sampling(job: Job, target: Target, attr: perf.EventAttr, opened: Opened) -> Attached:
+    """Attach to a clock: on every CPU, as programs compare the process; where those are refused, of each thread."""
+    mean = sampling_period(target.place)
+    if not mean:
+        return _attach_everywhere(job, target, attr, opened, job.options.event_pids)
+    refused = Opened()
+    try:
+        attach_event_on_cpus(job, attr, target, refused, mean=mean)
+        opened.take(refused)
+        return Attached(job.spec, target)
+    except OSError as error:
+        pids = () if job.options.awaits else job.options.pids
+        if error.errno not in _NOT_PERMITTED or not pids:
+            raise _event_refusal(target, error) from None
+        reason = error.strerror
+    finally:
+        refused.close()
+    try:
+        attach_event_everywhere(job, attr, target, opened, pids)
+    except OSError as error:
+        raise _event_refusal(target, error) from None
+    note = f"{target.probe} samples threads, not CPUs ({reason}): short work of the process is under-represented"
+    return Attached(job.spec, target, note=note)
+
+
+def _event_refusal(target: Target, error: OSError) -> CannotAttachError:
+    """The error for a refused event; the kernel limits the sampling rate."""
+    most = perf.max_sample_rate()
+    frequency = target.place.frequency if isinstance(target.place, TimerTarget) else 0
+    if error.errno == errno.EINVAL and frequency > most:
+        hint = f"sysctl kernel.perf_event_max_sample_rate allows {most} now; the kernel also lowers it under load"
+        return CannotAttachError(f"the kernel samples at most {most} times a second", hints=(hint,), limit=True)
+    reason = _EVENT_REASONS.get(error.errno or 0, str(error.strerror))
+    hints: tuple[str, ...] = ()
+    if error.errno == errno.EPERM and reason == os.strerror(errno.EPERM):
+        reason = "perf_event_open() is refused to this process"
+        hints = ("a seccomp profile (of a container or a systemd unit) or kernel lockdown forbids it: pytrace --info",)
+    return CannotAttachError(reason, hints=hints, limit=error.errno == errno.EBUSY)
+
+
+@one_by_one
+def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a timer on every CPU."""
+    return _attach_sampling(job, target, _clock_event(target), opened)
+
+
+@one_by_one
+def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a timer on one CPU."""
+    try:
+        attach_event_on_cpus(job, _clock_event(target), target, opened, one=True)
+    except OSError as error:
+        raise _event_refusal(target, error) from None
+    return Attached(job.spec, target)
+
+
+def _counter(event_type: perf.EventType) -> Attacher:
+    """An attacher to counters of one type."""
+
+    def attach(job: Job, target: Target, opened: Opened) -> Attached:
+        event = target.of(CountedEventTarget)
+        return _attach_sampling(job, target, perf.EventAttr(event_type, event.config, period=event.period), opened)
+
+    return one_by_one(attach)
+
+
+@one_by_one
+def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a hardware breakpoint."""
+    place = target.of(WatchpointTarget)
+    attr = perf.breakpoint_attr(place.address, place.length, place.mode)
+    # An address means something in one process only, whatever other filters select.
+    pids = () if job.options.finds_descendants else job.options.processes
+    return _attach_everywhere(job, target, attr, opened.watchpoint(place.address), pids)
+
+
+
+
+# ----------------------------------------------------------------------------------------------------------------- iter
+
+
+@one_by_one
+def attach_iterator(job: Job, target: Target, opened: Opened) -> Attached:
+    """Link an iterator, and pin the link if the probe names a file."""
+    try:
+        link = bpf.link_iter(job.program)
+    except OSError as error:
+        if error.errno in {errno.EBADF, errno.EINVAL}:
+            reason = "it iterates over one map or cgroup, which a probe cannot name"
+            raise CannotAttachError(reason) from None
+        raise
+    opened.links.append(link)
+    pin = target.of(IteratorTarget).pin
+    if not pin:
+        return Attached(job.spec, target, iterator=link)
+    path = pin if pin.startswith("/") else f"{BPF_FILE_SYSTEM}/{pin}"
+    try:
+        bpf.obj_pin(link, path)
+    except OSError as error:
+        raise CannotAttachError(_pin_reason(path, error)) from None
+    return Attached(job.spec, target, note=f"{target.probe} is pinned; read {path} to run it")
+
+
+def _pin_reason(path: str, error: OSError) -> str:
+    if error.errno == errno.EEXIST:
+        return f"{path} already exists"
+    if error.errno in {errno.EPERM, errno.ENOENT, errno.EINVAL}:
+        return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPF_FILE_SYSTEM})"
+    if error.errno == errno.EACCES:
+        return f"cannot pin to {path}: this user may not write there (root and CAP_DAC_OVERRIDE may)"
+    return f"cannot pin to {path}: {error.strerror}"
+
+
+def read_iterator(link: int) -> Iterator[bytes]:
+    """Run an iterator to its end. Yields what the program writes."""
+    descriptor = bpf.iter_create(link)
+    try:
+        while True:
+            try:
+                text = os.read(descriptor, 1 << 16)
+            except OSError as error:
+                # The kernel asks to come again when a program had to give up its CPU.
+                if error.errno == errno.EAGAIN:
+                    continue
+                raise
+            if not text:
+                return
+            yield text
+    finally:
+        os.close(descriptor)
+
+
+_ROW = struct.Struct("=IIII")
+_KEY, _VALUE = struct.Struct("=I"), struct.pack("=I", 1)
+
+
+class Task(NamedTuple):
+    """A process: its id and its parent's in the initial pid namespace, its id in the tracer's one."""
+
+    process: int
+    parent: int
+    number: int
+
+
+def include_descendants(roots: Sequence[int], link: int, followed: int) -> tuple[list[int], int]:
+    """Put the descendants of *roots* into the map *followed*.
+
+    Args:
+        roots: processes, as the tracer numbers them.
+        link: the iterator's link.
+        followed: descriptor of the set.
+
+    Returns:
+        The descendants as the tracer numbers them, and the number of those that did not fit the map.
+    """
+    added: set[int] = set()
+    refused: set[int] = set()
+    while True:
+        tasks = _read_tasks(link)
+        family = descendants(roots, tasks)
+        # The set forgets a process when the kernel does, which may have been before it was put in.
+        for process in added - {task.process for task in tasks}:
+            bpf.map_delete(followed, _KEY.pack(process))
+            added.discard(process)
+        known = refused | {item.process for item in family if _is_followed(followed, item.process)}
+        new = [item.process for item in family if item.process not in known]
+        if not new:
+            return [item.number for item in family if item.process not in refused], len(refused)
+        for process in new:
+            (added if _follow(followed, process) else refused).add(process)
+
+
+def descendants(roots: Sequence[int], tasks: Iterable[Task]) -> list[Task]:
+    """Those of *tasks* that descend from those that the tracer numbers *roots*, parents first."""
+    children: dict[int, list[Task]] = {}
+    starts = []
+    for task in tasks:
+        children.setdefault(task.parent, []).append(task)
+        if task.number in roots:
+            starts.append(task.process)
+    family = [child for start in starts for child in children.get(start, ())]
+    for task in family:
+        family += children.get(task.process, ())
+    # One of the roots may descend from another.
+    return list(dict.fromkeys(family))
+
+
+def _read_tasks(link: int) -> list[Task]:
+    return [Task(*row[:3]) for row in _ROW.iter_unpack(b"".join(read_iterator(link)))]
+
+
+def _is_followed(followed: int, process: int) -> bool:
+    return bpf.map_lookup(followed, _KEY.pack(process), _KEY.size) is not None
+
+
+def _follow(followed: int, process: int) -> bool:
+    try:
+        bpf.map_update(followed, _KEY.pack(process), _VALUE)
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        return False
+    return True
+
+
+KERNEL_ATTACHERS: dict[str, Attacher] = {
+    KPROBE: attach_kprobe,
+    KRETPROBE: attach_kprobe,
+    TRACEPOINT: attach_tracepoint,
+    RAWTRACEPOINT: _attach_tracing,
+    FENTRY: _attach_tracing,
+    FEXIT: _attach_tracing,
+    PROFILE: _attach_profile,
+    INTERVAL: _attach_interval,
+    SOFTWARE: _counter(perf.EventType.SOFTWARE),
+    HARDWARE: _counter(perf.EventType.HARDWARE),
+    WATCHPOINT: _attach_watchpoint,
+    ITER: attach_iterator,
+}
 
 
 def _user_attacher(kind: str) -> Attacher:
@@ -59,14 +571,10 @@ def _user_attacher(kind: str) -> Attacher:
     return user_probes.ATTACHERS[kind]
 
 
-_KERNEL_KINDS = (
-    KPROBE, KRETPROBE, TRACEPOINT, RAWTRACEPOINT, FENTRY, FEXIT,
-    PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER,
-)  # fmt: skip
-_USER_KINDS = (UPROBE, URETPROBE, USDT, PYTHON, PYTHONRET)
 ATTACHERS: dict[str, Callable[[str], Attacher]] = {
-    **dict.fromkeys(_KERNEL_KINDS, _kernel_attacher), **dict.fromkeys(_USER_KINDS, _user_attacher),
-}  # fmt: skip
+    **dict.fromkeys(KERNEL_ATTACHERS, KERNEL_ATTACHERS.__getitem__),
+    **dict.fromkeys((UPROBE, URETPROBE, USDT, PYTHON, PYTHONRET), _user_attacher),
+}
 """The attacher of each probe kind. Kinds that the session runs (begin, end, self, test, bench) attach to nothing."""
 
 

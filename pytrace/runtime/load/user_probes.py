@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Target
 from pytrace.core.probe_kinds import PYTHON, PYTHONRET, UPROBE, URETPROBE, USDT, FileTarget, StaticProbeTarget
+from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import (
     Attached,
     Attacher,
@@ -139,10 +140,8 @@ def _attach_uprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
             with kernel_path(path) as file:
                 event = _open_uprobe(file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid)
         elif options.has("uprobe"):
-            from pytrace.runtime.load import legacy_probes
-
             with kernel_path(path) as file:
-                event = legacy_probes.open_uprobe(
+                event = probe_links.open_uprobe(
                     file, offset, counted, returns=job.returns, pid=job.options.uprobe_pid, opened=opened
                 )
         else:
@@ -151,10 +150,8 @@ def _attach_uprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
     except OSError as error:
         raise CannotAttachError(_reason(target, error), gone=_gone(target, error)) from None
     if semaphore and not counted:
-        from pytrace.runtime.load import legacy_probes
-
         for pid in options.pids or (None,):
-            legacy_probes.raise_semaphore(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
+            probe_links.raise_semaphore(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 
 
@@ -224,7 +221,6 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     # Few scripts probe functions of Python.
     from pytrace.runtime.binaries.elf_file import ElfFile
     from pytrace.runtime.stacks import python_interpreters
-    from pytrace.runtime.stacks.python_interpreters import UnsupportedError, eval_loop
 
     text = procfs.read_maps(pid)
     if not text:
@@ -239,8 +235,8 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
                 with ElfFile.open(path) as file:
                     interpreter = python_interpreters.interpreter(file)
                     if interpreter is not None:
-                        return path, eval_loop(file, interpreter.layout)
-            except UnsupportedError as error:
+                        return path, python_interpreters.eval_loop(file, interpreter.layout)
+            except python_interpreters.UnsupportedError as error:
                 raise CannotAttachError(f"{name}: {error}") from None
     program = next(iter(files), "")
     hints = ["give the process of the interpreter itself, not that of a wrapper that started it"]

@@ -30,8 +30,8 @@ from pytrace.render.events import reader as event_reader
 from pytrace.render.text import Bars, Values
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.batches import Handlers
 from pytrace.runtime.output.messages import Totals
+from pytrace.runtime.output.ring import Handlers
 from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:

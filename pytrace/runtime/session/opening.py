@@ -28,10 +28,18 @@ from pytrace.runtime.output.ring import RingReader, backlog_limit
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.session import processes
 from pytrace.runtime.session.confinement import Confinement, confine_view
-from pytrace.runtime.session.consumer import Consumer, EventLoop
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services import SKIPPED, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
-from pytrace.runtime.session.session import Command, Embedding, NoCommand, Notices, Resources, Session
+from pytrace.runtime.session.session import (
+    Command,
+    Consumer,
+    Embedding,
+    EventLoop,
+    NoCommand,
+    Notices,
+    Resources,
+    Session,
+)
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
@@ -408,7 +416,7 @@ def _heartbeat(loaded: LoadedScript, options: RunOptions, embedded: bool, stack:
     counters, data = manifest.counters, manifest.session
     if not seconds or counters is None or data is None or all(kind != SKIPPED for kind, _ in counters.names):
         return NoHeartbeat()
-    from pytrace.runtime.session.heartbeat import Heartbeat  # only for programs that are attached
+    from pytrace.runtime.session.watches import Heartbeat  # only for programs that are attached
 
     return Heartbeat(loaded, data, seconds, stack, embedded=embedded)
 

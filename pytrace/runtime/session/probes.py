@@ -126,9 +126,9 @@ class Probes:
         if lister is None:
             warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
             return
-        from pytrace.runtime.load import kernel_probes
+        from pytrace.runtime.load import attachments
 
-        descendants, left_out = kernel_probes.include_descendants(pids, lister, self._loaded.map_fd(followed))
+        descendants, left_out = attachments.include_descendants(pids, lister, self._loaded.map_fd(followed))
         if left_out:
             warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
         for pid in descendants:

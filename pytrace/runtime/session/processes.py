@@ -18,8 +18,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options import Config, RunOptions
 from pytrace.render.events import each
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.output.batches import Handlers
-from pytrace.runtime.output.ring import RingReader
+from pytrace.runtime.output.ring import Handlers, RingReader
 from pytrace.runtime.session.services import Service
 from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 

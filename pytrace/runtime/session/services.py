@@ -31,8 +31,8 @@ from pytrace.runtime.output.streams import Output
 if TYPE_CHECKING:
     import socket
 
-    from pytrace.runtime.session.consumer import Consumer
     from pytrace.runtime.session.probes import Probes
+    from pytrace.runtime.session.session import Consumer
 
 
 class EndOfRun(msgspec.Struct):

@@ -32,8 +32,8 @@ from pytrace.core.probe_kinds import (
     TypedFunctionTarget,
     WatchpointTarget,
 )
-from pytrace.runtime.load import kernel_probes, legacy_probes, probe_links
-from pytrace.runtime.load.kernel_probes import ATTACHERS, Task, descendants, include_descendants
+from pytrace.runtime.load import attachments, probe_links
+from pytrace.runtime.load.attachments import KERNEL_ATTACHERS, Task, descendants, include_descendants
 from pytrace.runtime.load.probe_links import Attached, Attacher, CannotAttachError, Failure, Opened, Outcome
 from pytrace.runtime.machine import bpf, fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.bpf import AttachType
@@ -52,7 +52,7 @@ from tests.support.attach_requests import (
 )
 
 # ---------------------------------------------------------------------------------------------- kprobe
-# pytrace.runtime.load.kernel_probes: multi links, sessions, perf events and tracefs, by what is asked of the kernel.
+# pytrace.runtime.load.attachments: multi links, sessions, perf events and tracefs, by what is asked of the kernel.
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ SYMBOLS = (
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr(kernel_probes, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS))
+    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS))
     return kernel(monkeypatch)
 
 
@@ -114,7 +114,7 @@ def single(
     place: KernelFunctionTarget, kind: str = "kprobe", lacks: tuple[str, ...] = ("kprobe_multi",), **options: Any
 ) -> Outcome:
     opened = Opened()
-    (found,) = kernel_probes.attach_kprobe(job(spec("p", kind, (target(place, 9),)), lacks=lacks, **options), opened)
+    (found,) = attachments.attach_kprobe(job(spec("p", kind, (target(place, 9),)), lacks=lacks, **options), opened)
     opened.close()
     return found
 
@@ -140,7 +140,7 @@ def test_a_perf_event_by_name_or_address(
         names.append(text)
         return SimpleNamespace(address=0x5000)
 
-    monkeypatch.setattr(kernel_probes, "string_memory", memory)
+    monkeypatch.setattr(attachments, "string_memory", memory)
     assert isinstance(single(place, kind), Attached)
     ((attr,),) = fake.arguments("open_event")
     assert (attr.type, attr.config, attr.config1, attr.config2) == (6, config, 0x5000 if name else 0, config2)
@@ -195,7 +195,7 @@ def test_refusals_in_words(fake: Kernel, number: int, reason: str) -> None:
 def test_several_functions_of_a_name_have_addresses(
     fake: Kernel, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
 ) -> None:
-    monkeypatch.setattr(kernel_probes, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS.replace(b"\t[nf]", b"")))
+    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS.replace(b"\t[nf]", b"")))
     fake.errors["open_event"] = errno.EADDRNOTAVAIL
     found = single(KernelFunctionTarget(name))
     assert isinstance(found, Failure)
@@ -237,7 +237,7 @@ def test_when_tracefs_is_used(
         asked.append((place, returns, symbol))
         return int(fake.answer("legacy")())
 
-    monkeypatch.setattr(legacy_probes, "open_kprobe", open_kprobe)
+    monkeypatch.setattr(probe_links, "open_kprobe", open_kprobe)
     monkeypatch.setattr(os, "access", lambda *_, **__: True)
     assert isinstance(single(KernelFunctionTarget("vfs_read"), kind, lacks), Attached)
     assert asked == ([("vfs_read", kind == "kretprobe", "p")] if through_tracefs else [])
@@ -257,7 +257,7 @@ def test_when_tracefs_is_used(
     ],
 )  # fmt: skip
 def test_places_as_tracefs_writes_them(place: KernelFunctionTarget, text: str) -> None:
-    assert kernel_probes._definition_text(place) == text
+    assert attachments._definition_text(place) == text
 
 
 # ---------------------------------------------------------------------------------------------- many by address
@@ -268,7 +268,7 @@ def test_functions_of_modules_go_into_the_link_by_address(fake: Kernel) -> None:
     places = [KernelFunctionTarget(name, module) for name, module in rows]
     targets = tuple(target(place, number) for number, place in enumerate(places))
     opened = Opened()
-    found = kernel_probes.attach_kprobe(job(spec("p", "kretprobe", targets, multi="kprobe_multi")), opened)
+    found = attachments.attach_kprobe(job(spec("p", "kretprobe", targets, multi="kprobe_multi")), opened)
     opened.close()
     assert [item.target.cookie for item in found] == [1, 0, 2]
     assert isinstance(found[0], Failure)
@@ -279,12 +279,12 @@ def test_functions_of_modules_go_into_the_link_by_address(fake: Kernel) -> None:
 
 def test_no_link_without_a_function(fake: Kernel) -> None:
     program = spec("p", "kprobe", (target(KernelFunctionTarget("gone", "nf")),), multi="kprobe_multi")
-    assert all(isinstance(item, Failure) for item in kernel_probes.attach_kprobe(job(program), Opened()))
+    assert all(isinstance(item, Failure) for item in attachments.attach_kprobe(job(program), Opened()))
     assert fake.asked == []
 
 
 # ---------------------------------------------------------------------------------------------- legacy
-# pytrace.runtime.load.legacy_probes: definitions in files that stand for those of tracefs.
+# pytrace.runtime.load.probe_links: definitions in files that stand for those of tracefs.
 
 
 MINE = f"{fingerprints.TRACER}{os.getpid()}"
@@ -298,7 +298,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("kprobe_events", "uprobe_events"):
         (tmp_path / name).touch()
     monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
-    write = legacy_probes._write
+    write = probe_links._write
 
     def define(path: str, text: str) -> None:
         write(path, text)
@@ -307,10 +307,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             event.mkdir(parents=True)
             (event / "id").write_text("77\n")
 
-    monkeypatch.setattr(legacy_probes, "_write", define)
-    legacy_probes.sweep.cache_clear()
+    monkeypatch.setattr(probe_links, "_write", define)
+    probe_links.sweep.cache_clear()
     yield tmp_path
-    legacy_probes.sweep.cache_clear()
+    probe_links.sweep.cache_clear()
 
 
 @pytest.fixture
@@ -321,7 +321,7 @@ def legacy_fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 @pytest.mark.parametrize(("returns", "letter"), [(False, "p"), (True, "r")])
 def test_a_kernel_probe(root: Path, legacy_fake: Kernel, returns: bool, letter: str) -> None:
     opened = Opened()
-    legacy_probes.open_kprobe("nf:hook+3", returns=returns, opened=opened, symbol="program_0")
+    probe_links.open_kprobe("nf:hook+3", returns=returns, opened=opened, symbol="program_0")
     made = re.fullmatch(rf"{letter}:({MINE}/(p\d+_\d+)) nf:hook\+3\n", (root / "kprobe_events").read_text())
     assert made is not None
     assert opened.traced == {made[2]: "program_0"}
@@ -338,7 +338,7 @@ def test_a_user_probe(
     root: Path, legacy_fake: Kernel, semaphore: int, pid: int | None, place: str, where: dict[str, int]
 ) -> None:
     opened = Opened()
-    legacy_probes.open_uprobe("/bin/app", 0x10, semaphore, returns=False, pid=pid, opened=opened)
+    probe_links.open_uprobe("/bin/app", 0x10, semaphore, returns=False, pid=pid, opened=opened)
     assert (root / "uprobe_events").read_text().split()[1] == place
     assert legacy_fake.options("open_event") == [where]
     assert opened.traced == {}
@@ -348,7 +348,7 @@ def test_a_user_probe(
 def test_each_probe_has_a_name_of_its_own(root: Path, legacy_fake: Kernel) -> None:
     opened = Opened()
     for _ in range(3):
-        legacy_probes.open_kprobe("f", returns=False, opened=opened)
+        probe_links.open_kprobe("f", returns=False, opened=opened)
     names = [line.split()[0] for line in (root / "kprobe_events").read_text().splitlines()]
     assert len(set(names)) == 3
     opened.close()
@@ -365,9 +365,9 @@ def test_what_tracers_left_that_are_gone_is_removed_once(root: Path) -> None:
         f"p:{fingerprints.TRACER}{GONE}/q{GONE}_0 /bin/app:0x50",
     ]
     path.write_text("\n".join(lines) + "\n")
-    legacy_probes.sweep(str(path))
+    probe_links.sweep(str(path))
     assert path.read_text().splitlines()[len(lines) :] == [f"-:{left}", f"-:{left[:-1]}1"]
-    legacy_probes.sweep(str(path))
+    probe_links.sweep(str(path))
     assert len(path.read_text().splitlines()) == len(lines) + 2
 
 
@@ -375,9 +375,9 @@ def test_what_is_in_use_all_the_same_stays(root: Path, monkeypatch: pytest.Monke
     def busy(_path: str, _text: str) -> None:
         raise OSError(16, "Device or resource busy")
 
-    monkeypatch.setattr(legacy_probes, "_write", busy)
+    monkeypatch.setattr(probe_links, "_write", busy)
     (root / "kprobe_events").write_text(f"p:{fingerprints.TRACER}{GONE}/p{GONE}_0 f\n")
-    legacy_probes.sweep(str(root / "kprobe_events"))
+    probe_links.sweep(str(root / "kprobe_events"))
 
 
 # ---------------------------------------------------------------------------------------------- semaphores
@@ -415,9 +415,9 @@ def test_a_semaphore_is_sought_in_its_own_file(twins: tuple[Path, Path]) -> None
         word = ctypes.c_uint16.from_buffer(memory, 6)
         place = ctypes.addressof(word)
         pid = os.getpid()
-        assert legacy_probes._addresses(str(mapped), PAGE + 6, pid) == [place]
-        assert legacy_probes._addresses(str(mapped), 6, pid) == []
-        assert legacy_probes._addresses(str(other), PAGE + 6, pid) == []
+        assert probe_links._addresses(str(mapped), PAGE + 6, pid) == [place]
+        assert probe_links._addresses(str(mapped), 6, pid) == []
+        assert probe_links._addresses(str(other), PAGE + 6, pid) == []
         del word
 
 
@@ -433,9 +433,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[ctypes.c_uint16]]:
         assert (path, offset) == ("/bin/app", 0x300)
         return [ctypes.addressof(word) for word in found.get(pid, [])]
 
-    add = legacy_probes._add
-    monkeypatch.setattr(legacy_probes, "_addresses", addresses)
-    monkeypatch.setattr(legacy_probes, "_add", lambda pid, *rest: pid in found and add(os.getpid(), *rest))
+    add = probe_links._add
+    monkeypatch.setattr(probe_links, "_addresses", addresses)
+    monkeypatch.setattr(probe_links, "_add", lambda pid, *rest: pid in found and add(os.getpid(), *rest))
     monkeypatch.setattr(procfs, "process_ids", lambda: [7, 8, 9])
     return found
 
@@ -444,7 +444,7 @@ def test_one_process(places: dict[int, list[ctypes.c_uint16]]) -> None:
     first, second, other = ctypes.c_uint16(3), ctypes.c_uint16(0xFFFF), ctypes.c_uint16(5)
     places.update({7: [first, second], 8: [other]})
     opened = Opened()
-    legacy_probes.raise_semaphore("/bin/app", 0x300, 7, everywhere=True, opened=opened)
+    probe_links.raise_semaphore("/bin/app", 0x300, 7, everywhere=True, opened=opened)
     assert [first.value, second.value, other.value] == [4, 0, 5]
     opened.close()
     assert [first.value, second.value, other.value] == [3, 0xFFFF, 5]
@@ -454,7 +454,7 @@ def test_all_processes_that_map_the_file(places: dict[int, list[ctypes.c_uint16]
     words = [ctypes.c_uint16(0) for _ in range(2)]
     places.update({7: [words[0]], 9: [words[1]]})
     opened = Opened()
-    legacy_probes.raise_semaphore("/bin/app", 0x300, None, everywhere=True, opened=opened)
+    probe_links.raise_semaphore("/bin/app", 0x300, None, everywhere=True, opened=opened)
     assert [word.value for word in words] == [1, 1]
     # One has ended meanwhile.
     del places[7]
@@ -464,7 +464,7 @@ def test_all_processes_that_map_the_file(places: dict[int, list[ctypes.c_uint16]
 
 def test_nobody_is_named() -> None:
     with pytest.raises(CannotAttachError, match="the kernel cannot raise it") as raised:
-        legacy_probes.raise_semaphore("/bin/app", 0x300, None, everywhere=False, opened=Opened())
+        probe_links.raise_semaphore("/bin/app", 0x300, None, everywhere=False, opened=Opened())
     assert raised.value.hints == ("use -p or --usdt-file-activation",)
 
 
@@ -472,23 +472,23 @@ def test_nobody_is_named() -> None:
 def test_nobody_maps_the_file(places: dict[int, list[ctypes.c_uint16]], pid: int | None, everywhere: bool) -> None:
     opened = Opened()
     with pytest.raises(CannotAttachError, match="no process that could be reached has mapped the file"):
-        legacy_probes.raise_semaphore("/bin/app", 0x300, pid, everywhere=everywhere, opened=opened)
+        probe_links.raise_semaphore("/bin/app", 0x300, pid, everywhere=everywhere, opened=opened)
     assert opened.steps == []
 
 
 def test_memory_that_cannot_be_written() -> None:
-    assert not legacy_probes._add(1 << 22 | 1, 0, 1), "no such process"
-    assert not legacy_probes._add(os.getpid(), 0, 1), "no such memory"
+    assert not probe_links._add(1 << 22 | 1, 0, 1), "no such process"
+    assert not probe_links._add(os.getpid(), 0, 1), "no such memory"
 
 
 def test_a_process_that_gave_up_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ``mem`` could be opened before it ended, and is then read as empty."""
     monkeypatch.setattr(os, "pread", lambda *_: b"")
-    assert not legacy_probes._add(os.getpid(), 0, 1)
+    assert not probe_links._add(os.getpid(), 0, 1)
 
 
 # ---------------------------------------------------------------------------------------------- tracepoint
-# pytrace.runtime.load.kernel_probes: the event of a tracepoint's number, on one CPU.
+# pytrace.runtime.load.attachments: the event of a tracepoint's number, on one CPU.
 
 
 PLACE = target(TracepointTarget("sched", "exec"), 9)
@@ -505,7 +505,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_tracepoint_is_an_event_by_number(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake, opened = kernel(monkeypatch), Opened()
     program = spec("p", "tracepoint", (PLACE,))
-    assert kernel_probes.attach_tracepoint(job(program), opened) == [Attached(program, PLACE)]
+    assert attachments.attach_tracepoint(job(program), opened) == [Attached(program, PLACE)]
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, 321, period=1, flags=perf.FLAG_DISABLED)
     assert fake.asked[0] == ("open_event", (attr,), {"cpu": 2})
     assert fake.arguments("link_perf_event") == [(PROGRAM, opened.idle_events[0], 9)]
@@ -515,7 +515,7 @@ def test_a_tracepoint_is_an_event_by_number(events: Path, monkeypatch: pytest.Mo
 def test_a_tracepoint_that_is_not_there(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = kernel(monkeypatch)
     missing = target(TracepointTarget("sched", "gone"))
-    assert kernel_probes.attach_tracepoint(job(spec("p", "tracepoint", (missing,))), Opened()) == [
+    assert attachments.attach_tracepoint(job(spec("p", "tracepoint", (missing,))), Opened()) == [
         Failure(missing, "this kernel has no tracepoint sched:gone")
     ]
     assert fake.asked == []
@@ -527,7 +527,7 @@ CALLS = tuple(target(TracepointTarget("syscalls", f"sys_enter_{name}"), at) for 
 def test_system_calls_share_a_raw_tracepoint(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, opened = kernel(monkeypatch), Opened()
     program = spec("p", "tracepoint", CALLS, multi=SYSTEM_CALLS)
-    assert kernel_probes.attach_tracepoint(job(program), opened) == [Attached(program, item) for item in CALLS]
+    assert attachments.attach_tracepoint(job(program), opened) == [Attached(program, item) for item in CALLS]
     assert fake.arguments("raw_tracepoint_open") == [(PROGRAM,)]
     assert len(opened.links) == 1
     opened.close()
@@ -538,10 +538,10 @@ def test_a_raw_tracepoint_that_the_kernel_refuses(monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.EPERM, "Operation not permitted")
 
     kernel(monkeypatch)
-    monkeypatch.setattr(kernel_probes.bpf, "raw_tracepoint_open", refuse)
+    monkeypatch.setattr(attachments.bpf, "raw_tracepoint_open", refuse)
     program = spec("p", "tracepoint", CALLS, multi=SYSTEM_CALLS)
     failures = [Failure(item, "Operation not permitted") for item in CALLS]
-    assert kernel_probes.attach_tracepoint(job(program), Opened()) == failures
+    assert attachments.attach_tracepoint(job(program), Opened()) == failures
 
 
 # ---------------------------------------------------------------------------------------------- tracing programs
@@ -565,7 +565,7 @@ def tracepoint_fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 def test_a_cookie_needs_a_link_that_has_one(tracepoint_fake: Kernel, kind: str, attach_type: AttachType) -> None:
     place = RawTracepointTarget("e", "vmlinux") if kind == "rawtracepoint" else FUNCTION
     program, opened = spec("p", kind, (target(place, 5),)), Opened()
-    assert kernel_probes._attach_tracing(job(program), opened) == [Attached(program, program.targets[0])]
+    assert attachments._attach_tracing(job(program), opened) == [Attached(program, program.targets[0])]
     assert tracepoint_fake.asked == [("link_tracing", (PROGRAM, attach_type, 5), {})]
     assert opened.links == tracepoint_fake.opened
     opened.close()
@@ -574,7 +574,7 @@ def test_a_cookie_needs_a_link_that_has_one(tracepoint_fake: Kernel, kind: str, 
 @pytest.mark.parametrize(("cookie", "lacks"), [(0, ()), (5, ("tracing_cookie",))])
 def test_the_older_way(tracepoint_fake: Kernel, cookie: int, lacks: tuple[str, ...]) -> None:
     program, opened = spec("p", "fentry", (target(FUNCTION, cookie),)), Opened()
-    kernel_probes._attach_tracing(job(program, lacks=lacks), opened)
+    attachments._attach_tracing(job(program, lacks=lacks), opened)
     assert tracepoint_fake.asked == [("raw_tracepoint_open", (PROGRAM,), {})]
     opened.close()
 
@@ -592,7 +592,7 @@ def test_the_older_way(tracepoint_fake: Kernel, cookie: int, lacks: tuple[str, .
 )
 def test_tracepoint_refusals_in_words(tracepoint_fake: Kernel, number: int, reason: str) -> None:
     tracepoint_fake.errors["raw_tracepoint_open"] = number
-    (found,) = kernel_probes._attach_tracing(job(spec("p", "fentry", (target(FUNCTION),))), Opened())
+    (found,) = attachments._attach_tracing(job(spec("p", "fentry", (target(FUNCTION),))), Opened())
     assert isinstance(found, Failure)
     assert reason in found.reason
 
@@ -600,11 +600,11 @@ def test_tracepoint_refusals_in_words(tracepoint_fake: Kernel, number: int, reas
 def test_a_program_has_one_target(tracepoint_fake: Kernel) -> None:
     program = spec("p", "fentry", (target(FUNCTION), target(FUNCTION, 1)))
     with pytest.raises(InternalError, match="p: a tracing program is loaded for one target, not for many"):
-        kernel_probes._attach_tracing(job(program), Opened())
+        attachments._attach_tracing(job(program), Opened())
 
 
 # ---------------------------------------------------------------------------------------------- iterator
-# pytrace.runtime.load.kernel_probes: links that are read or pinned, and what refusals of both mean.
+# pytrace.runtime.load.attachments: links that are read or pinned, and what refusals of both mean.
 
 
 UNMOUNTED = "its directory must be in a mounted bpffs (mount -t bpf bpf /sys/fs/bpf)"
@@ -619,7 +619,7 @@ def iterator_fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 def iterator_attached(pin: str = "") -> Outcome:
     opened = Opened()
-    (found,) = kernel_probes.attach_iterator(job(spec("p", "iter", (target(IteratorTarget("task", pin)),))), opened)
+    (found,) = attachments.attach_iterator(job(spec("p", "iter", (target(IteratorTarget("task", pin)),))), opened)
     opened.close()
     return found
 
@@ -674,7 +674,7 @@ def test_reading_goes_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         return piece
 
     monkeypatch.setattr(os, "read", some)
-    assert list(kernel_probes.read_iterator(3)) == [b"one ", b"two"]
+    assert list(attachments.read_iterator(3)) == [b"one ", b"two"]
     os.close(write)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
@@ -686,7 +686,7 @@ def test_a_reading_that_fails_closes_the_file(monkeypatch: pytest.MonkeyPatch) -
     os.set_blocking(read, True)
     monkeypatch.setattr(os, "read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
     with pytest.raises(OSError, match="Input/output error"):
-        list(kernel_probes.read_iterator(3))
+        list(attachments.read_iterator(3))
     os.close(write)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
@@ -719,7 +719,7 @@ class Machine:
         self.followed: set[bytes] = set()
         self.room = room
         monkeypatch.setattr(
-            kernel_probes, "_read_tasks", lambda _link: self.looks.pop(0) if self.looks[1:] else self.looks[0]
+            attachments, "_read_tasks", lambda _link: self.looks.pop(0) if self.looks[1:] else self.looks[0]
         )
         monkeypatch.setattr(bpf, "map_lookup", lambda _fd, key, _size: key if key in self.followed else None)
         monkeypatch.setattr(bpf, "map_delete", lambda _fd, key: self.followed.discard(key))
@@ -765,7 +765,7 @@ def test_a_full_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- events
-# pytrace.runtime.load.kernel_probes: which perf events are opened, for whom, and what refusals mean.
+# pytrace.runtime.load.attachments: which perf events are opened, for whom, and what refusals mean.
 
 
 @pytest.fixture
@@ -840,11 +840,11 @@ def events_single(attacher: Attacher, kind: str, place: ProbeTarget, **options: 
 )
 def test_clocks_by_frequency_or_period(events_fake: Kernel, timer: TimerTarget, period: int, frequency: bool) -> None:
     attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=period, frequency=frequency)
-    assert isinstance(events_single(ATTACHERS["interval"], "interval", timer, pids=(7,)), Attached)
+    assert isinstance(events_single(KERNEL_ATTACHERS["interval"], "interval", timer, pids=(7,)), Attached)
     assert events_fake.asked[0] == ("open_event", (attr,), {"cpu": 2}), "one CPU is enough, whatever the process"
-    assert isinstance(events_single(ATTACHERS["profile"], "profile", timer), Attached)
+    assert isinstance(events_single(KERNEL_ATTACHERS["profile"], "profile", timer), Attached)
     for pids in ((), (7, 8)):
-        assert isinstance(events_single(ATTACHERS["profile"], "profile", timer, pids=pids), Attached), (
+        assert isinstance(events_single(KERNEL_ATTACHERS["profile"], "profile", timer, pids=pids), Attached), (
             "CPUs are sampled"
         )
     assert events_fake.options("open_event")[1:] == [{"cpu": 2}, {"cpu": 5}] * 3
@@ -873,13 +873,13 @@ def test_threads_are_sampled_where_cpus_are_refused(
     monkeypatch.setattr(perf, "open_event", of_threads)
     monkeypatch.setattr(probe_links, "threads", lambda pid: [pid, pid + 1])
     kind = "profile" if isinstance(place, TimerTarget) else "software"
-    found = events_single(ATTACHERS[kind], kind, place, pids=(10, 20))
+    found = events_single(KERNEL_ATTACHERS[kind], kind, place, pids=(10, 20))
     assert isinstance(found, Attached)
     assert "samples threads, not CPUs (Permission denied)" in found.note
     assert events_fake.options("open_event") == [{"pid": pid} for pid in (10, 11, 20, 21)]
     assert events_fake.left_open == []
     assert events_fake.arguments("set_period") == []
-    assert isinstance(events_single(ATTACHERS[kind], kind, place), Failure), (
+    assert isinstance(events_single(KERNEL_ATTACHERS[kind], kind, place), Failure), (
         "of all processes nothing else can be sampled"
     )
 
@@ -889,7 +889,7 @@ def test_what_is_counted_or_very_short_stays_with_threads(
     events_fake: Kernel, place: CountedEventTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_links, "threads", lambda pid: [pid])
-    assert isinstance(events_single(ATTACHERS["software"], "software", place, pids=(10, 20)), Attached)
+    assert isinstance(events_single(KERNEL_ATTACHERS["software"], "software", place, pids=(10, 20)), Attached)
     assert events_fake.options("open_event") == [{"pid": 10}, {"pid": 20}]
     assert events_fake.arguments("set_period") == []
 
@@ -897,8 +897,8 @@ def test_what_is_counted_or_very_short_stays_with_threads(
 @pytest.mark.parametrize(
     ("attacher", "kind", "number"),
     [
-        (ATTACHERS["software"], "software", perf.EventType.SOFTWARE),
-        (ATTACHERS["hardware"], "hardware", perf.EventType.HARDWARE),
+        (KERNEL_ATTACHERS["software"], "software", perf.EventType.SOFTWARE),
+        (KERNEL_ATTACHERS["hardware"], "hardware", perf.EventType.HARDWARE),
     ],
 )
 def test_events_that_are_counted(events_fake: Kernel, attacher: Attacher, kind: str, number: perf.EventType) -> None:
@@ -909,7 +909,7 @@ def test_events_that_are_counted(events_fake: Kernel, attacher: Attacher, kind: 
 def test_watchpoints_are_kept_by_address(events_fake: Kernel) -> None:
     opened = Opened()
     place = target(WatchpointTarget(0x1000, 8, "w"))
-    ATTACHERS["watchpoint"](job(spec("w", "watchpoint", (place,))), opened)
+    KERNEL_ATTACHERS["watchpoint"](job(spec("w", "watchpoint", (place,))), opened)
     assert list(opened.watched) == [0x1000]
     assert [list(events.parts) for events in opened.on_cpus()] == [[2, 5]]
     assert len(events_fake.left_open) == 4
@@ -917,7 +917,7 @@ def test_watchpoints_are_kept_by_address(events_fake: Kernel) -> None:
     assert events_fake.left_open == []
 
 
-@pytest.mark.parametrize("attacher", [ATTACHERS["interval"], ATTACHERS["profile"]])
+@pytest.mark.parametrize("attacher", [KERNEL_ATTACHERS["interval"], KERNEL_ATTACHERS["profile"]])
 @pytest.mark.parametrize(
     ("timer", "number", "reason", "limit"),
     [
@@ -941,6 +941,6 @@ def test_events_refusals_in_words(
 
 def test_an_event_that_this_machine_does_not_have(events_fake: Kernel) -> None:
     events_fake.errors["open_event"] = errno.ENOENT
-    found = events_single(ATTACHERS["hardware"], "hardware", CountedEventTarget("x", 3, 5000))
+    found = events_single(KERNEL_ATTACHERS["hardware"], "hardware", CountedEventTarget("x", 3, 5000))
     assert isinstance(found, Failure)
     assert found.reason == "this machine's CPU or kernel does not support that event"

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.core.probe_kinds import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
-from pytrace.runtime.load import legacy_probes, user_probes
+from pytrace.runtime.load import probe_links, user_probes
 from pytrace.runtime.load.probe_links import Attached, Failure, Opened, Outcome
 from pytrace.runtime.machine import perf
 from pytrace.runtime.stacks.python_interpreters import EvalLoop
@@ -112,7 +112,7 @@ def test_a_kernel_with_tracefs_only(fake: Kernel, monkeypatch: pytest.MonkeyPatc
         asked.append((*arguments, returns, pid))
         return int(fake.answer("legacy")())
 
-    monkeypatch.setattr(legacy_probes, "open_uprobe", open_uprobe)
+    monkeypatch.setattr(probe_links, "open_uprobe", open_uprobe)
     (found,) = attached(UserTarget("/a", 16), kind="uretprobe", lacks=("perf_uprobe",), pids=(7,))
     assert isinstance(found, Attached)
     assert asked == [("/a", 16, 0, True, 7)]
@@ -142,7 +142,7 @@ def test_semaphores_that_the_kernel_does_not_raise(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        legacy_probes, "raise_semaphore",
+        probe_links, "raise_semaphore",
         lambda path, offset, pid, *, everywhere, opened: asked.append((path, offset, pid, everywhere)),
     )  # fmt: skip
     place = StaticProbeTarget("/a", 16, semaphore_offset=semaphore)

@@ -17,10 +17,20 @@ from pytrace.core.event_layout import RECORD_HEADER, WORD, EventLayout
 from pytrace.core.types import UINT32, UINT64, String, Type
 from pytrace.render.events import Formatter, Tally, Texts, compile_pieces, each
 from pytrace.runtime.machine import bpf
-from pytrace.runtime.output import batches
+from pytrace.runtime.output import ring
 from pytrace.runtime.output import ring as ringbuffer
-from pytrace.runtime.output.batches import Handlers
-from pytrace.runtime.output.ring import BUSY, COLLECT, DISCARD, LEAST, Index, Listed, Repeated, RingReader, Segment
+from pytrace.runtime.output.ring import (
+    BUSY,
+    COLLECT,
+    DISCARD,
+    LEAST,
+    Handlers,
+    Index,
+    Listed,
+    Repeated,
+    RingReader,
+    Segment,
+)
 from tests.support.encode import Run, encode_event, record
 from tests.support.ring_work import counted
 from tests.support.rows import each_row
@@ -412,7 +422,7 @@ def test_a_handler_that_was_replaced_is_not_used_any_more() -> None:
 
 
 def test_so_many_sequences_are_compiled_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "SEQUENCES", 5)
+    monkeypatch.setattr(ring, "SEQUENCES", 5)
     made = Kinds()
     orders = [list(order) for order in sorted(set(permutations([0, 0, 1, 1, 2])))]
     given = [made.handlers.sequence(*sequence(repeated(order)[1])) is not None for order in orders + orders[:7]]

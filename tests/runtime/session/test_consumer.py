@@ -26,10 +26,10 @@ from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.session import consumer
 from pytrace.runtime.session import hot_probes as module
-from pytrace.runtime.session.consumer import UNPRINTED, Consumer
+from pytrace.runtime.session import session
 from pytrace.runtime.session.hot_probes import Estimate
+from pytrace.runtime.session.session import UNPRINTED, Consumer
 from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.session.stack_rows import AlikeRows
 from tests.runtime.output.test_ring import FORMATS, Ring, event, sample
@@ -167,10 +167,10 @@ def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:
     assert len(made.moments) < seen + 100
     made.consumer.wait(cast(Any, Loop()), 1.0)
     # A terminal polls as writable when nothing can be written: then only the time is waited for.
-    assert asked == [made.output.channel.fileno(), (consumer.LOOK_EVERY, False)]
+    assert asked == [made.output.channel.fileno(), (session.LOOK_EVERY, False)]
     made.output.channel.unsure = True
     made.consumer.wait(cast(Any, Loop()), 1.0)
-    assert asked[2:] == [None, (consumer.LOOK_EVERY, False)]
+    assert asked[2:] == [None, (session.LOOK_EVERY, False)]
 
 
 def test_what_is_left_at_the_end_is_counted(made: Made) -> None:
@@ -187,7 +187,7 @@ def test_what_is_left_at_the_end_is_counted(made: Made) -> None:
 
 
 def test_a_signal_at_any_place_of_dropping_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer, "ENDING", -1)
+    monkeypatch.setattr(session, "ENDING", -1)
     events = 8000
 
     def dropped(where: Place | None) -> set[Place]:

@@ -29,13 +29,13 @@ from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.machine import clocks
-from pytrace.runtime.session import heartbeat, heat, live_view, metrics
+from pytrace.runtime.session import heat, live_view, metrics, watches
 from pytrace.runtime.session.costs import Measured
-from pytrace.runtime.session.heartbeat import Heartbeat
 from pytrace.runtime.session.heat import Heat
 from pytrace.runtime.session.live_view import LiveView
 from pytrace.runtime.session.metrics import Metrics
 from pytrace.runtime.session.services import EndOfRun
+from pytrace.runtime.session.watches import Heartbeat
 from tests.support import snapshots
 from tests.support.patience import patience
 from tests.support.waiting import until
@@ -377,7 +377,7 @@ def test_a_beat_moves_the_deadline_on_and_no_other_value(beating: Beating) -> No
 
 def test_attaching_may_take_longer(beating: Beating) -> None:
     beating.heart.attaching()
-    assert beating.deadline == 1000 + 502 + int(heartbeat.ATTACHING * 250)
+    assert beating.deadline == 1000 + 502 + int(watches.ATTACHING * 250)
 
 
 def test_a_late_beat_notes_the_gap_from_the_deadline_on(beating: Beating) -> None:
@@ -429,17 +429,17 @@ def test_a_run_whose_thread_does_not_return_is_stuck(
     embedded: bool, beats: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the run is another program's thread, that may wait for as long as it likes."""
-    monkeypatch.setattr(heartbeat, "IDLE", 0.2)
+    monkeypatch.setattr(watches, "IDLE", 0.2)
     with ExitStack() as stack:
         beating = Beating(monkeypatch, stack, 0.5, embedded=embedded)
-        monkeypatch.setattr(heartbeat.time, "clock_gettime_ns", lambda _clock: 7)
+        monkeypatch.setattr(watches.time, "clock_gettime_ns", lambda _clock: 7)
         beating.heart.begin()
         time.sleep(1.0)
         before = beating.deadline
         beating.now += 1000
         time.sleep(0.5)
         assert (beating.deadline > before) is beats
-        monkeypatch.setattr(heartbeat.time, "clock_gettime_ns", lambda _clock: 8)
+        monkeypatch.setattr(watches.time, "clock_gettime_ns", lambda _clock: 8)
         assert wait_for(lambda: beating.deadline > before)
 
 
@@ -452,7 +452,7 @@ def test_a_run_that_ends_has_no_thread_and_no_deadline(monkeypatch: pytest.Monke
         assert "pytrace-heartbeat" not in {thread.name for thread in threading.enumerate()}
         beating.now += 100_000
         beating.heart.beat()
-        assert beating.deadline == heartbeat.NEVER
+        assert beating.deadline == watches.NEVER
         assert beating.heart.gaps() == []
 
 

@@ -21,7 +21,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options import Address, Config, ProcessFilters, RunOptions
 from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
-from pytrace.runtime.load import attachments, kernel_probes, probe_links
+from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions, Failure
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
 from pytrace.runtime.load.probe_links import CpuEvents, Opened
@@ -766,7 +766,7 @@ def test_descendants_need_an_iterator(kernel: Kernel) -> None:
 
 
 def test_descendants_are_followed_and_unwound(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_probes, "include_descendants", lambda *_: ([21, 22], 1))
+    monkeypatch.setattr(attachments, "include_descendants", lambda *_: ([21, 22], 1))
     kernel.services = (Attached(A_PROBE, A_PROBE.targets[0], iterator=4),)
     kernel.probes(A_PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
     assert kernel.unwound == [21, 22]
