@@ -22,7 +22,8 @@ from pytrace.results.snapshot import Portable
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.session.snapshots import StackTraces, Symbols, portable
+from pytrace.runtime.session.snapshots import StackTraces, portable
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 PRINTED = {"print_value": "print", "print_map": "map"}
 """Kinds of events that Python programs see under the name of the script's function."""
@@ -131,7 +132,7 @@ class Collector(Output):
 class EventSources:
     """Creates the sources of events from the manifest; *symbols* resolve stacks."""
 
-    def __init__(self, programs: tuple[ProgramSpec, ...], symbols: Symbols) -> None:
+    def __init__(self, programs: tuple[ProgramSpec, ...], symbols: LazySymbols) -> None:
         self._programs = programs
         self._symbols = symbols
 

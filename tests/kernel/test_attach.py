@@ -34,7 +34,7 @@ from pytrace.core.probe_kinds import (
 )
 from pytrace.runtime.load import attachments, features
 from pytrace.runtime.load.attachments import AttachOptions
-from pytrace.runtime.machine import perf
+from pytrace.runtime.machine import bpf, perf
 from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import string_memory
 from pytrace.runtime.session import child
@@ -532,7 +532,7 @@ def test_iterator_runs_when_read() -> None:
         link = done.attached[0].iterator
         assert link is not None
         forked, before = forks(), tasks()
-        assert b"".join(attachments.read_iterator(link)) == b""
+        assert b"".join(bpf.read_iterator(link)) == b""
         # Other tests start and end threads meanwhile. Some sandboxes hide the first process, of their own.
         there = {path for path in before & tasks() if not path.startswith("/proc/1/")}
         assert len(there) <= loaded.hits <= len(before) + forks() - forked + 1, "and once behind the last"

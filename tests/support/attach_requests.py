@@ -12,8 +12,7 @@ from typing import Any
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probe_kinds import AnyTarget, KernelFunctionTarget
 from pytrace.runtime.load import attachments
-from pytrace.runtime.load.attachments import AttachOptions
-from pytrace.runtime.load.probe_links import Job
+from pytrace.runtime.load.probe_links import AttachOptions, Job
 from pytrace.runtime.machine import bpf, perf, syscalls
 from pytrace.runtime.machine.bpf import AttachType, Command
 from tests.support.loading import HERE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.session.snapshots import ReadMap, StackTraces, map_data
@@ -30,7 +32,7 @@ class Places(Symbols):
 
 def forms(run: Run, symbols: Places | None = None) -> PortableForms:
     """Portable forms with the names of a run."""
-    return PortableForms(run.renderer.forms.raw_texts, StackTraces(symbols or Places()))
+    return PortableForms(run.renderer.forms.raw_texts, StackTraces(cast(Any, symbols or Places())))
 
 
 def captured(run: Run, name: str, symbols: Places | None = None) -> MapData:

@@ -15,8 +15,8 @@ from pytrace.core.manifest import Manifest, ProgramSpec, SessionData, Target
 from pytrace.core.options import Config, RunOptions
 from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import INT64
-from pytrace.runtime.load.attachments import Attached
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.probe_links import Attached
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader

@@ -457,25 +457,6 @@ def _pin_reason(path: str, error: OSError) -> str:
     return f"cannot pin to {path}: {error.strerror}"
 
 
-def read_iterator(link: int) -> Iterator[bytes]:
-    """Run an iterator to its end. Yields what the program writes."""
-    descriptor = bpf.iter_create(link)
-    try:
-        while True:
-            try:
-                text = os.read(descriptor, 1 << 16)
-            except OSError as error:
-                # The kernel asks to come again when a program had to give up its CPU.
-                if error.errno == errno.EAGAIN:
-                    continue
-                raise
-            if not text:
-                return
-            yield text
-    finally:
-        os.close(descriptor)
-
-
 _ROW = struct.Struct("=IIII")
 _KEY, _VALUE = struct.Struct("=I"), struct.pack("=I", 1)
 
@@ -532,7 +513,7 @@ def descendants(roots: Sequence[int], tasks: Iterable[Task]) -> list[Task]:
 
 
 def _read_tasks(link: int) -> list[Task]:
-    return [Task(*row[:3]) for row in _ROW.iter_unpack(b"".join(read_iterator(link)))]
+    return [Task(*row[:3]) for row in _ROW.iter_unpack(b"".join(bpf.read_iterator(link)))]
 
 
 def _is_followed(followed: int, process: int) -> bool:
@@ -588,6 +569,11 @@ class Attachments(msgspec.Struct, frozen=True):
     """The links; the *stack* of :func:`attach_all` closes them."""
     services: tuple[Attached, ...] = ()
     """Targets of programs that serve the script's ones."""
+
+    def include_descendants(self, roots: Sequence[int], followed: int) -> tuple[list[int], int] | None:
+        """As :func:`include_descendants`; None where the kernel has no iterator over tasks."""
+        lister = next((item.iterator for item in self.services if item.iterator is not None), None)
+        return None if lister is None else include_descendants(roots, lister, followed)
 
 
 def attach_all(

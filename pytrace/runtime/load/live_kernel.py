@@ -28,7 +28,8 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.binaries.kernel_types import KernelTypes, locate
+from pytrace.runtime.binaries.kernel_types import KernelTypes, locate, program_functions
+from pytrace.runtime.load import features
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
 from pytrace.runtime.machine.foreign_files import open_regular
@@ -124,8 +125,6 @@ class LiveKernel:
         return bool(self._btf_path)
 
     def feature(self, name: str) -> bool:
-        from pytrace.runtime.load import features  # imports libbpf
-
         there = name not in self._disabled and features.has(name)
         if there:
             self._features_used.add(name)
@@ -246,8 +245,6 @@ class LiveKernel:
         return self.kallsyms.function_size(name, module)
 
     def sleepable_function(self, name: str) -> bool:
-        from pytrace.runtime.load import features  # imports libbpf
-
         self._ask("sleepable_function", name)
         try:
             return features.sleepable_function(name)
@@ -512,8 +509,6 @@ class LiveKernel:
         return self._binaries.usdt(path, provider, name)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
-        from pytrace.runtime.binaries.kernel_types import program_functions
-
         # Any program may be gone at the next start.
         self._depend(("never",))
         return program_functions(pattern)

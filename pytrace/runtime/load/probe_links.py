@@ -416,12 +416,11 @@ class AttachOptions(msgspec.Struct, frozen=True):
 
     *pids* are the processes of ``-p``, or that of ``-c``, for the kinds of probes whose filter is the kernel's
     (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *unbound*: user
-    probes are attached for all processes once, as programs compare those of ``-p`` themselves, too, and the kernel
-    binds none to one whose first thread has ended (``uprobe_multi_link_filter`` of kernel/trace/bpf_trace.c,
-    ``__uprobe_perf_filter``). *child* is the process of ``-c``. *awaits*: programs look for the process of
-    ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
-    *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
-    answers whether the kernel has a feature. *progress* is called before the first target and after each one.
+    probes are attached for all processes once, where they are not :func:`bindable`, as programs compare those of ``-p``
+    themselves, too. *child* is the process of ``-c``. *awaits*: programs look for the process of ``--exec-wait`` and
+    its children themselves. *missing_probes* is the config key. *disabled* are features to do without
+    (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature* answers whether the kernel has a
+    feature. *progress* is called before the first target and after each one.
     """
 
     pids: tuple[int, ...] = ()
@@ -470,6 +469,19 @@ class AttachOptions(msgspec.Struct, frozen=True):
         return [replace(self, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
+def bindable(pids: Iterable[int]) -> bool:
+    """True if user probes can be bound to each process: the kernel binds none to one whose first thread has ended
+    (``uprobe_multi_link_filter`` of kernel/trace/bpf_trace.c, ``__uprobe_perf_filter``).
+    """
+    return all(procfs.live_thread(pid) in (0, pid) for pid in pids)
+
+
+def untraced_children(pids: Sequence[int]) -> set[int]:
+    """Children of processes that are not among *pids*, without this process and its ancestors."""
+    own = {os.getpid(), *procfs.ancestors(os.getpid())}
+    return {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
+
+
 class Failure(msgspec.Struct, frozen=True):
     """One target that could not be attached, and why.
 
@@ -502,7 +514,7 @@ class Attached(msgspec.Struct, frozen=True):
     """One target that a program is attached to.
 
     *iterator* is the link of an ``iter`` probe that is to be read
-    (:func:`pytrace.runtime.load.attachments.read_iterator`).
+    (:func:`pytrace.runtime.machine.bpf.read_iterator`).
     *note* is a message for the user (where an iterator was pinned).
     """
 

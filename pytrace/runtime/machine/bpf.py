@@ -24,7 +24,7 @@ from pytrace.runtime.machine import syscalls
 from pytrace.runtime.machine.syscalls import Memory, string_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class Command(IntEnum):
@@ -262,6 +262,22 @@ def link_iter(program: int) -> int:
 def iter_create(link: int) -> int:
     """A descriptor from which the output of an iterator is read."""
     return command(Command.ITER_CREATE, struct.pack("=II", link, 0))[0]
+
+
+def read_iterator(link: int) -> Iterator[bytes]:
+    """Run an iterator to its end. Yields what the program writes."""
+    descriptor = iter_create(link)
+    try:
+        while True:
+            try:
+                text = os.read(descriptor, 1 << 16)
+            except BlockingIOError:
+                continue  # the kernel asks to come again when a program had to give up its CPU
+            if not text:
+                return
+            yield text
+    finally:
+        os.close(descriptor)
 
 
 def _words(values: Sequence[int]) -> bytes:

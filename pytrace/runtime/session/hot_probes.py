@@ -22,8 +22,8 @@ from pytrace.core.manifest import CompiledScript, ProgramSpec
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import ITER
 from pytrace.runtime.load import attachments
-from pytrace.runtime.load.attachments import AttachOptions
 from pytrace.runtime.load.loader import LoadOptions, load
+from pytrace.runtime.load.probe_links import AttachOptions
 from pytrace.runtime.session.services import SKIPPED, CounterReader
 
 HOT = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from itertools import count
@@ -19,8 +18,9 @@ from pytrace.runtime.session.processes import Processes
 from pytrace.runtime.session.services import Key, NoHeartbeat
 
 if TYPE_CHECKING:
-    from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions
-    from pytrace.runtime.load.probe_links import MissReader, Opened
+    from collections.abc import Sequence
+
+    from pytrace.runtime.load.probe_links import Attached, MissReader, Opened
     from pytrace.runtime.session.session import Notices
 
 
@@ -72,80 +72,63 @@ class Probes:
         return attached
 
     def _attach_all(self) -> list[Attached]:
-        from pytrace.runtime.load import attachments
-        from pytrace.runtime.load.probe_links import MissReader
+        from pytrace.runtime.load import attachments, probe_links
 
-        programs = self._loaded.manifest.programs
+        manifest, options = self._loaded.manifest, self._options
+        programs, pids = manifest.programs, options.filters.pids
+        attached = count()
+        # Other filters, of names or cgroups for example, select the processes in place of -c.
+        command = () if self._command is None or options.filters.shape.any else (self._command,)
         with progress.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
-            attach_options = self._attach_options(step)
+
+            def attaching() -> None:
+                deliver()
+                self._heartbeat.attaching()
+                step.done = next(attached)
+
+            attach_options = probe_links.AttachOptions(
+                pids=pids or command,
+                follow=options.follow,
+                unbound=not probe_links.bindable(pids),
+                child=self._command,
+                awaits=bool(options.filters.exec_wait),
+                missing_probes=manifest.config.missing_probes,
+                disabled=options.disabled,
+                file_activation=options.usdt_file_activation,
+                progress=attaching,
+            )
             done = attachments.attach_all(self._loaded, programs, attach_options, self.links)
         self._opened.append(done.opened)
-        self._miss_readers.append(MissReader(self._loaded, done.opened))
-        self._follow_descendants(done)
-        self._tell_of_children()
+        self._miss_readers.append(probe_links.MissReader(self._loaded, done.opened))
+        if pids and manifest.follow_map:
+            self._follow_descendants(pids, done.include_descendants(pids, self._loaded.map_fd(manifest.follow_map)))
+        if pids and not options.follow:
+            self._tell_of_children(pids, len(probe_links.untraced_children(pids)))
         if attach_options.missing_probes == "warn":
             for failure in done.failures:
                 self._notices.warn(str(failure), failure.hints)
         return list(done.attached)
 
-    def _attach_options(self, step: progress.Step) -> AttachOptions:
-        from pytrace.runtime.load.attachments import AttachOptions
-        from pytrace.runtime.machine import procfs
-
-        attached = count()
-
-        def attaching() -> None:
-            deliver()
-            self._heartbeat.attaching()
-            step.done = next(attached)
-
-        options = self._options
-        # Other filters, of names or cgroups for example, select the processes in place of -c.
-        command = () if self._command is None or options.filters.shape.any else (self._command,)
-        pids = options.filters.pids
-        return AttachOptions(
-            pids=pids or command,
-            follow=options.follow,
-            unbound=any(procfs.live_thread(pid) not in (0, pid) for pid in pids),
-            child=self._command,
-            awaits=bool(options.filters.exec_wait),
-            missing_probes=self._loaded.manifest.config.missing_probes,
-            disabled=options.disabled,
-            file_activation=options.usdt_file_activation,
-            progress=attaching,
-        )
-
-    def _follow_descendants(self, done: Attachments) -> None:
-        """With ``-p`` and ``--follow``: add the existing descendants of the processes."""
-        followed, pids = self._loaded.manifest.follow_map, self._options.filters.pids
-        if not followed or not pids:
-            return
+    def _follow_descendants(self, pids: Sequence[int], added: tuple[list[int], int] | None) -> None:
+        """With ``-p`` and ``--follow``: know the existing descendants of the processes, that programs know now, too."""
         written = ", ".join(map(str, pids[:8]))
-        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
-        warn = self._notices.warn
-        if lister is None:
-            warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
+        if added is None:
+            text = f"processes that {written} forked earlier are not followed: the kernel has no task iterator"
+            self._notices.warn(text)
             return
-        from pytrace.runtime.load import attachments
-
-        descendants, left_out = attachments.include_descendants(pids, lister, self._loaded.map_fd(followed))
+        descendants, left_out = added
         if left_out:
-            warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
+            self._notices.warn(
+                f"{left_out} processes that {written} forked earlier are not followed: there are too many"
+            )
         for pid in descendants:
             self._processes.add(pid)
 
-    def _tell_of_children(self) -> None:
+    def _tell_of_children(self, pids: Sequence[int], left_out: int) -> None:
         """A server of several processes works in its children, of which ``-p`` of their parent shows nothing."""
-        pids = self._options.filters.pids
-        if self._options.follow or not pids:
-            return
-        from pytrace.runtime.machine import procfs
-
-        own = {os.getpid(), *procfs.ancestors(os.getpid())}
-        left_out = {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
         if left_out:
             of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
-            what = "1 child process of {} is" if len(left_out) == 1 else f"{len(left_out)} child processes of {{}} are"
+            what = "1 child process of {} is" if left_out == 1 else f"{left_out} child processes of {{}} are"
             self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too\n")
 
     def missed(self) -> dict[Key, int]:
@@ -180,10 +163,8 @@ class Probes:
 
     def move_clocks(self, now: int) -> int:
         """Move the periods of sampling clocks that are due. Returns when the next is, in monotonic nanoseconds."""
-        from pytrace.runtime.load.probe_links import NEVER_DUE
-
         clocks = (events for opened in self._opened for events in opened.on_cpus() if events.mean)
-        return min((events.move(now) for events in clocks), default=NEVER_DUE)
+        return min((events.move(now) for events in clocks), default=1 << 63)
 
     def unwatch(self, address: int) -> None:
         """Detach the watchpoints on *address*."""

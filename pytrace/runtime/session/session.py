@@ -32,6 +32,7 @@ from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.output.streams import Output
@@ -44,7 +45,7 @@ from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
-    from pytrace.runtime.load.attachments import Attached
+    from pytrace.runtime.load.probe_links import Attached
     from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.costs import Costs
@@ -479,22 +480,19 @@ class Session:
 
         An ``exit()`` of an iterator leaves out those that follow, one of a begin probe all: then the result is None.
         """
-        from pytrace.runtime.load import attachments
-
         texts: list[bytes] | None = None
         for link in iterators:
             self._run.ring.collect()
             if self._ended:
                 break
-            texts = [*(texts or ()), *attachments.read_iterator(link)]
+            texts = [*(texts or ()), *bpf.read_iterator(link)]
         return texts
 
     def _read_iterators(self, iterators: list[int]) -> None:
-        from pytrace.runtime.load import attachments
 
         for link in iterators:
             with self._run.renderer.iterating():
-                for text in attachments.read_iterator(link):
+                for text in bpf.read_iterator(link):
                     self._write_text(text)
                 self.drain()
             self._look_for_exit()

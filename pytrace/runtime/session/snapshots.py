@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Never, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Never, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pytrace.render.map_printer import Entry, MapView
 from pytrace.render.values import value_kind_of, with_div
 from pytrace.results.snapshot import TRUNCATED_FRAME, Frame, MapData, Print, Run, SnapshotData, StackTrace, Table
 from pytrace.runtime.output import messages
-from pytrace.runtime.stacks.image_places import ImagePlace, LinkedPlace
+from pytrace.runtime.stacks.image_places import ImagePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytrace.results.snapshot import Portable, Value
     from pytrace.runtime.output.map_output import PrintKeeper
     from pytrace.runtime.session.session import Resources
+    from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 SLICE = 1024
 """Entries between two calls of what else has to go on."""
@@ -329,19 +330,6 @@ BuildIds: TypeAlias = tuple[int, tuple[tuple[int, bytes, int], ...], int]
 _Decoded = TypeVar("_Decoded", Addresses, BuildIds)
 
 
-class Symbols(names.Symbols, Protocol):
-    """The symboliser as snapshots need it."""
-
-    def kernel_place(self, address: int) -> ImagePlace:
-        """Where a kernel address lies in what was linked."""
-
-    def user_place(self, pid: int, address: int) -> ImagePlace:
-        """Where an address of a process lies in what was linked."""
-
-    def linked(self, pid: int, address: int) -> LinkedPlace | None:
-        """Where an address of a process lies in a binary with a build id; None elsewhere."""
-
-
 class _Resolved(msgspec.Struct, frozen=True):
     """Functions of an address: as that of the innermost frame, and as one where a call returns to.
 
@@ -362,7 +350,7 @@ class StackTraces:
     *places*: functions in binaries with build ids are left to others, as :class:`pytrace.results.snapshot.Frame` says.
     """
 
-    def __init__(self, symbols: Symbols, *, places: bool = False) -> None:
+    def __init__(self, symbols: LazySymbols, *, places: bool = False) -> None:
         self._symbols, self._places = symbols, places
         self._kernel: dict[int, _Resolved] = {TRUNCATED: _MARK}
         self._processes: dict[int, dict[int, _Resolved]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.binaries.elf_file import Segment
     from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.stacks.images import AnyBinary
+    from pytrace.runtime.stacks.python_processes import PythonFunctions
 
 
 _YOUNG = 2.0
@@ -72,16 +73,6 @@ _TRAMPOLINES = (bytes.fromhex("48c7c00f0000000f05"), bytes.fromhex("681180d20100
 """Code that signal handlers return to: ``rt_sigreturn(2)`` in x86-64 (in libc) and arm64 (in the vdso)."""
 _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
-
-
-class PythonFrames(Protocol):
-    """Resolves frames of Python in user stacks (:class:`pytrace.runtime.stacks.python_processes.PythonFunctions`)."""
-
-    def has(self, address: int) -> bool:
-        """True if a frame is one of Python, and no address."""
-
-    def frame(self, address: int) -> Frame:
-        """The function of a frame."""
 
 
 class Symbolizer:
@@ -107,7 +98,7 @@ class Symbolizer:
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
         requests: EndRequests | None = None,
-        python: PythonFrames | None = None,
+        python: PythonFunctions | None = None,
         places: bool = False,
     ) -> None:
         self._python = python

@@ -674,7 +674,7 @@ def test_reading_goes_on_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
         return piece
 
     monkeypatch.setattr(os, "read", some)
-    assert list(attachments.read_iterator(3)) == [b"one ", b"two"]
+    assert list(bpf.read_iterator(3)) == [b"one ", b"two"]
     os.close(write)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
@@ -686,7 +686,7 @@ def test_a_reading_that_fails_closes_the_file(monkeypatch: pytest.MonkeyPatch) -
     os.set_blocking(read, True)
     monkeypatch.setattr(os, "read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
     with pytest.raises(OSError, match="Input/output error"):
-        list(attachments.read_iterator(3))
+        list(bpf.read_iterator(3))
     os.close(write)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
