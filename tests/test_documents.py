@@ -31,7 +31,7 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import PROBE_KINDS
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 from tests.support import front
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -397,9 +397,9 @@ def enter_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Go to a folder with the scripts that documents name, as at a terminal."""
     monkeypatch.chdir(tmp_path)
     try:
-        tracefs.root()
+        fingerprints.tracefs_root()
     except TraceError:  # on a kernel that does not trace, or without rights
-        monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+        monkeypatch.setattr(fingerprints, "tracefs_root", lambda: str(tmp_path))
     monkeypatch.setattr(os, "isatty", lambda _: True)  # for --live
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     for name in _SCRIPTS:

@@ -18,7 +18,7 @@ from typing import NoReturn
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 
 
 class CommandParser(ArgumentParser):
@@ -245,7 +245,7 @@ def _top(words: Sequence[str]) -> list[str]:
     _, rest = _top_parser().parse_known_args(list(words))
     if rest and not rest[0].startswith("-"):
         raise TraceError(f"pytrace top takes options only, not {rest[0]!r}", hints=("pytrace top --help",))
-    root = tracefs.root()
+    root = fingerprints.tracefs_root()
     text, missing = top_script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
     if missing:
         sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")

@@ -18,7 +18,7 @@ from pytrace.core.manifest import MapType
 from pytrace.core.probe_kinds import TimerTarget, TracepointTarget
 from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load.attachments import AttachOptions
-from pytrace.runtime.machine import bpf, tracefs
+from pytrace.runtime.machine import bpf, fingerprints
 from tests.support import leaks
 from tests.support.compile import tool
 from tests.support.leaks import Watch
@@ -86,7 +86,7 @@ def test_what_stays_is_found() -> None:
     assert not watch.leaked()
     ended = subprocess.Popen(["true"])
     ended.wait()
-    path, name = f"{tracefs.root()}/uprobe_events", f"pytrace_{ended.pid}/p{ended.pid}_0"
+    path, name = f"{fingerprints.tracefs_root()}/uprobe_events", f"pytrace_{ended.pid}/p{ended.pid}_0"
     probe_links._write(path, f"p:{name} /bin/true:0x1000\n")
     try:
         assert name in leaks.definitions()
@@ -98,7 +98,7 @@ def test_what_stays_is_found() -> None:
 @pytest.mark.parametrize("more", [0, 12])
 def test_tracepoints_end_without_waiting_for_each(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would wait for the kernel, one after the other; what must be done at once is that programs do not run."""
-    with os.scandir(f"{tracefs.root()}/events/syscalls") as folder:
+    with os.scandir(f"{fingerprints.tracefs_root()}/events/syscalls") as folder:
         names = sorted(item.name for item in folder if item.name.startswith("sys_enter_"))
     wanted = {"sys_enter_getppid", *names[:more]}
     targets = [target(TracepointTarget("syscalls", name), index) for index, name in enumerate(sorted(wanted))]

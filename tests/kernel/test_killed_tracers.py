@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 from tests.kernel.test_cleanup import in_bpffs
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need
@@ -74,7 +74,7 @@ def definitions(process: int) -> set[str]:
     """Probes that a tracer has defined in tracefs; others may be at work beside it."""
     found: set[str] = set()
     for name in ("uprobe_events", "kprobe_events"):
-        path = Path(tracefs.root(), name)
+        path = Path(fingerprints.tracefs_root(), name)
         if path.exists():
             found |= set(path.read_text().splitlines())
     return {line for line in found if f":pytrace_{process}/" in line}
@@ -84,7 +84,7 @@ def enabled(definition: str) -> str:
     """The state of a probe that is defined in tracefs."""
     name = re.match(r"[pr]\d*:(\S+) ", definition)
     assert name is not None
-    return Path(tracefs.root(), "events", name[1], "enable").read_text()
+    return Path(fingerprints.tracefs_root(), "events", name[1], "enable").read_text()
 
 
 def trace(*words: str) -> str:
@@ -118,7 +118,7 @@ FUNCTIONS = (
 
 def probed_functions() -> set[str]:
     """Which of them have a probe that is not switched off, by the kernel's own lists."""
-    lists = (Path(tracefs.root(), "enabled_functions"), Path("/sys/kernel/debug/kprobes/list"))
+    lists = (Path(fingerprints.tracefs_root(), "enabled_functions"), Path("/sys/kernel/debug/kprobes/list"))
     lines = [line for path in lists if path.exists() for line in path.read_text().splitlines()]
     return {name for line in lines if "[DISABLED]" not in line for name in re.findall(r"\bproc_do\w+", line)}
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 from tests.support.compile import compiled
 from tests.support.crowd import ROUNDS as IN_A_CROWD
 from tests.support.machine import need
@@ -146,7 +146,7 @@ def test_an_event_that_another_tracer_has_defined(tmp_path: Path) -> None:
     group = f"others{os.getpid()}"
     place = f"{program}:{offset:#x}"
     lines = {"in": f"p:{group}/in {place} n=%di:s32 text=+0(%si):string", "out": f"r:{group}/out {place} got=$retval"}
-    events = Path(tracefs.root(), "uprobe_events")
+    events = Path(fingerprints.tracefs_root(), "uprobe_events")
     if not os.access(events, os.W_OK):
         pytest.skip("this kernel has no uprobe_events (CONFIG_UPROBE_EVENTS)")
     try:
@@ -207,7 +207,7 @@ def test_tracers_killed_at_any_moment(tmp_path: Path, number: int, every: float,
     # Some end by the request before the kill.
     assert set(result["statuses"]) <= {"-9", "-2", "0", "130"}
     until(lambda: not _commands())
-    events = Path(tracefs.root()) / "uprobe_events"
+    events = Path(fingerprints.tracefs_root()) / "uprobe_events"
     assert "pytrace_" not in (events.read_text() if events.exists() else "")
     assert not list((tmp_path / "tmp").iterdir())
     # A half-written entry of the cache is one that is not read: the next run works, and clears it away.

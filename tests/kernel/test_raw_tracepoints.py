@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -77,7 +77,7 @@ def names_of(category: str) -> list[str]:
 
 def fields_of(name: str) -> dict[str, str]:
     """The tracepoint's own fields as the kernel declares them, by name."""
-    text = Path(tracefs.root(), "events", *name.split(":"), "format").read_text()
+    text = Path(fingerprints.tracefs_root(), "events", *name.split(":"), "format").read_text()
     lines = [line.split(";")[0].removeprefix("\tfield:") for line in text.splitlines() if "\tfield:" in line]
     return {line.split()[-1].partition("[")[0]: line for line in lines if " common_" not in line}
 

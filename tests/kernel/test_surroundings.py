@@ -21,7 +21,7 @@ import pytest
 
 from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import Opened
-from pytrace.runtime.machine import tracefs
+from pytrace.runtime.machine import fingerprints
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.running import Tracer
@@ -281,7 +281,7 @@ def started(*arguments: str, nohup: bool = False) -> subprocess.Popen[bytes]:
 def definitions() -> Path:
     """The file of user probes in tracefs."""
     need("uprobe")
-    return Path(tracefs.root()) / "uprobe_events"
+    return Path(fingerprints.tracefs_root()) / "uprobe_events"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -81,9 +81,11 @@ from pytrace.runtime.load.probe_links import (
     in_one_link,
     one_by_one,
 )
-from pytrace.runtime.machine import bpf, perf, tracefs
-from pytrace.runtime.machine.kernel_functions import Kallsyms
+from pytrace.runtime.machine import bpf, fingerprints, perf
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
+
+if TYPE_CHECKING:
+    from pytrace.runtime.machine.kernel_functions import Kallsyms
 
 # ---------------------------------------------------------------------------------------------------- kprobe, kretprobe
 
@@ -167,6 +169,8 @@ def _function_addresses(function: str, module: str) -> list[int]:
 
 @cache
 def _kernel_symbols() -> Kallsyms:
+    from pytrace.runtime.machine.kernel_functions import Kallsyms  # few probes are attached by address
+
     return Kallsyms()
 
 
@@ -216,7 +220,7 @@ def _misses_untold(job: Job) -> bool:
     if not job.options.has("kprobe") or job.options.has("link_missed"):
         return False
     # Without CAP_DAC_OVERRIDE only root may write there.
-    return os.access(f"{tracefs.root()}/kprobe_events", os.W_OK, effective_ids=True)
+    return os.access(f"{fingerprints.tracefs_root()}/kprobe_events", os.W_OK, effective_ids=True)
 
 
 def _open_kprobe(job: Job, place: KernelFunctionTarget) -> int:
@@ -250,7 +254,7 @@ def _definition_text(place: KernelFunctionTarget) -> str:
 def _attach_tracepoint_event(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(TracepointTarget)
     try:
-        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", "rb") as file:
+        with open(f"{fingerprints.tracefs_root()}/events/{place.category}/{place.event}/id", "rb") as file:
             number = int(file.read())
     except FileNotFoundError:
         raise CannotAttachError(f"this kernel has no tracepoint {place.category}:{place.event}") from None

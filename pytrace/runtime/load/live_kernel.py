@@ -216,7 +216,7 @@ class LiveKernel:
         if self._traceable_file is not None:
             self._depend(fingerprints.file_fact(self._traceable_file))
             return KernelFunctions(self._traceable_file, lambda: self.kallsyms, live=False)
-        path = next((f"{root}/available_filter_functions" for root in tracefs.ROOTS if os.path.isdir(root)), "")
+        path = next((f"{root}/available_filter_functions" for root in fingerprints.TRACEFS if os.path.isdir(root)), "")
         try:
             return KernelFunctions(path, lambda: self.kallsyms)
         except OSError:
@@ -305,7 +305,7 @@ class LiveKernel:
     @cached_property
     def tracepoint_files(self) -> Tracepoints:
         """The tracefs and its tracepoints."""
-        return tracefs.Tracepoints(tracefs.root(), self._tracepoint_type)
+        return tracefs.Tracepoints(fingerprints.tracefs_root(), self._tracepoint_type)
 
     def _tracepoint_type(self, kind: str, name: str) -> Type | None:
         return self._value_type(kind, name)

@@ -48,7 +48,7 @@ from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.probe_kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, UserTarget, known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
-from pytrace.runtime.machine import bpf, fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine import bpf, fingerprints, perf, procfs
 
 # ----------------------------------------------------------------------------------------------------- links and events
 
@@ -326,7 +326,7 @@ class MissReader:
         return [(index, missed) for index, missed in counts if missed]
 
     def _profile(self) -> Mapping[str, int]:
-        with open(f"{tracefs.root()}/kprobe_profile", encoding="utf-8") as file:
+        with open(f"{fingerprints.tracefs_root()}/kprobe_profile", encoding="utf-8") as file:
             return profile_misses(file.read())
 
 
@@ -732,7 +732,7 @@ def failure_error(failures: Sequence[Failure]) -> TraceError:
 
 _numbers = itertools.count()
 
-_LEFT = re.compile(rf"(?m)^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ")
+_LEFT = rf"(?m)^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) "
 """A definition of ours: name with group, group, process."""
 
 
@@ -765,7 +765,7 @@ def open_uprobe(path: str, offset: int, semaphore: int, *, returns: bool, pid: i
 def _open(
     file: str, place: str, returns: bool, opened: Opened, pid: int | None = None, symbol: str = ""
 ) -> int:
-    base = tracefs.root()
+    base = fingerprints.tracefs_root()
     # kprobe_profile shows names without their group, so they have the process id too.
     event = f"p{os.getpid()}_{next(_numbers)}"
     name = f"{fingerprints.TRACER}{os.getpid()}/{event}"
@@ -786,7 +786,7 @@ def _open(
 def sweep(path: str) -> None:
     """Remove what tracers that are gone have left in a file of definitions; once in a process."""
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        found = _LEFT.findall(file.read())
+        found = re.findall(_LEFT, file.read())
     for name, _, process in found:
         if not os.path.exists(f"/proc/{process}"):
             # In use all the same (EBUSY) when the number is one of another pid namespace; or somebody else was faster.

@@ -10,18 +10,39 @@ import os
 from typing import TYPE_CHECKING
 
 from pytrace.base import kernel_files, private_files
+from pytrace.core.diagnostics import HiddenKernelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 TRACER = "pytrace_"
-"""Start of the category of events that a tracer defines for itself (``legacy_probes``), and soon takes away again."""
+"""Start of the category of events that a tracer defines for itself (``probe_links``), and soon takes away again."""
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
-"""Where tracefs may be mounted (here, because a start needs it and not :mod:`pytrace.runtime.machine.tracefs`)."""
+"""Where tracefs may be mounted (here, because starts need it and not :mod:`pytrace.runtime.machine.tracefs`)."""
 
 Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
+
+
+def tracefs_root() -> str:
+    """Where tracefs is mounted.
+
+    Raises:
+        HiddenKernelError: it is not, or this user may not read it.
+    """
+    for path in TRACEFS:
+        if os.path.exists(f"{path}/available_events"):
+            return path
+    if any(os.path.isdir(path) and not os.access(path, os.X_OK) for path in TRACEFS):
+        raise HiddenKernelError(
+            "this user may not read tracefs (/sys/kernel/tracing)",
+            hints=("run it with sudo, or give the process CAP_DAC_READ_SEARCH",),
+        )
+    raise HiddenKernelError(
+        "tracefs is not mounted",
+        hints=("run as root: mount -t tracefs tracefs /sys/kernel/tracing",),
+    )
 
 
 def digest(data: bytes) -> str:

@@ -10,36 +10,14 @@ from functools import cached_property
 import msgspec
 
 from pytrace.base import kernel_files
-from pytrace.core.diagnostics import HiddenKernelError, TraceError
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import DefinedEvent, TracepointField
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 from pytrace.runtime.machine import fingerprints
 from pytrace.runtime.machine.name_patterns import name_pattern
 
-ROOTS = fingerprints.TRACEFS
-
 TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""
-
-
-def root() -> str:
-    """Where tracefs is mounted.
-
-    Raises:
-        HiddenKernelError: it is not, or this user may not read it.
-    """
-    for path in ROOTS:
-        if os.path.exists(f"{path}/available_events"):
-            return path
-    if any(os.path.isdir(path) and not os.access(path, os.X_OK) for path in ROOTS):
-        raise HiddenKernelError(
-            "this user may not read tracefs (/sys/kernel/tracing)",
-            hints=("run it with sudo, or give the process CAP_DAC_READ_SEARCH",),
-        )
-    raise HiddenKernelError(
-        "tracefs is not mounted",
-        hints=("run as root: mount -t tracefs tracefs /sys/kernel/tracing",),
-    )
 
 
 class Tracepoints:

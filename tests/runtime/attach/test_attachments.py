@@ -34,7 +34,7 @@ from pytrace.runtime.load.probe_links import (
     link_misses,
     profile_misses,
 )
-from pytrace.runtime.machine import bpf, perf, tracefs
+from pytrace.runtime.machine import bpf, fingerprints, perf
 from tests.support.attach_requests import PROGRAM, Kernel, attached, job, kernel, spec
 from tests.support.rows import each_row
 
@@ -574,7 +574,7 @@ def test_probes_made_through_tracefs(
     recursion: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kprobe_profile").write_text("p1_0 10 3\np1_1 10 0\np1_2 10 4\np9_9 1 99\n")
-    monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+    monkeypatch.setattr(fingerprints, "tracefs_root", lambda: str(tmp_path))
     opened = Opened(links=[20], traced={"p1_0": "a", "p1_1": "b", "p1_2": "a", "p1_3": "b"})
     assert totals(opened, *PROGRAMS) == {("missed", 0): 20 + 3 + 4}
 

@@ -35,7 +35,7 @@ from pytrace.core.probe_kinds import (
 from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load.attachments import KERNEL_ATTACHERS, Task, descendants, include_descendants
 from pytrace.runtime.load.probe_links import Attached, Attacher, CannotAttachError, Failure, Opened, Outcome
-from pytrace.runtime.machine import bpf, fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine import bpf, fingerprints, perf, procfs
 from pytrace.runtime.machine.bpf import AttachType
 from pytrace.runtime.machine.syscalls import ENOTSUPP
 from tests.support.attach_requests import (
@@ -297,7 +297,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Two empty lists of definitions; each written definition appears as an event with the number 77."""
     for name in ("kprobe_events", "uprobe_events"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+    monkeypatch.setattr(fingerprints, "tracefs_root", lambda: str(tmp_path))
     write = probe_links._write
 
     def define(path: str, text: str) -> None:
@@ -498,7 +498,7 @@ PLACE = target(TracepointTarget("sched", "exec"), 9)
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "events/sched/exec").mkdir(parents=True)
     (tmp_path / "events/sched/exec/id").write_text("321\n")
-    monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+    monkeypatch.setattr(fingerprints, "tracefs_root", lambda: str(tmp_path))
     return tmp_path
 
 
