@@ -218,7 +218,7 @@ class Panel:
         if texts is None:
             if len(self._texts) > 10_000:
                 self._texts.clear()
-            texts = self._texts[key] = tuple(self.glyphs.text(_one_line(text)) for text in self._members(key))
+            texts = self._texts[key] = tuple(map(self.glyphs.text, self._members(key)))
         return texts
 
     def key_text(self, key: Portable) -> str:
@@ -229,7 +229,7 @@ class Panel:
         """A value on one line: numbers with a unit as pictures show them, others as text output prints them."""
         if self.unit and isinstance(self.type, INTEGERS):
             return readable(self._rank(value) * (self.period or 1), self.unit)
-        return self.glyphs.text(_one_line(self._value_text(value)))
+        return self.glyphs.text(_one_line(self._value_text(value), self.type))
 
     def number(self, value: Value) -> float:
         """The number that values are compared by; of what grows that which grows."""
@@ -696,21 +696,24 @@ def _cut_line(line: Line, width: int, glyphs: Glyphs) -> Line:
     return found
 
 
-def _one_line(text: bytes) -> str:
-    """A text of several lines, as stacks have them, on one."""
+def _one_line(text: bytes, type_: types.Type) -> str:
+    """A text of several lines, as stacks have them, on one; in names of others a line break is a control character."""
     shown = text.decode("utf-8", "surrogateescape")
-    if "\n" not in shown:
+    if "\n" not in shown or not isinstance(type_, types.Stack):
         return shown
     return " < ".join(line.strip() for line in shown.split("\n") if line.strip()) or "[no frames]"
 
 
-def _member_forms(data: MapData, printers: Printers) -> Callable[[Portable], list[bytes]]:
-    """The text of each member of a key."""
+def _member_forms(data: MapData, printers: Printers) -> Callable[[Portable], list[str]]:
+    """The text of each member of a key, on one line."""
     key = data.key
     if key is None:
         return lambda _key: []
-    forms = [printers.portable(column.type, printers.texts.key(column.type)) for column in data.key_columns]
-    return lambda value: [form(member) for form, member in zip(forms, members_of(key, value), strict=True)]
+    kinds = [column.type for column in data.key_columns]
+    forms = [(printers.portable(kind, printers.texts.key(kind)), kind) for kind in kinds]
+    return lambda value: [
+        _one_line(form(member), kind) for (form, kind), member in zip(forms, members_of(key, value), strict=True)
+    ]
 
 
 def _rank_form(data: MapData, printers: Printers) -> Callable[[Value], float]:

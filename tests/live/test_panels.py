@@ -213,17 +213,17 @@ def test_a_user_a_process_a_tree() -> None:
 
 def test_ten_minutes_are_kept_and_shown_again() -> None:
     board = Board(PLAIN)
-    for second in range(1, 800):
-        board.update(state(second, counts("@", {f"key{second}": 5, **{f"k{number}": second for number in range(300)}})))
-    board.scroll(60)
-    assert board.ago() == (START / SECOND + 739, 60.0)
+    for second in range(4, 801, 4):
+        board.update(state(second, counts("@", {f"key{second}": 5, **{f"k{number}": second for number in range(210)}})))
+    board.scroll(15)
+    assert board.ago() == (START / SECOND + 740, 60.0)
     made = board.panels["@"]
-    assert made.now.time == START / SECOND + 739
-    assert "key739" in made.entries
-    board.update(state(800, counts("@", {"x": 1})))
-    assert made.now.time == START / SECOND + 739, "it stays while the run goes on"
+    assert "key740" in made.entries
+    assert (len(made.entries), made.others) == (200, 11)
+    board.update(state(804, counts("@", {"x": 1})))
+    assert made.now.time == START / SECOND + 740, "it stays while the run goes on"
     board.scroll(10_000)
-    assert board.ago() == (START / SECOND + 200, 600.0)
+    assert board.ago() == (START / SECOND + 204, 600.0)
     board.scroll(-10_000)
     assert board.ago() is None
     assert "x" in made.entries
@@ -278,6 +278,7 @@ def test_names_of_others_never_reach_the_terminal_raw() -> None:
     made = panel(data)
     made.filter = "\x1b"
     assert all(text.isprintable() for text in (*texts(made.lines(80, 3)), made.heading(), made.help))
+    assert made.key_text("a\nb") == "a\\x0ab", "not as the functions of a stack"
 
 
 def test_the_filter_is_of_keys_and_the_chosen_row_stays_in_sight() -> None:
