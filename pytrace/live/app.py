@@ -26,6 +26,7 @@ from pytrace.live.inquiry import QUESTIONS, Inquiry
 from pytrace.live.log import Log
 from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start, State
 from pytrace.live.panels import Panel
+from pytrace.live.processes import Machine
 from pytrace.results.findings import question
 
 STYLES = {
@@ -72,6 +73,8 @@ INQUIRY_HINTS = (
 )  # fmt: skip
 """The same while a process is looked at."""
 MINUTE = 60
+_WIDE = 100
+"""Columns from which on the first line says how busy the machine is."""
 
 
 def styled(lines: list[Line]) -> Text:
@@ -168,6 +171,7 @@ class LiveApp(App[None]):
         self.board.selection.own = frozenset((*start.own, os.getpid()))
         self.inquiry: Inquiry | None = None
         """The process that is looked at."""
+        self._machine = Machine() if start.asks else None
         self.paused = False
         self._incoming = Incoming()
         self._waiting: State | None = None
@@ -219,6 +223,8 @@ class LiveApp(App[None]):
         rest = f"{elapsed}{'  PAUSED' if self.paused else ''}"
         if (past := self.board.ago()) is not None:
             rest = f"  {time.strftime('%H:%M:%S', time.localtime(past[0]))}, {past[1]:.0f} s ago"
+        elif self._machine is not None and width >= _WIDE:
+            rest = f"  {self._machine.text}{rest}"
         title = f"pytrace {self.glyphs.text(self._title)}"
         return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
 
@@ -278,6 +284,8 @@ class LiveApp(App[None]):
             self._waiting = state
         else:
             self.board.update(state)
+            if self._machine is not None:
+                self._machine.look()
             if self.inquiry is not None:
                 self.inquiry.refresh()
         runs = state.snapshot.runs

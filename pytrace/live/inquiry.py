@@ -231,7 +231,7 @@ def icicle(stacks: Stacks, width: int, height: int, glyphs: Glyphs) -> list[Line
     """A flame graph with its root above, in at most *height* lines.
 
     Blocks are as wide as their share of the samples; what is narrower than a column is left out. Of functions that do
-    nothing but call one other a block has the last one: interpreters and frameworks have dozens.
+    nothing but call one other there is one block, with the last of them: interpreters and frameworks have dozens.
     """
     whole = sum(count for _, count in stacks)
     lines: list[Line] = []
@@ -247,11 +247,10 @@ def icicle(stacks: Stacks, width: int, height: int, glyphs: Glyphs) -> list[Line
                 count = _samples(group)
                 left, right = offset * width // whole, (offset + count) * width // whole
                 if right > left:
-                    skipped, shown, inside = _chain(group, depth, count, name)
-                    text = f"{shown} (+{skipped})" if skipped else shown
-                    line += [(" " * (left - column), ""), _block(text, right - left, glyphs)]
+                    chain, inside = _chain(group, depth, count, name)
+                    line += [(" " * (left - column), ""), _block(_label(chain, right - left), right - left, glyphs)]
                     column = right
-                    below.append((offset, depth + skipped + 1, inside))
+                    below.append((offset, depth + len(chain), inside))
                 offset += count
         if not below:
             break
@@ -276,15 +275,29 @@ def _grouped(members: _Members, depth: int) -> dict[str, _Members]:
     return groups
 
 
-def _chain(members: _Members, depth: int, count: int, name: str) -> tuple[int, str, _Members]:
-    """From a function down as long as it does little but call one other: how far, to which function, its stacks."""
-    skipped = 0
+def _chain(members: _Members, depth: int, count: int, name: str) -> tuple[list[str], _Members]:
+    """The functions from one down, as long as each does little but call one other; and the stacks of the last."""
+    chain = [name]
     while True:
-        groups = _grouped(members, depth + skipped + 1)
+        groups = _grouped(members, depth + len(chain))
         largest = max(groups, key=lambda item: _samples(groups[item]), default="")
         if not groups or _samples(groups[largest]) < _CHAIN * count:
-            return skipped, name, members
-        name, members, skipped = largest, groups[largest], skipped + 1
+            return chain, members
+        chain.append(largest)
+        members = groups[largest]
+
+
+def _label(chain: list[str], width: int) -> str:
+    """The last functions of a chain, as many as there is room for, and how many are before them."""
+    shown = 1
+    while shown <= len(chain):
+        rest = len(chain) - shown
+        text = (f"(+{rest}) " if rest else "") + " > ".join(chain[-shown:])
+        if columns(text) > width - 1:
+            break
+        shown += 1
+    rest = len(chain) - max(shown - 1, 1)
+    return chain[-1] if shown == 1 else (f"(+{rest}) " if rest else "") + " > ".join(chain[rest:])
 
 
 def _block(name: str, width: int, glyphs: Glyphs) -> tuple[str, str]:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytrace.results.findings import readable
+
 MOST = 4096
 """Processes that are remembered."""
 _FRESH = 1.0
@@ -111,6 +113,44 @@ class Processes:
             except (KeyError, OSError):
                 self._users[uid] = str(uid)
         return self._users[uid]
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_LONGEST)
+
+
+class Machine:
+    """How busy the whole machine is."""
+
+    def __init__(self, root: str = "/proc") -> None:
+        self._root = root
+        self._times = (0, 0)
+        self._load = self._memory = ""
+        self._busy = ""
+        self.look()
+
+    def look(self) -> None:
+        """Read it again; the share of CPUs is that since the last time."""
+        try:
+            texts = [_head(f"{self._root}/{name}") for name in ("stat", "meminfo", "loadavg")]
+        except OSError:
+            return  # what is not known is not shown
+        numbers = [int(word) for word in texts[0].partition(b"\n")[0].split()[1:9]]
+        idle, total = sum(numbers[3:5]), sum(numbers)
+        passed = total - self._times[1]
+        if self._times[1] and passed > 0:
+            self._busy = f"CPUs {100 - 100 * (idle - self._times[0]) / passed:.0f} %"
+        self._times = idle, total
+        memory = {line.partition(b":")[0]: line.split()[1] for line in texts[1].splitlines() if len(line.split()) > 1}
+        whole, free = (int(memory.get(name, 0)) << 10 for name in (b"MemTotal", b"MemAvailable"))
+        self._memory = f"memory {readable(whole - free, 'bytes')} of {readable(whole, 'bytes')}"
+        self._load = f"load {texts[2].split()[0].decode()}"
+
+    @property
+    def text(self) -> str:
+        """For the first line of the view."""
+        return ", ".join(filter(None, (self._busy, self._memory, self._load)))
 
 
 # ---------------------------------------------------------------------------------------------- one process

@@ -239,7 +239,7 @@ def test_enter_looks_at_a_process_and_escape_goes_back() -> None:
         app.take([Answer("flame", PID, start.start, stacks=stacks, note="100 samples")])
         await pilot.pause()
         lines = screen(app)
-        assert lines[4].startswith("|loop (+1) ")
+        assert lines[4].startswith("|main > loop ")
         assert lines[5].startswith("|\\x1b]0;owned")
         assert [line.split()[:4] for line in lines if "%" in line and "hits" not in line] == [
             ["60.0", "%", "60.0", "%"], ["30.0", "%", "30.0", "%"], ["10.0", "%", "10.0", "%"],

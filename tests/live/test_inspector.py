@@ -81,6 +81,17 @@ def test_names_of_others_are_read_whatever_they_contain(tmp_path: Path) -> None:
     assert processes.read(6, str(tmp_path)) is None
 
 
+def test_the_machine_says_how_busy_its_cpus_are(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 4000000 kB\nMemAvailable: 1000000 kB\n")
+    (tmp_path / "loadavg").write_text("1.25 0 0 1/2 3\n")
+    (tmp_path / "stat").write_text("cpu 100 0 100 700 100 0 0 0\ncpu0 1\n")
+    machine = processes.Machine(str(tmp_path))
+    (tmp_path / "stat").write_text("cpu 160 0 115 725 100 0 0 0\ncpu0 1\n")
+    machine.look()
+    assert machine.text == "CPUs 75 %, memory 3.07 GB of 4.1 GB, load 1.25"
+    assert processes.Machine(str(tmp_path / "nothing")).text == ""
+
+
 def test_why_a_process_cannot_be_read() -> None:
     said = processes.refused(PermissionError(), 5)
     assert said == "process 5 belongs to another user: only root, or its user, may read it"
@@ -116,6 +127,6 @@ def test_a_flame_graph_has_its_root_above_and_fits(width: int, colour: bool) -> 
     lines = ["".join(text for text, _ in line) for line in icicle(STACKS, width, 9, Glyphs(colour=colour))]
     assert all(columns(line) <= width for line in lines)
     if width == 30 and not colour:
-        assert [line.rstrip() for line in lines] == ["|main", "|f                      |h", "|g (+1)"]
+        assert [line.rstrip() for line in lines] == ["|main", "|f                      |h", "|f > g"]
     assert icicle([], width, 9, Glyphs()) == []
     assert icicle(STACKS, width, 2, Glyphs())
