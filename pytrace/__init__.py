@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pytrace.interface.listing import Probe as Probe
     from pytrace.interface.listing import features as features
     from pytrace.interface.listing import probes as probes
-    from pytrace.interface.running import open as open  # noqa: A004
-    from pytrace.interface.running import open_async as open_async
-    from pytrace.interface.running import run as run
     from pytrace.interface.snapshots import Snapshot as Snapshot
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
+    from pytrace.interface.tracing import open as open  # noqa: A004
+    from pytrace.interface.tracing import open_async as open_async
+    from pytrace.interface.tracing import run as run
     from pytrace.remote.pods import Cluster as Cluster
     from pytrace.render.aggregations import Average as Average
     from pytrace.render.aggregations import Stats as Stats
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Average": "values",
-    "Bucket": "values",
-    "Cluster": "asked_hosts",
-    "CompiledScript": "compiled",
-    "Error": "errors",
-    "Event": "events",
-    "Fleet": "fleet",
-    "Frame": "values",
-    "Histogram": "values",
-    "HostReport": "fleet",
-    "LossWarning": "errors",
-    "Probe": "listing",
-    "ScriptError": "errors",
-    "Series": "values",
-    "Snapshot": "snapshots",
-    "StackTrace": "values",
-    "Stats": "values",
-    "Trace": "tracing",
-    "TraceError": "errors",
-    "TraceWarning": "errors",
-    "compile": "compiled",
-    "features": "listing",
-    "fleet": "fleet",
-    "merge": "snapshots",
-    "open": "running",
-    "open_async": "running",
-    "probes": "listing",
-    "run": "running",
+    "Average": "render.aggregations",
+    "Bucket": "render.histogram",
+    "Cluster": "remote.pods",
+    "CompiledScript": "interface.compiled",
+    "Error": "interface.errors",
+    "Event": "interface.events",
+    "Fleet": "interface.fleet",
+    "Frame": "results.snapshot",
+    "Histogram": "render.histogram",
+    "HostReport": "interface.fleet",
+    "LossWarning": "interface.errors",
+    "Probe": "interface.listing",
+    "ScriptError": "interface.errors",
+    "Series": "render.tseries",
+    "Snapshot": "interface.snapshots",
+    "StackTrace": "results.snapshot",
+    "Stats": "render.aggregations",
+    "Trace": "interface.tracing",
+    "TraceError": "interface.errors",
+    "TraceWarning": "interface.errors",
+    "compile": "interface.compiled",
+    "features": "interface.listing",
+    "fleet": "interface.fleet",
+    "merge": "interface.snapshots",
+    "open": "interface.tracing",
+    "open_async": "interface.tracing",
+    "probes": "interface.listing",
+    "run": "interface.tracing",
 }
-"""Public names and the modules of ``pytrace.interface`` that have them."""
+"""Public names and the modules that have them."""
 
 __all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604  (all are strings)
 
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'pytrace' has no attribute {name!r}")
     import importlib
 
-    found: object = getattr(importlib.import_module(f"pytrace.interface.{module}"), name)
+    found: object = getattr(importlib.import_module(f"pytrace.{module}"), name)
     globals()[name] = found
     return found
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cache
 
 import pytrace
-from pytrace.base import private_files, private_folders
+from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options import PROCESSES_FACT, CompileOptions
@@ -58,7 +58,7 @@ def load_or_compile(
         return cached, True
     script = compile_script()
     if not store(name, script):
-        private_folders.note(f"the compiled script is not cached: {directory()} cannot be written")
+        private_files.note(f"the compiled script is not cached: {directory()} cannot be written")
     return script, False
 
 

@@ -134,7 +134,7 @@ def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
 
 def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
     """BPF code and manifest."""
-    from pytrace.codegen import generator
+    from pytrace.codegen.lower import generator
 
     try:
         return generator.compile_program(checked, c.kernel, c.options)

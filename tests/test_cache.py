@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace import cache
-from pytrace.base import private_files, private_folders
+from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options import CompileOptions, Config, ProcessFilters
@@ -218,8 +218,8 @@ def test_a_cache_that_cannot_be_written_is_noted(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache, "store", lambda name, script: False)
-    monkeypatch.setattr(private_folders, "NOTES", {})
+    monkeypatch.setattr(private_files, "NOTES", {})
     for _ in range(2):
         assert cache.load_or_compile(SOURCE, CompileOptions(), compile_script) == (SCRIPT, False)
     noted = f"the compiled script is not cached: {tmp_path}/pytrace/scripts cannot be written"
-    assert noted in private_folders.NOTES
+    assert noted in private_files.NOTES

@@ -32,8 +32,8 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.interface.compiled import Arguments, CompiledScript, build, compile_options
 from pytrace.interface.errors import TraceWarning
-from pytrace.interface.running import open as open_trace
 from pytrace.interface.tracing import Trace
+from pytrace.interface.tracing import open as open_trace
 from pytrace.remote import messages
 from pytrace.remote.answer import fitting
 from pytrace.remote.messages import (

@@ -29,8 +29,8 @@ from pytrace import pipeline
 from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, CommandLine
 from pytrace.cli.request import Script
-from pytrace.codegen import generator
-from pytrace.codegen.generator import LlvmTexts
+from pytrace.codegen.lower import generator
+from pytrace.codegen.lower.generator import LlvmTexts
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, bytes_shown, render_all
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions, RunOptions

@@ -21,9 +21,7 @@ from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
-from pytrace.interface.asked_hosts import Nodes
-from pytrace.interface.fleet import PAUSE
-from pytrace.interface.kinds_of_hosts import Program, lacking
+from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
 from pytrace.remote import messages as protocol
 from pytrace.remote.answer import MOST_KEYS, trimmed
 from pytrace.remote.carriage import SOAK, WORKERS, interruptions
@@ -294,7 +292,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
             if diagnostics.failed:
                 sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
     if lacks and not options.quiet:
-        _write_line(lacking(lacks))
+        _write_line(lacking_features(lacks))
     questions = tuple(kernel.questions)
     matches = remote_kernel.probe_digest(kernel, questions) if compiled else ""
     return Program(

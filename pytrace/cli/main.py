@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.base import private_folders, progress
+from pytrace.base import private_files, terminal
 from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
@@ -170,7 +170,7 @@ def run(line: CommandLine) -> int:
         return script_texts.show(line)
     options = request.run_options(line)
     if not options.quiet:
-        progress.show_on(2)
+        terminal.show_on(2)
     viewer = messages.viewer(options.output, options.format) if line.flag("open") else None
     try:
         status = _run(line, options)
@@ -241,8 +241,8 @@ def _info(line: CommandLine, options: RunOptions) -> int:
 def _show_notes(options: RunOptions) -> None:
     """With ``-v``, report cache directories and files that were not used or were removed, and why."""
     if options.verbose:
-        sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in private_folders.NOTES)))
-    private_folders.NOTES.clear()
+        sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in private_files.NOTES)))
+    private_files.NOTES.clear()
 
 
 # ---------------------------------------------------------------------------------------------- running
@@ -284,7 +284,7 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
 
     diagnostics = Diagnostics()
     try:
-        with progress.step("compiling"):
+        with terminal.step("compiling"):
             return pipeline.compile_script(script.source, compile_options, request.live_kernel(options), diagnostics)
     finally:
         messages.show(diagnostics, warnings=options.warnings)

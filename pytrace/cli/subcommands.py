@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from pytrace.base import extras, progress, whole_files
+from pytrace.base import extras, terminal, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
@@ -44,9 +44,9 @@ def run(words: Sequence[str]) -> int:
         return 1
     arguments = parser.parse_intermixed_args(list(words[1:]))
     if arguments.output not in (None, "-") or not os.isatty(1):
-        progress.show_on(2)
+        terminal.show_on(2)
     viewer = _viewer(arguments) if getattr(arguments, "open", False) else None
-    with progress.step("reading snapshots and writing the result"):
+    with terminal.step("reading snapshots and writing the result"):
         status = act(arguments)
     if viewer is not None:
         viewer.open()

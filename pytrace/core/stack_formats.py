@@ -6,7 +6,7 @@ from enum import IntEnum
 
 # --------------------------------------------------------------------------------------------------------- chunk format
 
-# Chunks of deep stacks: `pytrace.codegen.lower.builtins.stack_family` writes them, decoders read them.
+# Chunks of deep stacks: `pytrace.codegen.lower.stack_family` writes them, decoders read them.
 #
 # Frames are counted from the root: the outermost `FRAMES` frames are the first chunk, those that they call the
 # second, and so on; the last one has the innermost frames, of which there may be fewer. So stacks with the same callers

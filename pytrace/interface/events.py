@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
+from msgspec.structs import replace
 
-from pytrace.core.event_layout import Location
+from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, Location, PrintedMap
+from pytrace.core.manifest import ProgramSpec
+from pytrace.core.types import Record, Type, parts, shown_name
+from pytrace.render.events import RunHandler, Tally, compile_pieces, each, formatter, reader
+from pytrace.render.forms import PortableForms
+from pytrace.render.map_printer import Shown
+from pytrace.render.text import Values
 from pytrace.render.value_kind import Result
+from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import Portable
+from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.snapshots import StackTraces, portable
+from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 
 class EventSource(msgspec.Struct, frozen=True):
@@ -98,3 +114,275 @@ class Event:
 
     def __repr__(self) -> str:
         return f"Event(kind={self.kind!r}, probe={self.probe!r}, values={self.values!r}, text={self.text!r})"
+
+
+# ------------------------------------------------------------------------------------------------------------ collector
+
+# Collects the events of a session as objects, instead of printing them.
+
+
+PRINTED = {"print_value": "print", "print_map": "map"}
+"""Kinds of events that Python programs see under the name of the script's function."""
+
+FOLLOWED_BY_TEXT = ("time", "join", "cat", "system", "quantiles")
+"""Kinds whose handlers write one text per event."""
+
+WITH_LINE_END = ("join", "system")
+"""Those of them whose handlers append a line end to the text."""
+
+MOST_EVENTS = 100_000
+MOST_BYTES = 256 << 20
+"""Maximum number of queued events, and of their bytes; beyond these the oldest are dropped and counted."""
+
+OVERHEAD = 256
+"""Approximate size of an event in bytes, without its record and text."""
+
+
+class Collector(Output):
+    """Receives the output of a session: events in :attr:`events`, its messages in :attr:`messages`."""
+
+    def __init__(
+        self, programs: tuple[ProgramSpec, ...], most: int = MOST_EVENTS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        super().__init__(-1, messages=-1)
+        self.events: deque[Event] = deque()
+        self.messages: list[str] = []
+        """Warnings of the session, each ending with a line end, that have not been taken yet."""
+        self.dropped = 0
+        """Number of events that were dropped because they were not taken."""
+        self._most, self._most_bytes, self._bytes = most, most_bytes, 0
+        self._taken = 0
+        self._current: tuple[EventSource, bytes] | None = None
+        location = programs[0].location
+        self._iterator = EventSource("iter", location, (), bytes, lambda _record: (), lambda _record: "iter", True)
+
+    # ---- what a session calls
+
+    @property
+    def accepted(self) -> int:
+        """Number of events that were handed over so far."""
+        return self._taken + len(self.events)
+
+    @property
+    def congested(self) -> bool:
+        """Never: surplus events are dropped and counted."""
+        return False
+
+    def prepare(self) -> None:
+        """Writing needs nothing."""
+
+    def write(self, data: bytes) -> None:
+        """Keep a text that a handler or an iterator writes."""
+        source, record = self._current or (self._iterator, b"")
+        text = data.decode("utf-8", "surrogateescape")
+        value = text.removesuffix("\n") if source.kind in WITH_LINE_END else text
+        self.add(Event(source, record, data, (value,)))
+
+    def extend(self, parts: Iterable[bytes]) -> None:
+        """Keep texts."""
+        for part in parts:
+            self.write(part)
+
+    def add(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+        self._bytes += event.size + OVERHEAD
+        while len(self.events) > self._most or (self._bytes > self._most_bytes and len(self.events) > 1):
+            self.take()
+            self.dropped += 1
+
+    def take(self) -> Event:
+        """Take the oldest queued event."""
+        self._taken += 1
+        event = self.events.popleft()
+        self._bytes -= event.size + OVERHEAD
+        return event
+
+    def end_batch(self) -> None:
+        """Does nothing, as nothing is written."""
+
+    def advance(self) -> bool:
+        """Nothing waits to be written."""
+        return True
+
+    def flush(self) -> None:
+        """Nothing waits to be written."""
+
+    def message(self, text: str) -> None:
+        """Keep a message of the session."""
+        self.messages.append(text)
+
+    def close(self) -> None:
+        """Does nothing, as nothing was opened."""
+
+    @contextmanager
+    def during(self, source: EventSource, record: bytes) -> Iterator[None]:
+        """In the block, written text belongs to an event of *source*."""
+        self._current = source, record
+        try:
+            yield
+        finally:
+            self._current = None
+
+
+class EventSources:
+    """Creates the sources of events from the manifest; *symbols* resolve stacks."""
+
+    def __init__(self, programs: tuple[ProgramSpec, ...], symbols: LazySymbols) -> None:
+        self._programs = programs
+        self._symbols = symbols
+
+    def source(self, renderer: Renderer, spec: EventSpec, text: Callable[[bytes], bytes]) -> EventSource:
+        """The source that *spec* describes."""
+        layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
+        read: Callable[[bytes, int], Values] = reader(layout, renderer.forms.decoders)
+        durable = all(value_kind_of(inner).durable for inner in parts(layout.args))
+        forms: list[PortableForms] = []
+        converters = [value_kind_of(type_).python() for type_ in layout.args]
+
+        def values(record: bytes) -> tuple[Portable, ...]:
+            # Stacks are cached by their addresses, which may be those of other functions later.
+            if not durable or not forms:
+                forms[:] = [self.forms(renderer)]
+            pairs = zip(layout.args, read(record, 0), strict=True)
+            conversions = zip(converters, pairs, strict=True)
+            return tuple(convert(forms[0].form(type_)(value)) for convert, (type_, value) in conversions)
+
+        kind = PRINTED.get(spec.kind, spec.kind)
+        names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
+        return EventSource(kind, spec.location, names, text, values, self._probe(spec), durable)
+
+    def forms(self, renderer: Renderer) -> PortableForms:
+        """Conversions of decoded values to plain ones."""
+        return PortableForms(renderer.forms.texts, StackTraces(self._symbols))
+
+    def _probe(self, spec: EventSpec) -> Callable[[bytes], str]:
+        layout = spec.layout
+        if not isinstance(layout, LayoutWithProbe):
+            return lambda _record: ""
+        names = [tuple(target.probe for target in program.targets) for program in self._programs]
+        offset, word = layout.probe_offset, struct.Struct("=Q").unpack_from
+
+        def probe(record: bytes) -> str:
+            (value,) = word(record, offset)
+            targets = names[value >> 32]
+            name: str = targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
+            return name
+
+        return probe
+
+
+def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
+    return tuple(map(shown_name, args[0].names)) if len(args) == 1 and isinstance(args[0], Record) else ()
+
+
+# ---------------------------------------------------------------------------------------------- handlers
+
+
+def _unseen(_renderer: Renderer, _spec: EventSpec) -> RunHandler:
+    """The handler of events that have no meaning for programs."""
+    return Tally(lambda _count: None)
+
+
+def event_handlers(collector: Collector, sources: EventSources) -> Mapping[str, Make]:
+    """Handlers by kind of event: events that print become objects, the others are handled as usual."""
+    rows: dict[str, Make] = dict(HANDLERS)
+    rows |= {
+        "printf": _formatted(collector, sources),
+        "heading": _unseen,
+        "errorf": _formatted(collector, sources, error=True),
+        "warnf": _formatted(collector, sources),
+        "print_value": _value(collector, sources),
+        "print_map": _map(collector, sources),
+        "row": _row(collector, sources),
+    }
+    for kind in FOLLOWED_BY_TEXT:
+        rows[kind] = _text(collector, sources, HANDLERS[kind])
+    return rows
+
+
+def _keep(collector: Collector, source: EventSource) -> RunHandler:
+    def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+        for start in range(offset, offset + stride * count, stride):
+            event = Event(source, data[start : start + length])
+            if not source.durable:
+                event.decode()
+            collector.add(event)
+
+    return run
+
+
+def _formatted(collector: Collector, sources: EventSources, *, error: bool = False) -> Make:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        static = spec.static_part(Formatted)
+        parts = compile_pieces(static_bytes(static.format), spec.args, renderer.forms.texts)
+        one = formatter(spec.layout, renderer.forms.decoders, parts)
+        keep = _keep(collector, sources.source(renderer, spec, lambda record: one(record, 0)))
+        if not error:
+            return keep
+
+        def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            renderer.state.errors += count
+            renderer.state.assertion_failed |= static.assertion
+            keep(data, offset, length, stride, count)
+
+        return run
+
+    return make
+
+
+def _value(collector: Collector, sources: EventSources) -> Make:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        one = formatter(spec.layout, renderer.forms.decoders, compile_pieces(b"%s\n", spec.args, renderer.forms.texts))
+        return _keep(collector, sources.source(renderer, spec, lambda record: one(record, 0)))
+
+    return make
+
+
+def _row(collector: Collector, sources: EventSources) -> Make:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        from pytrace.runtime.output import rows
+
+        text = rows.line(renderer, spec)
+        collect = _keep(collector, sources.source(renderer, spec, lambda record: text(record, 0)))
+        return rows.waiting(renderer, spec, rows.keeping(renderer, spec, collect))
+
+    return make
+
+
+def _map(collector: Collector, sources: EventSources) -> Make:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        static = spec.static_part(PrintedMap)
+        shown = Shown(static.top, static.div or 1, static.order, static.clear)
+        at_end = replace(shown, clear=False)
+        state, view = renderer.state, renderer.maps.view(static.map)
+        source = sources.source(renderer, spec, bytes)
+
+        def handle(data: bytes, offset: int) -> None:
+            if state.resumed:
+                state.shown_at_end.add(static.map)
+            entries = view.entries(at_end if state.resumed else shown, always=True)
+            text = view.entries_text(entries, shown)
+            values = portable(view.spec, entries, sources.forms(renderer), div=shown.div)
+            form = value_kind_of(view.spec.value).python()
+            mapping = {key: form(value) for key, value in values.items()}
+            collector.add(Event(source, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
+
+        return each(handle)
+
+    return make
+
+
+def _text(collector: Collector, sources: EventSources, original: Make) -> Make:
+    def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
+        inner = original(renderer, spec)
+        source = sources.source(renderer, spec, bytes)
+
+        def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            for start in range(offset, offset + stride * count, stride):
+                with collector.during(source, data[start : start + length]):
+                    inner(data, start, length, stride, 1)
+
+        return run
+
+    return make

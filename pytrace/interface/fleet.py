@@ -1,4 +1,4 @@
-"""Running one script on many hosts from Python."""
+"""Who is asked by a fleet, and what carries messages there: hosts of a node set, or nodes of a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import stat
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeAlias, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core import manifest
-from pytrace.core.diagnostics import HiddenKernelError, TraceError
-from pytrace.core.options import SAMPLE, Config
+from pytrace.base import extras, limited_process, typed_json
+from pytrace.core import kernel_info, manifest
+from pytrace.core.diagnostics import Error, HiddenKernelError, TraceError, render_error
+from pytrace.core.kernel_info import MOST_QUESTIONS, Questions
+from pytrace.core.options import SAMPLE, CompileOptions, Config
+from pytrace.core.source import Source
 from pytrace.core.types import Type
-from pytrace.interface import asked_hosts
-from pytrace.interface.asked_hosts import AskedHosts, Nodes
 from pytrace.interface.compiled import (
     Arguments,
     CompiledScript,
@@ -33,17 +36,17 @@ from pytrace.interface.compiled import (
     read,
 )
 from pytrace.interface.errors import ScriptError
-from pytrace.interface.kinds_of_hosts import Compiler, Program, lacking
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote import controller, hosts, messages
 from pytrace.remote.answer import MOST_KEYS, Answer, left_out_warnings, renamed
 from pytrace.remote.carriage import AGENT, ALL, PYTHON, SOAK, Carriage, Rollout, Stopping, stage_sizes
-from pytrace.remote.controller import Tree
-from pytrace.remote.hosts import Host, Offset
+from pytrace.remote.controller import Controller, Tree
+from pytrace.remote.hosts import Folded, Host, Offset
 from pytrace.remote.messages import Limits, NamedPlace, Options, Place, Relay, Request, Route
 from pytrace.remote.naming import Naming, has_stacks, place_of, places
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
+from pytrace.remote.variants import Kind, Outcome, unpacked
 from pytrace.results.snapshot import WITHOUT_ANSWER, Frame, SnapshotData, StackTrace
 from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.user_binary import Binary
@@ -51,6 +54,219 @@ from pytrace.runtime.load import remote_kernel
 from pytrace.runtime.machine.demangle import demangle, short_name
 from pytrace.runtime.stacks.image_places import Detail, detail
 from pytrace.runtime.stacks.images import Images, LineReading
+
+Nodes: TypeAlias = str | Iterable[str] | Cluster
+"""A node set of ClusterShell, names of hosts, or the nodes of a cluster."""
+
+
+class AskedHosts(msgspec.Struct, frozen=True):
+    """The hosts, and what carries messages to them."""
+
+    names: list[str]
+    label: Callable[[str], str] | None
+    """The label of a host, which keys begin with; None: answers are merged."""
+    fold: Folded
+    ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
+    tree: Callable[[Relay], Tree] | None = None
+    """The gateways, told what this has."""
+    rounds: int = 1
+    """Runs one after another, as not all hosts are asked at a time."""
+    named: Callable[[SnapshotData], SnapshotData] | None = None
+    """Of :class:`pytrace.remote.answer.Answer`."""
+
+
+def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage, topology: str = "") -> AskedHosts:
+    """The hosts of a node set, through ClusterShell, and the gateways of the *topology*.
+
+    Raises:
+        TraceError: it is invalid, or ClusterShell is not installed.
+    """
+    try:
+        from pytrace.remote import clustershell  # an extra
+    except ImportError as error:
+        hints = (extras.hint("fleet"),)
+        raise TraceError(f"asking hosts needs ClusterShell: {error}", hints=hints) from None
+    names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
+    label = clustershell.label(by, names)
+    routes = clustershell.routes(names, topology)
+
+    def tree(relay: Relay) -> Tree:
+        return Tree(routes, replace(
+            relay, command=carriage.command, program=carriage.program, become=carriage.become, worker=carriage.worker,
+            fanout=carriage.fanout, ssh_options=carriage.ssh_options, by=by or "",
+            labels=None if label is None else {name: label(name) for name in names},
+        ))  # fmt: skip
+
+    through = {name for route in routes for name in route.names}
+    most = max(len(set(names) - through), *(len(route.hosts) for route in _every(routes)), 1)
+    rounds = -(-most // carriage.fanout)
+    return AskedHosts(names, label, clustershell.fold, partial(clustershell.ask, carriage), tree, rounds)
+
+
+def _every(routes: Iterable[Route]) -> Iterator[Route]:
+    for route in routes:
+        yield route
+        yield from _every(route.routes)
+
+
+def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
+    """The nodes of a Kubernetes cluster. *command* starts an agent in a pod.
+
+    Raises:
+        TraceError: there are none, the cluster refuses, or the client of Kubernetes is not installed.
+    """
+    try:
+        from pytrace.remote import kubernetes  # an extra
+    except ImportError as error:
+        hints = (extras.hint("kubernetes"),)
+        raise TraceError(f"asking a cluster needs the Kubernetes client: {error}", hints=hints) from None
+    access = kubernetes.Client(cluster, command or AGENT)
+    labels = access.nodes()
+    label = None if by is None else kubernetes.node_labels(labels, by).__getitem__
+    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes.ask, access), named=access.named)
+
+
+# ------------------------------------------------------------------------------------------------------- kinds of hosts
+
+# Compiles a script for kinds of hosts: by features and CPUs here, for the facts that a host states in a process.
+#
+# What a host states may be made to harm whoever reads it. So the process has limits of memory and time, and whatever
+# becomes of it is no more than a variant that cannot be had.
+
+
+COMPILER_MEMORY = 4 << 30
+"""Bytes of the address space of the process; LLVM takes up to one GiB."""
+COMPILER_TIME, COMPILER_LONGEST = 120, 300.0
+"""Seconds of processor time, and until it is killed."""
+MOST_COMPILER_ERROR = 1 << 16
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A script that is ready to be sent."""
+
+    name: str
+    source: Source
+    options: CompileOptions
+    """With its parameters, and for variants of it."""
+    compiled: bytes = b""
+    """Its ahead-of-time file; empty if it cannot be compiled for this kernel."""
+    variants: bool = False
+    """Whether it is compiled for hosts that the file does not fit."""
+    questions: Questions = ()
+    """What was asked about this kernel."""
+    matches: str = ""
+    """Which probes its patterns match here."""
+
+    def variant(self, lacks: frozenset[str], cpus: int) -> bytes:
+        """The file for hosts that lack features of the kernel, or have more CPUs.
+
+        Raises:
+            Error: there is none.
+        """
+        options = replace(self.options, disabled=self.options.disabled | lacks)
+        return ahead_of_time(self.source, options, live_kernel(options, ahead=True, cpus=cpus)).to_bytes()
+
+
+def lacking_features(why: str) -> str:
+    """A line about errors that other kernels may not have."""
+    return f"this kernel lacks what the script needs ({why}): it is compiled for each kind of host"
+
+
+class CompileJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process is to do."""
+
+    name: str
+    text: str
+    path: str | None
+    options: CompileOptions
+    facts: bytes
+    """Compressed."""
+
+
+class Compiler:
+    """Compiles for kinds of hosts, for their facts one after the other."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._threads = ThreadPoolExecutor(1, "pytrace-variants")
+        self._running: dict[Kind, Future[Outcome]] = {}
+        self._process: limited_process.Program | None = None
+        self._closed = False
+
+    def __call__(self, kind: Kind, facts: bytes) -> Outcome | None:
+        """As :data:`pytrace.remote.variants.Compile`."""
+        if not kind.facts:
+            return Outcome(self._program.variant(kind.lacks, kind.cpus))
+        if kind not in self._running:
+            if not facts:
+                return Outcome(wanted=True)
+            self._running[kind] = self._threads.submit(self._compiled, facts)
+        future = self._running[kind]
+        return self._running.pop(kind).result() if future.done() else None
+
+    def close(self) -> None:
+        """End what is running."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._process is not None:
+            self._process.kill()
+
+    def _compiled(self, facts: bytes) -> Outcome:
+        source = self._program.source
+        options = self._program.options
+        job = CompileJob(name=source.name, text=source.text, path=source.path, options=options, facts=facts)
+        try:
+            process = limited_process.Program(
+                compile_job, memory=COMPILER_MEMORY, seconds=COMPILER_TIME, longest=COMPILER_LONGEST
+            )
+        except OSError as error:
+            return _failed(str(error))
+        self._process = process
+        if self._closed:
+            process.kill()
+        try:
+            return typed_json.decode(process.result(typed_json.encode(job)), Outcome)
+        except limited_process.LimitError as error:
+            return _failed(str(error))
+        except msgspec.ValidationError:
+            return _failed("the compiler's answer is damaged")
+        finally:
+            self._process = None
+
+
+def _failed(why: str) -> Outcome:
+    return Outcome(error=f"ERROR: compiling for the facts about this kernel failed: {why}\n")
+
+
+def compile_job(data: bytes) -> bytes:
+    """In the process: the outcome of a job, both encoded."""
+    return typed_json.encode(job_outcome(typed_json.decode(data, CompileJob)))
+
+
+def job_outcome(job: CompileJob) -> Outcome:
+    """The outcome of a job."""
+    from pytrace.runtime.load.remote_kernel import RemoteKernel
+
+    options, kernel, error, data = job.options, None, "", b""
+    try:
+        facts = kernel_info.decoded_facts(unpacked(job.facts))
+        kernel = RemoteKernel(facts, debuginfo=options.debuginfo, disabled=options.disabled)
+        data = ahead_of_time(Source(job.name, job.text, job.path), options, kernel).to_bytes()
+    except TraceError as raised:
+        error = render_error(raised)
+    except Error as raised:
+        error = f"{raised}\n"
+    unanswered = tuple(kernel.unanswered) if kernel is not None else ()
+    if len(unanswered) > MOST_QUESTIONS:
+        return Outcome(error="ERROR: the script asks too much about a kernel\n")
+    # What was compiled without answers is of no use.
+    return Outcome(questions=unanswered) if unanswered else Outcome(data, error[-MOST_COMPILER_ERROR:])
+
+
+# ---------------------------------------------------------------------------------------------------------------- fleet
+
+# Running one script on many hosts from Python.
+
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -318,9 +534,9 @@ def fleet(
     if isinstance(nodes, Cluster):
         if push or become:
             raise TraceError("push and become are for hosts: the image of the pods has pytrace, which runs as root")
-        asked = asked_hosts.of_cluster(nodes, by, agent)
+        asked = of_cluster(nodes, by, agent)
     else:
-        asked = asked_hosts.of_node_set(nodes, by, Carriage(
+        asked = of_node_set(nodes, by, Carriage(
             command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
             worker=worker, fanout=fanout, ssh_options=ssh_options,
         ), topology)  # fmt: skip
@@ -385,10 +601,10 @@ def _program(
         if not error.kernel:
             raise
         compiled = b""
-        tell(lacking(error.first))
+        tell(lacking_features(error.first))
     except HiddenKernelError as error:
         compiled = b""
-        tell(lacking(error.message))
+        tell(lacking_features(error.message))
     questions = tuple(kernel.questions)
     matches = remote_kernel.probe_digest(kernel, questions) if compiled else ""
     return Program(source.name, source, options, compiled, variants=True, questions=questions, matches=matches)

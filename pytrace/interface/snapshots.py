@@ -1,16 +1,22 @@
-"""The snapshot class of the Python interface."""
+"""Maps of scripts as mappings."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+import struct
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from pytrace.core.costs import RunCost
-from pytrace.core.diagnostics import TraceError
-from pytrace.interface.maps import Maps, ResultMap
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.manifest import MapSpec
+from pytrace.core.types import AGGREGATIONS, Bool, Float, Int, Pointer, Record, String, Tuple, Type
 from pytrace.render.value_kind import Result
+from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
 if TYPE_CHECKING:
@@ -19,6 +25,238 @@ if TYPE_CHECKING:
     import pyarrow
 
     from pytrace.results.formats.tabular import FlatTable
+
+class _UnencodableError(Exception):
+    """A value that has no bytes of a type, or none that are known here."""
+
+
+def encoded(type_: Type, value: object) -> bytes:
+    """The bytes of a key or value as programs have it.
+
+    Raises:
+        _UnencodableError: the value is not of the type, or of a type that programs alone make (stacks, symbols).
+    """
+    if isinstance(type_, Bool) and isinstance(value, bool | int):
+        return bytes([bool(value)])
+    if isinstance(type_, Int) and isinstance(value, int) and type_.low <= value <= type_.high:
+        return value.to_bytes(type_.width, "little", signed=type_.signed)
+    if isinstance(type_, Pointer) and isinstance(value, int) and 0 <= value < 1 << 64:
+        return value.to_bytes(8, "little")
+    if isinstance(type_, Float) and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return struct.pack("=f" if type_.size == 4 else "=d", value)
+        except OverflowError:
+            raise _UnencodableError from None
+    if isinstance(type_, String) and isinstance(value, str | bytes):
+        text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        if len(text) < type_.size and b"\0" not in text:
+            return text.ljust(type_.size, b"\0")
+    if isinstance(type_, Record | Tuple) and isinstance(value, tuple) and len(value) == len(type_.members):
+        data = bytearray(type_.size)
+        for member, offset, part in zip(type_.members, type_.offsets, value, strict=True):
+            data[offset : offset + member.size] = encoded(member, part)
+        return bytes(data)
+    raise _UnencodableError
+
+
+class MapAccess(msgspec.Struct, frozen=True):
+    """The map of a running script: *element* looks one key up (None: the whole map has to be read), *change* stores a
+    value, removes a key (no value), or empties the map (neither).
+    """
+
+    spec: MapSpec
+    element: Callable[[bytes], MapData | None]
+    change: Callable[[bytes | None, bytes | None], bool]
+
+
+class ResultMap(Mapping[Result, Result]):
+    """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.snapshot``.
+
+    The value of a map without keys is :attr:`value`, and also that of the key None. A map of a running script that is
+    no aggregation can be written: ``trace.maps["@limit"][None] = 5``, ``del trace.maps["@pids"][7]``; programs see it
+    at once. :meth:`clear` empties any map.
+    """
+
+    def __init__(self, name: str, read: Callable[[], MapData], access: MapAccess | None = None) -> None:
+        self.name = name
+        self._read = read
+        self._access = access
+
+    @property
+    def data(self) -> MapData:
+        """The current contents of the map, as plain data."""
+        return self._read()
+
+    @property
+    def key_type(self) -> Type | None:
+        """Type of the keys; None without keys."""
+        return self.data.key
+
+    @property
+    def value_type(self) -> Type:
+        """Type of the values."""
+        return self.data.value
+
+    @property
+    def mark(self) -> str:
+        """``estimate`` if hits were left out and others counted for them, ``sample`` if values are of some hits only.
+
+        Empty if the values are exact. Hits are left out with ``budget=``.
+        """
+        return self.data.mark
+
+    @property
+    def help(self) -> str:
+        """The comment above the first use of the map in the script."""
+        return self.data.help
+
+    @property
+    def value(self) -> Result:
+        """The value of a map without keys; None if nothing has been stored.
+
+        Raises:
+            TypeError: the map has keys.
+        """
+        data = self.data
+        if data.key is not None:
+            raise TypeError(f"{self.name} has keys: use {self.name}[key], or items()")
+        return value_kind_of(data.value).python()(data.entries[None]) if data.entries else None
+
+    def __getitem__(self, key: Result) -> Result:
+        data = self._element(key)
+        if data is None:
+            data = self.data
+        return value_kind_of(data.value).python()(data.entries[key])
+
+    def _element(self, key: Result) -> MapData | None:
+        """The entry of *key* alone; None where the whole map has to be read."""
+        if self._access is None or self._access.spec.key is None:
+            return None
+        try:
+            return self._access.element(encoded(self._access.spec.key, key))
+        except _UnencodableError:
+            return None
+
+    def __setitem__(self, key: Result, value: Result) -> None:
+        """Store a value.
+
+        Raises:
+            TypeError: the map is an aggregation, or of a snapshot, or key or value are not of its types.
+            TraceError: the map is full, or the trace is closed.
+        """
+        access = self._writable()
+        try:
+            name = None if access.spec.key is None and key is None else encoded(access.spec.key or Tuple(()), key)
+            data = encoded(access.spec.value, value)
+        except _UnencodableError:
+            keys = "" if access.spec.key is None else f"[{access.spec.key}]"
+            message = f"{self.name}{keys} holds {access.spec.value}: {key!r} or {value!r} cannot be stored in it"
+            raise TypeError(message) from None
+        self._change(access, name, data)
+
+    def __delitem__(self, key: Result) -> None:
+        """Remove a key.
+
+        Raises:
+            KeyError: it is not there.
+            TypeError: as for ``map[key] = value``.
+        """
+        access = self._writable()
+        try:
+            name = encoded(access.spec.key or Tuple(()), key)
+        except _UnencodableError:
+            raise KeyError(key) from None
+        if not self._change(access, name, None):
+            raise KeyError(key)
+
+    def clear(self) -> None:
+        """Empty the map, as ``clear()`` of a script does; of an aggregation no update is lost.
+
+        Raises:
+            TypeError: the map is of a snapshot.
+            TraceError: the trace is closed.
+        """
+        self._change(self._running(), None, None)
+
+    def _running(self) -> MapAccess:
+        if self._access is None:
+            raise TypeError(f"{self.name} is of a snapshot, which does not change")
+        return self._access
+
+    def _writable(self) -> MapAccess:
+        access = self._running()
+        spec = access.spec
+        if isinstance(spec.value, AGGREGATIONS) or spec.kind.startswith("percpu"):
+            raise TypeError(f"{self.name} is {spec.value}, which only the script updates; clear() empties it")
+        if spec.keys or (spec.slot is not None and spec.slot.copies > 1):
+            raise TypeError(f"{self.name} is kept in a form that only the script can write")
+        return access
+
+    def _change(self, access: MapAccess, key: bytes | None, value: bytes | None) -> bool:
+        try:
+            return access.change(key, value)
+        except OSError as error:
+            full = error.errno in (errno.E2BIG, errno.ENOMEM)
+            reason = f"it is full ({access.spec.max_entries} keys)" if full else error.strerror
+            raise TraceError(f"{self.name} cannot be changed: {reason}") from error
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(list(self.data.entries))
+
+    def __len__(self) -> int:
+        return len(self.data.entries)
+
+    def items(self) -> ItemsView[Result, Result]:
+        """Keys and values, from a single read."""
+        return self.to_dict().items()
+
+    def values(self) -> ValuesView[Result]:
+        """The values, from a single read."""
+        return self.to_dict().values()
+
+    def to_dict(self) -> dict[Result, Result]:
+        """Keys and values as a new dictionary."""
+        data = self.data
+        form = value_kind_of(data.value).python()
+        return {key: form(value) for key, value in data.entries.items()}
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks."""
+        from pytrace.interface import html
+
+        return html.result_map(self.data)
+
+    def __repr__(self) -> str:
+        # Without its size, which would have to be read from the kernel: a closed trace cannot do that.
+        return f"<map {self.name}>"
+
+
+class Maps(Mapping[str, ResultMap]):
+    """The maps of a script by name (``@`` may be left out)."""
+
+    def __init__(self, maps: Mapping[str, ResultMap]) -> None:
+        self._maps = dict(maps)
+
+    def __getitem__(self, name: str) -> ResultMap:
+        found = self._maps.get(name if name in self._maps else f"@{name}")
+        if found is None:
+            hints = did_you_mean(name, self._maps) or ("there are " + (", ".join(self._maps) or "none"),)
+            raise KeyError(f"there is no map {name!r}; {hints[0]}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._maps)
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    def __repr__(self) -> str:
+        return f"<maps {', '.join(self._maps) or 'none'}>"
+
+
+# ------------------------------------------------------------------------------------------------------------ snapshots
+
+# The snapshot class of the Python interface.
 
 
 class Snapshot:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base import private_files, private_folders
-from pytrace.base.private_folders import NOTES, cache_folder
+from pytrace.base import private_files
+from pytrace.base.private_files import NOTES, cache_folder
 from tests.support.file_damage import DAMAGE
 
 OTHER = 12345
@@ -23,7 +23,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "none" / "cache"))
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", str(tmp_path / "none" / "cache"))
     NOTES.clear()
     yield tmp_path / "pytrace" / "sort"
     NOTES.clear()

@@ -1,4 +1,4 @@
-"""pytrace.base.private_folders: directories are used only where nobody but root and the user can change them."""
+"""pytrace.base.private_files: directories are used only where nobody but root and the user can change them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base import private_folders
-from pytrace.base.private_folders import NOTES, UnusableError, cache_folder, open_below
+from pytrace.base import private_files
+from pytrace.base.private_files import NOTES, UnusableError, cache_folder, open_below
 
 OTHER = 12345
 """A user that is not this one."""
@@ -31,7 +31,7 @@ def tmp_path() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "system"))
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", str(tmp_path / "system"))
     (tmp_path / "system").mkdir(mode=0o755)
     NOTES.clear()
     yield
@@ -127,7 +127,7 @@ def test_root_makes_nothing_in_a_home_of_another_user(
 def test_without_a_directory_of_the_system_root_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home(tmp_path, monkeypatch, OTHER)
     (tmp_path / "system").rmdir()
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", f"{tmp_path}/none/cache")
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", f"{tmp_path}/none/cache")
     with pytest.raises(OSError, match="No such file"):
         cache_folder("facts", create=True)
     assert len(NOTES) == 2

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base import desktop, progress
+from pytrace.base import desktop
 from pytrace.base.control_characters import printable, printable_lines, printable_message, printable_text
 from pytrace.base.desktop import Viewer
-from pytrace.base.progress import Step
-from pytrace.base.terminal import colour, unicode
+from pytrace.base.terminal import _LINE, Step, colour, detail, unicode
 from tests.support.patience import patience
 from tests.support.terminals import FAST, on_terminal
 
@@ -211,10 +210,10 @@ def test_texts() -> None:
 
 def test_a_line_that_goes_away() -> None:
     text, status = on_terminal(
-        "import time\nprogress.show_on(2)\n"
-        "with progress.step('counting', 3) as step:\n"
+        "import time\nterminal.show_on(2)\n"
+        "with terminal.step('counting', 3) as step:\n"
         "    step.done = 2; time.sleep(0.1)\n"
-        "    with progress.detail('a\\n\\x1b[2Jpart of it ' + 'x' * 200): time.sleep(0.1)\n"
+        "    with terminal.detail('a\\n\\x1b[2Jpart of it ' + 'x' * 200): time.sleep(0.1)\n"
         "    time.sleep(0.05)\n"
     )  # fmt: skip
     assert status == 0
@@ -229,8 +228,8 @@ def test_a_line_that_goes_away() -> None:
 def test_messages_stand_on_lines_of_their_own() -> None:
     text, _ = on_terminal(
         "import sys, time\nfrom pytrace.base.terminal import prepare_streams\n"
-        "prepare_streams(); progress.show_on(2)\n"
-        "with progress.step('counting'):\n"
+        "prepare_streams(); terminal.show_on(2)\n"
+        "with terminal.step('counting'):\n"
         "    time.sleep(0.1); sys.stderr.write('a message\\n'); time.sleep(0.1)\n"
         "    sys.stderr.write('half '); time.sleep(0.1); sys.stderr.write('a line\\n')\n"
     )  # fmt: skip
@@ -239,7 +238,7 @@ def test_messages_stand_on_lines_of_their_own() -> None:
 
 
 def test_steps_that_are_fast_show_nothing() -> None:
-    text, _ = on_terminal("progress.DELAY = 60.0\nprogress.show_on(2)\nwith progress.step('counting'): pass\n")
+    text, _ = on_terminal("terminal.DELAY = 60.0\nterminal.show_on(2)\nwith terminal.step('counting'): pass\n")
     assert text == ""
 
 
@@ -257,8 +256,8 @@ def test_interrupted(number: int) -> None:
                 os.kill(child, number)
 
     text, status = on_terminal(
-        "import ctypes, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nprogress.show_on(2)\n"
-        "with progress.step('counting'): ctypes.PyDLL(None).usleep(1); ctypes.CDLL(None).sleep(600)\n",
+        "import ctypes, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nterminal.show_on(2)\n"
+        "with terminal.step('counting'): ctypes.PyDLL(None).usleep(1); ctypes.CDLL(None).sleep(600)\n",
         interrupt,
     )
     assert os.WTERMSIG(status) == number
@@ -274,8 +273,8 @@ def test_signals_that_are_handled_stay_so() -> None:
             sent.append(os.write(terminal, b"\x03"))
 
     text, status = on_terminal(
-        "import time\nprogress.show_on(2)\n"
-        "try:\n    with progress.step('counting'): time.sleep(600)\n"
+        "import time\nterminal.show_on(2)\n"
+        "try:\n    with terminal.step('counting'): time.sleep(600)\n"
         "except KeyboardInterrupt: print('handled')\n",
         interrupt,
     )
@@ -285,8 +284,8 @@ def test_signals_that_are_handled_stay_so() -> None:
 
 def test_blocked_signals_are_as_before() -> None:
     text, _ = on_terminal(
-        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nprogress.show_on(2)\n"
-        "with progress.step('counting'): pass\n"
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nterminal.show_on(2)\n"
+        "with terminal.step('counting'): pass\n"
         "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.sigpending())\n"
     )
     # On a busy machine the step takes long enough to be shown, and is taken back.
@@ -295,25 +294,25 @@ def test_blocked_signals_are_as_before() -> None:
 
 def test_nothing_in_pipes_and_on_dumb_terminals() -> None:
     program = FAST + (
-        "import os, time\nprogress.show_on(2)\nwith progress.step('counting'): time.sleep(0.05)\n"
-        "os.environ['TERM'] = 'dumb'; progress.show_on(os.openpty()[1])\n"
-        "with progress.step('counting'): time.sleep(0.05)\n"
-        "print(progress._LINE.terminal)"
+        "import os, time\nterminal.show_on(2)\nwith terminal.step('counting'): time.sleep(0.05)\n"
+        "os.environ['TERM'] = 'dumb'; terminal.show_on(os.openpty()[1])\n"
+        "with terminal.step('counting'): time.sleep(0.05)\n"
+        "print(terminal._LINE.terminal)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("-1\n", "")
 
 
 def test_a_part_of_nothing_is_nothing() -> None:
-    with progress.detail("reading"):
-        assert not progress._LINE.busy
+    with detail("reading"):
+        assert not _LINE.busy
 
 
 def test_a_step_ends_with_those_that_it_began() -> None:
     text, status = on_terminal(
-        "import time\nprogress.show_on(2)\n"
-        "with progress.step('outer'):\n    left = progress.step('inner'); left.__enter__(); time.sleep(0.05)\n"
-        "print(progress._LINE.busy)\nleft.__exit__(None, None, None)\n"
+        "import time\nterminal.show_on(2)\n"
+        "with terminal.step('outer'):\n    left = terminal.step('inner'); left.__enter__(); time.sleep(0.05)\n"
+        "print(terminal._LINE.busy)\nleft.__exit__(None, None, None)\n"
     )
     assert status == 0
     assert text.endswith(f"{CLEAR}False\r\n")
@@ -321,9 +320,9 @@ def test_a_step_ends_with_those_that_it_began() -> None:
 
 def test_without_threads() -> None:
     text, status = on_terminal(
-        "import threading\nprogress.show_on(2)\n"
+        "import threading\nterminal.show_on(2)\n"
         "def start(self): raise RuntimeError('no more')\nthreading.Thread.start = start\n"
-        "with progress.step('counting'): print('done')\n"
+        "with terminal.step('counting'): print('done')\n"
     )
     assert (text, status) == ("done\r\n", 0)
 

@@ -18,7 +18,7 @@ import pytrace
 from pytrace import pipeline
 from pytrace.cli import debugging, info, main
 from pytrace.cli.options import read
-from pytrace.codegen import generator
+from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import (

@@ -9,7 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytrace import pipeline
-from pytrace.codegen import generator
+from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions, ProcessFilters

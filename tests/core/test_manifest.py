@@ -299,7 +299,7 @@ def test_damage(data: bytes) -> None:
 def test_what_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TraceError, match="a name that is no text"):
         Facts(**SAID | {"answers": ((("cgroup_id", "\udcff"), ()),)}).encoded()
-    monkeypatch.setattr(kernel_info, "LARGEST", 50)
+    monkeypatch.setattr(kernel_info, "LARGEST_FACTS", 50)
     with pytest.raises(TraceError, match="more than are sent"):
         Facts(**SAID).encoded()
 

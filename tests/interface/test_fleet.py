@@ -12,8 +12,8 @@ import pytest
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
-from pytrace.interface import asked_hosts
-from pytrace.interface.fleet import Fleet
+from pytrace.interface.fleet import Fleet, of_node_set
+from pytrace.interface.fleet import of_cluster as hosts_of_cluster
 from pytrace.remote.carriage import Carriage
 from tests.support.kubernetes_api import Api, configuration
 
@@ -204,12 +204,12 @@ def test_arguments(command: str) -> None:
 
 
 def test_node_sets() -> None:
-    asked = asked_hosts.of_node_set("web[1-3]", "host", Carriage())
+    asked = of_node_set("web[1-3]", "host", Carriage())
     assert asked.names == ["web1", "web2", "web3"]
     assert asked.label is not None
     assert asked.label("web2") == "web2"
     assert asked.fold(asked.names) == "web[1-3]"
-    assert asked_hosts.of_node_set(["b", "a"], None, Carriage()).label is None
+    assert of_node_set(["b", "a"], None, Carriage()).label is None
 
 
 def test_asked_hosts_nodes_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,15 +218,15 @@ def test_asked_hosts_nodes_of_a_cluster(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("KUBECONFIG", str(configuration(tmp_path, server)))
     cluster = pytrace.Cluster(image="hub/pytrace:1")
     try:
-        asked = asked_hosts.of_cluster(cluster, "zone", "")
+        asked = hosts_of_cluster(cluster, "zone", "")
         assert asked.names == ["a", "b"]
         assert asked.label is not None
         assert list(map(asked.label, asked.names)) == ["-", "east"]
         assert asked.fold(asked.names) == "a,b"
         with pytest.raises(TraceError, match="no node of the cluster has the labels 'zone=west'"):
-            asked_hosts.of_cluster(pytrace.Cluster(image="x", labels="zone=west"), None, "")
+            hosts_of_cluster(pytrace.Cluster(image="x", labels="zone=west"), None, "")
         with pytest.raises(TraceError, match="--by rack: no node has such a label"):
-            asked_hosts.of_cluster(cluster, "rack", "")
+            hosts_of_cluster(cluster, "rack", "")
     finally:
         server.shutdown()
         server.server_close()
@@ -237,6 +237,6 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, f"pytrace.remote.{name}", None)
         monkeypatch.delattr(f"pytrace.remote.{name}", raising=False)
     with pytest.raises(TraceError, match="asking hosts needs ClusterShell"):
-        asked_hosts.of_node_set("a", None, Carriage())
+        of_node_set("a", None, Carriage())
     with pytest.raises(TraceError, match="asking a cluster needs the Kubernetes client"):
-        asked_hosts.of_cluster(pytrace.Cluster(image="x"), None, "")
+        hosts_of_cluster(pytrace.Cluster(image="x"), None, "")

@@ -11,8 +11,8 @@ from pytrace.core import kernel_info
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.interface import kinds_of_hosts
-from pytrace.interface.kinds_of_hosts import Compiler, Job, Program, compiled
+from pytrace.interface import fleet
+from pytrace.interface.fleet import CompileJob, Compiler, Program, job_outcome
 from pytrace.remote.variants import Kind, Outcome, packed
 from tests.runtime.load.test_remote_kernel import row, stated, task
 
@@ -30,7 +30,7 @@ def outcome(text: str = TEXT, facts: kernel_info.Facts = FACTS) -> Outcome:
 
 
 def of_data(facts: bytes, text: str = TEXT) -> Outcome:
-    return compiled(Job(name="x", text=text, path=None, options=CompileOptions(), facts=facts))
+    return job_outcome(CompileJob(name="x", text=text, path=None, options=CompileOptions(), facts=facts))
 
 
 def test_a_process_compiles_for_each_kind_once() -> None:
@@ -74,10 +74,10 @@ def test_damaged_facts() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "value", "error"),
-    [("MEMORY", 64 << 20, "failed: "), ("LONGEST", 0.01, "it takes more than 0.01 seconds")],
+    [("COMPILER_MEMORY", 64 << 20, "failed: "), ("COMPILER_LONGEST", 0.01, "it takes more than 0.01 seconds")],
 )
 def test_limits_of_the_process(limit: str, value: float, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds_of_hosts, limit, value)
+    monkeypatch.setattr(fleet, limit, value)
     compiler = Compiler(Program("x", Source("x", TEXT), CompileOptions()))
     made = compiler._compiled(packed(FACTS.encoded()))
     compiler.close()

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface import html
-from pytrace.interface.maps import Maps, ResultMap
-from pytrace.interface.snapshots import Snapshot, merge
+from pytrace.interface.snapshots import Maps, ResultMap, Snapshot, merge
 from pytrace.render.aggregations import Average
 from pytrace.results.snapshot import MapData, StackTrace
 from tests.support.pictures import boxes, texts

@@ -22,15 +22,21 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options import CompileOptions, Config, ProcessFilters
 from pytrace.core.types import Stack, StackMode, Tuple
-from pytrace.interface import compiled, running
-from pytrace.interface.collector import FOLLOWED_BY_TEXT, OVERHEAD, Collector, EventSources, table
+from pytrace.interface import compiled, tracing
 from pytrace.interface.compiled import filters, of_compiled
 from pytrace.interface.errors import LossWarning, ScriptError, TraceWarning, placed, warn
-from pytrace.interface.events import Event, EventSource
+from pytrace.interface.events import (
+    FOLLOWED_BY_TEXT,
+    OVERHEAD,
+    Collector,
+    Event,
+    EventSource,
+    EventSources,
+    event_handlers,
+)
 from pytrace.interface.fleet import StackNames
 from pytrace.interface.listing import Argument, _argument, features, probes
-from pytrace.interface.running import _checked
-from pytrace.interface.tracing import Trace, _close, _forgotten, _is_loss
+from pytrace.interface.tracing import Trace, _checked, _close, _forgotten, _is_loss
 from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from pytrace.runtime.binaries import debug_files
@@ -110,7 +116,7 @@ def test_no_cancellation_is_lost(turns: int) -> None:
 # .
 
 
-@pytest.mark.parametrize("function", [compiled.compile, running.open, running.run])
+@pytest.mark.parametrize("function", [compiled.compile, tracing.open, tracing.run])
 def test_arguments_of_other_names_are_refused(function: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'pidd'"):
         function("begin { exit(); }", pidd=1)
@@ -145,7 +151,7 @@ def test_a_compiled_script_has_its_options_already() -> None:
     script = compiled.compile("begin { exit(); }", cached=False)
     for options in ({"unsafe": True}, {"parameters": [1]}, {"includes": ["x.h"]}, {"probe_filter": "x"}):
         with pytest.raises(TraceError, match=rf"compiled already; give {next(iter(options))} to compile"):
-            running.open(script, **options)  # type: ignore[arg-type]
+            tracing.open(script, **options)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------------------- events
@@ -288,7 +294,7 @@ def test_nothing_is_printed(capfd: object) -> None:
 
 
 def test_each_kind_of_event_is_handled() -> None:
-    rows = table(Collector((program(),)), EventSources((program(),), cast(Any, None)))
+    rows = event_handlers(Collector((program(),)), EventSources((program(),), cast(Any, None)))
     assert set(rows) == set(HANDLERS)
     replaced = {kind for kind in rows if rows[kind] is not HANDLERS[kind]}
     assert replaced == {"printf", "heading", "errorf", "warnf", "print_value", "print_map", "row", *FOLLOWED_BY_TEXT}

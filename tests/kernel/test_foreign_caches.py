@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base.private_folders import SYSTEM_BASE
+from pytrace.base.private_files import SYSTEM_BASE
 from tests.support.compile import compiled, tool
 from tests.support.patience import patience
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import pytrace
-from pytrace.interface.collector import Collector
+from pytrace.interface.events import Collector
 from tests.support.patience import patience
 
 OPENS = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm] = count(); printf("%s\\n", comm); }'

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.interface.collector import Collector
+from pytrace.interface.events import Collector
 from pytrace.render.aggregations import Average, Stats
 from pytrace.render.histogram import Bucket
 from tests.support.patience import patience

@@ -113,9 +113,7 @@ begin { print((getopt("failed"), getopt("library"), getopt("interval"))); exit()
 interval:s:$interval /getopt("interval") > 0/ { exit(); }
 """
 
-OF_OPTIONS = {
-    "pytrace.cli.script_options", "pytrace.core.script_options", "pytrace.core.text",
-}
+OF_OPTIONS = {"pytrace.cli.script_options", "pytrace.core.script_options"}
 """Modules that read the options of a script."""
 
 

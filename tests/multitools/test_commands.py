@@ -12,7 +12,7 @@ from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, VOID
 from pytrace.frontend.syntax import nodes, parser
-from pytrace.multitools import latencies
+from pytrace.multitools import functions
 from tests.support.facts import FEATURES, RecordedKernel, function
 from tests.support.multitools import script, translate
 from tests.support.rows import each_row
@@ -213,7 +213,7 @@ def test_functime(values: Values, parts: list[Any]) -> None:
 
 def _functions() -> tuple[Callable[[int], int], Callable[[int], int]]:
     """``slot`` and ``middle`` of the script, as Python."""
-    text = latencies._SLOTS
+    text = functions._SLOTS
     limits = [(int(a), int(b)) for a, b in re.findall(r"\$rest >= (\d+)\) \{ \$rest = \$rest >> (\d+)", text)]
     assert len(limits) == 6
 

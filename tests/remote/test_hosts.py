@@ -470,9 +470,9 @@ def test_facts_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = zstandard.ZstdCompressor(write_content_size=False).compress(b"x")
     with pytest.raises(TraceError, match="too large"):
         unpacked(unknown)
-    monkeypatch.setattr(variants, "LARGEST", 4999)
+    monkeypatch.setattr(variants, "LARGEST_FACTS", 4999)
     with pytest.raises(TraceError, match="too large"):
         unpacked(large)
-    monkeypatch.setattr(variants, "LARGEST_PACKED", 10)
+    monkeypatch.setattr(variants, "LARGEST_PACKED_FACTS", 10)
     with pytest.raises(TraceError, match="more than are sent"):
         packed(bytes(range(100)))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tests.support.patience import patience
 
-FAST = "from pytrace.base import progress; progress.DELAY, progress._EVERY = 0.0, 0.002\n"
+FAST = "from pytrace.base import terminal; terminal.DELAY, terminal._EVERY = 0.0, 0.002\n"
 """Makes the line of progress appear at once."""
 
 

@@ -68,7 +68,7 @@ class Script(msgspec.Struct, eq=False):
     images: bool = False
     """Whether stacks or symbols have the images of processes."""
     chunks_stacks: bool = False
-    """Whether a program stores stacks in chunks (``codegen.lower.builtins.stack_family``)."""
+    """Whether a program stores stacks in chunks (``codegen.lower.stack_family``)."""
     walks_python: bool = False
     """Whether a program walks stacks of CPython."""
     python_choices: dict[object, int] = msgspec.field(default_factory=dict)
@@ -121,7 +121,7 @@ class Variable(msgspec.Struct, eq=False):
 
 
 class PythonCall(msgspec.Struct, frozen=True):
-    """Scratch offsets of the call that a probe of a Python function is at (``codegen.walkers.python.calls``).
+    """Scratch offsets of the call that a probe of a Python function is at (``codegen.walkers.python_calls``).
 
     They are those of the state of its thread, of what the service works with, and of the objects that the body reads.
     """

@@ -68,7 +68,7 @@ def family_of(row: Builtin) -> type[Builtins]:
         return Builtins
     if row.family not in FAMILIES:
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
-    module = import_module(f"pytrace.codegen.lower.builtins.{row.family}_family")
+    module = import_module(f"pytrace.codegen.lower.{row.family}_family")
     family: type[Builtins] = getattr(module, f"{row.family.title()}Builtins")
     return family
 

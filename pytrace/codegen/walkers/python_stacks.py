@@ -19,10 +19,9 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Memory, Number, Operand, Ptr
-from pytrace.codegen.walkers import frame_pointers
+from pytrace.codegen.walkers import frame_pointers, python_threads
 from pytrace.codegen.walkers.frame_pointers import StackTruncation
-from pytrace.codegen.walkers.python import threads
-from pytrace.codegen.walkers.python.threads import Thread
+from pytrace.codegen.walkers.python_threads import Thread
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, Word
 from pytrace.core.types import Stack
@@ -62,9 +61,9 @@ class _Walk(Thread, frozen=True):
     def start(self, done: Block) -> None:
         """Find the process's row and the thread's innermost frame, or jump to *done*: there is no Python stack."""
         self.load_row(done)
-        self.e.b.store(0, self.area(threads.STATE_COUNT))
+        self.e.b.store(0, self.area(python_threads.STATE_COUNT))
         _, frame = self.innermost(done, waits=True)
-        self.e.b.store(frame, self.area(threads.STATE_FRAME))
+        self.e.b.store(frame, self.area(python_threads.STATE_FRAME))
         if self.runs:
             self._begin_run(0)
 
@@ -72,13 +71,13 @@ class _Walk(Thread, frozen=True):
 
     def step(self) -> None:
         """One iteration: store the frame, then step to its caller; ends the loop if there is none."""
-        b, buffer = self.e.b, self.area(threads.STATE_BUFFER)
-        frame = b.load(self.area(threads.STATE_FRAME))
+        b, buffer = self.e.b, self.area(python_threads.STATE_BUFFER)
+        frame = b.load(self.area(python_threads.STATE_FRAME))
         self._leave_if(b.icmp("eq", frame, 0))
-        size = b.at_most(self.word(Word.FRAME_SIZE), threads.BUFFER_SIZE)
+        size = b.at_most(self.word(Word.FRAME_SIZE), python_threads.BUFFER_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, buffer, size, frame)))
         previous = self.member(Word.FRAME_PREVIOUS)
-        b.store(previous, self.area(threads.STATE_FRAME))
+        b.store(previous, self.area(python_threads.STATE_FRAME))
         with b.when(b.icmp("ne", self.word(Word.FRAME_OWNER), NONE)):
             owner = self.member(Word.FRAME_OWNER, 8)
             with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
@@ -88,29 +87,29 @@ class _Walk(Thread, frozen=True):
         # Since 3.14 the low bits of the reference are tags (_PyStackRef).
         code = b.op("and", self.member(Word.FRAME_CODE), -8)
         instruction = self.member(Word.FRAME_INSTRUCTION)
-        head = self.area(threads.STATE_HEAD)
-        length = b.at_most(self.word(Word.CODE_SIZE), threads.HEAD_SIZE)
+        head = self.area(python_threads.STATE_HEAD)
+        length = b.at_most(self.word(Word.CODE_SIZE), python_threads.HEAD_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
         with b.unless(self.is_code(), likely=True):
             self._cut()
         index = self._index(code, instruction)
         self._skip_shim(index)
-        b.store(code, self.area(threads.STATE_KEY + threads.KEY_CODE))
-        record = b.call(threads.CODE_FUNCTION, [self.area(0)])
+        b.store(code, self.area(python_threads.STATE_KEY + python_threads.KEY_CODE))
+        record = b.call(python_threads.CODE_FUNCTION, [self.area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
         value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
-        place = b.load(self.area(threads.STATE_COUNT))
+        place = b.load(self.area(python_threads.STATE_COUNT))
         if self.marked:
             with b.when(b.icmp("uge", place, self.limit), likely=False):
-                b.store(self.limit + 1, self.area(threads.STATE_COUNT))
+                b.store(self.limit + 1, self.area(python_threads.STATE_COUNT))
                 self.e.loops.leave()
         b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
-        b.store(b.add(place, 1), self.area(threads.STATE_COUNT))
+        b.store(b.add(place, 1), self.area(python_threads.STATE_COUNT))
         if self.runs:
             self._end_run_of_loop()
         if not self.marked:
-            self._leave_if(b.icmp("uge", b.load(self.area(threads.STATE_COUNT)), self.limit))
+            self._leave_if(b.icmp("uge", b.load(self.area(python_threads.STATE_COUNT)), self.limit))
 
     def _skip_shim(self, index: Number) -> None:
         """Go on to the next frame if this is ``_Py_InitCleanup`` (3.12 and later), which calls ``__init__``.
@@ -119,9 +118,9 @@ class _Walk(Thread, frozen=True):
         """
         b, state = self.e.b, self.area(0)
         with b.when(b.icmp("ne", self.word(Word.CODE_TRACEABLE), NONE)):
-            name, file = (threads.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
+            name, file = (python_threads.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
             with b.when(b.icmp("eq", name, file), likely=False):
-                traceable = threads.in_head(b, state, Word.CODE_TRACEABLE, 32)
+                traceable = python_threads.in_head(b, state, Word.CODE_TRACEABLE, 32)
                 with b.when(b.icmp("ule", index, traceable)):
                     b.ret(0)
 
@@ -130,13 +129,13 @@ class _Walk(Thread, frozen=True):
     def _begin_run(self, place: Number) -> None:
         b = self.e.b
         b.store(UNPLACED, self._place(place))
-        b.store(place, self.area(threads.STATE_RUN))
-        b.store(b.add(place, 1), self.area(threads.STATE_COUNT))
+        b.store(place, self.area(python_threads.STATE_RUN))
+        b.store(b.add(place, 1), self.area(python_threads.STATE_COUNT))
 
     def _end_run(self, mark: Number) -> None:
         """What was stored since its begin is a run, unless that is nothing: the loop begins or ends."""
         b = self.e.b
-        run, count = b.load(self.area(threads.STATE_RUN)), b.load(self.area(threads.STATE_COUNT))
+        run, count = b.load(self.area(python_threads.STATE_RUN)), b.load(self.area(python_threads.STATE_COUNT))
         with b.when(b.icmp("ugt", count, b.add(run, 1))):
             b.store(mark, self._place(run))
             self._leave_if(b.icmp("uge", count, self.limit))
@@ -150,8 +149,8 @@ class _Walk(Thread, frozen=True):
         b.branch(b.icmp("eq", entry, NONE), on, by_cframe)
         b.start(by_cframe)
         b.jump_if(b.icmp("eq", self.member(Word.FRAME_ENTRY, 8), 0), on)
-        cframe = b.load(self.area(threads.STATE_LOOP))
-        b.store(self.user(b.add(cframe, self.word(Word.CFRAME_PREVIOUS))), self.area(threads.STATE_LOOP))
+        cframe = b.load(self.area(python_threads.STATE_LOOP))
+        b.store(self.user(b.add(cframe, self.word(Word.CFRAME_PREVIOUS))), self.area(python_threads.STATE_LOOP))
         self._end_run(cframe)
         b.jump(on)
         b.start(by_code)
@@ -200,14 +199,14 @@ class PythonStacks(Part):
         """Walk the current thread's Python frames into scratch memory."""
         if not self.script.kernel.feature("bpf_loop"):
             raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
-        out, state = self.e.reserve(type_.size), self.e.reserve(threads.STATE_SIZE)
+        out, state = self.e.reserve(type_.size), self.e.reserve(python_threads.STATE_SIZE)
         target, marked = self.e.area(out), frame_pointers.marks_truncation(node)
         self.e.memory.zero(target, type_.size)
         self.b.store(_NO_STACK, target, 32)
         self.b.store(self.e.tasks.process_ids("tracer")[0], self.b.offset(target, 4), 32)
         walk = _Walk(self.e, state, self._site(node), out + type_.header, type_.limit, marked=marked)
         done = self._walk(node, walk, _TURNS * (type_.limit + marked))
-        count = self.b.load(self.e.area(state + threads.STATE_COUNT))
+        count = self.b.load(self.e.area(state + python_threads.STATE_COUNT))
         self.b.store(count, self.e.area(out), 32)
         StackTruncation(self.e).count_truncated(node, type_, count)
         self.b.jump(done)
@@ -219,7 +218,7 @@ class PythonStacks(Part):
 
         The number of words is in *state* then; 0: there are none.
         """
-        self.b.store(0, self.e.area(state + threads.STATE_COUNT))
+        self.b.store(0, self.e.area(state + python_threads.STATE_COUNT))
         done = self._walk(node, _Walk(self.e, state, self._site(node), out, limit, runs=True), _TURNS * limit)
         self.b.jump(done)
         self.b.start(done)
@@ -231,7 +230,7 @@ class PythonStacks(Part):
         """Emit the walk. Returns the block where it goes on when there is no Python stack."""
         if not self.script.walks_python:
             self.script.walks_python = True
-            threads.declare(self.module, node.span)
+            python_threads.declare(self.module, node.span)
         done = self.b.block()
         walk.start(done)
         self.e.loops.run(node.span, turns, lambda inner, _index: walk.inside(inner).step())

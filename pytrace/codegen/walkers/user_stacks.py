@@ -22,10 +22,9 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Made, Memory, Number, Operand, Ptr, global_pointer
-from pytrace.codegen.walkers import frame_pointers, processes, unwinding
+from pytrace.codegen.walkers import frame_pointers, processes, python_threads, unwinding
 from pytrace.codegen.walkers.frame_pointers import CODE_64, LOWEST, NOWHERE, StackTruncation
 from pytrace.codegen.walkers.memory_images import MemoryImages
-from pytrace.codegen.walkers.python import threads
 from pytrace.codegen.walkers.python_stacks import BY_CODE, UNPLACED, PythonStacks
 from pytrace.codegen.walkers.unwinding import (
     ASK_FUNCTION,
@@ -118,7 +117,7 @@ class _Join(msgspec.Struct, frozen=True):
         with b.when(b.icmp("ne", self._row(Word.LOOP_START), 0)):
             e.loops.run(node.span, limit, lambda inner, index: self._inside(inner).count_loop(index))
             # Each run has two words, and a last one that is empty may follow.
-            extra = b.sub(self._load(_EXTRA), b.op("lshr", b.load(e.area(self.walk + threads.STATE_COUNT)), 1))
+            extra = b.sub(self._load(_EXTRA), b.op("lshr", b.load(e.area(self.walk + python_threads.STATE_COUNT)), 1))
             self._store(_EXTRA, b.select(b.icmp("sgt", extra, 0), extra, 0))
         e.loops.run(node.span, 4 * (limit + 1), lambda inner, _index: self._inside(inner).step())
         count = self._load(_FRAMES)
@@ -144,7 +143,7 @@ class _Join(msgspec.Struct, frozen=True):
         e, b = self.e, self.e.b
         self._leave_unless(b.icmp("ule", self._load(_FRAMES), self.type.limit))
         at, last = self._load(_WORD), 2 * self.type.limit + 1
-        left = b.icmp("ult", at, b.load(e.area(self.walk + threads.STATE_COUNT)))
+        left = b.icmp("ult", at, b.load(e.area(self.walk + python_threads.STATE_COUNT)))
         word = b.select(left, b.load(self._entry(self.runs, at, last)), UNPLACED)
         with b.when(b.truth(self._load(_INSIDE))):
             with b.when(b.icmp("ult", word, FRAME - (1 << 64))):
@@ -238,7 +237,7 @@ class _Join(msgspec.Struct, frozen=True):
         return b.offset(self.e.area(array), b.op("shl", b.at_most(index, last), 3))
 
     def _row(self, word: Word) -> I64:
-        return threads.row_word(self.e.b, self.e.area(self.walk), word)
+        return python_threads.row_word(self.e.b, self.e.area(self.walk), word)
 
     def _load(self, offset: int) -> I64:
         return self.e.b.load(self.e.area(self.state + offset))
@@ -499,13 +498,13 @@ class MixedStacks(Part):
         """Write the mixed stack to scratch memory; arguments as for :func:`user_unwinding.chosen`."""
         b, words = self.b, 2 * type_.limit + 2
         wide = replace(type_, limit=type_.limit + 1)
-        runs, walk = self.e.reserve(8 * words), self.e.reserve(threads.STATE_SIZE)
+        runs, walk = self.e.reserve(8 * words), self.e.reserve(python_threads.STATE_SIZE)
         parts = Parts(self.e.reserve(wide.size), self.e.reserve(8 * (wide.limit + 1)), self.e.reserve(8))
         out, state = self.e.reserve(type_.size), self.e.reserve(_STATE_SIZE)
         PythonStacks(self.e).runs(node, runs, words, walk)
         UserUnwinding(self.e).chosen(node, wide, entry, otherwise, parts)
         native, mixed, done = b.block(), b.block(), b.block()
-        b.branch(b.icmp("eq", b.load(self.e.area(walk + threads.STATE_COUNT)), 0), native, mixed)
+        b.branch(b.icmp("eq", b.load(self.e.area(walk + python_threads.STATE_COUNT)), 0), native, mixed)
         b.start(native)
         with b.when(b.icmp("ugt", b.load(self.e.area(parts.count)), type_.limit)):
             if frame_pointers.marks_truncation(node):

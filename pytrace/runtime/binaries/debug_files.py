@@ -18,7 +18,7 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING
 
-from pytrace.base import private_files, private_folders, progress
+from pytrace.base import private_files, terminal
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.elf_file import SHT_NOBITS, ElfFile, is_elf
 from pytrace.runtime.machine.procfs import normalized, resolved
@@ -114,7 +114,7 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
 
 def fetched(build_id: str) -> dict[str, tuple[str, ...]]:
     """Where clients of debuginfod may have the debug file of a build id, as paths, and the directory of each as
-    :func:`pytrace.base.private_folders.first_usable` takes it. A new file is put into the first usable one.
+    :func:`pytrace.base.private_files.first_usable` takes it. A new file is put into the first usable one.
 
     Source: ``debuginfod_find_debuginfo(3)``.
     """
@@ -124,12 +124,12 @@ def fetched(build_id: str) -> dict[str, tuple[str, ...]]:
     if named.startswith("/"):
         places: list[tuple[str, ...]] = [(named.rstrip("/"),)]
     else:
-        home = private_folders.home_directory()
-        places = [(base, "debuginfod_client") for base in private_folders.user_bases()]
+        home = private_files.home_directory()
+        places = [(base, "debuginfod_client") for base in private_files.user_bases()]
         # The place before elfutils 0.183, which is still used where it exists.
         places += [(f"{home}/.debuginfod_client_cache",)] if home else []
     if os.geteuid() == 0:
-        places.append((private_folders.SYSTEM_BASE, "pytrace", "debuginfo"))
+        places.append((private_files.SYSTEM_BASE, "pytrace", "debuginfo"))
     return {"/".join((*place, build_id, "debuginfo")): (*place, build_id) for place in places}
 
 
@@ -147,11 +147,11 @@ def _is_private(place: tuple[str, ...]) -> bool:
     The same then holds for all that leads there, so that its path names the same file when it is opened.
     """
     try:
-        with private_folders.first_usable([place]) as folder:
+        with private_files.first_usable([place]) as folder:
             status = os.stat("debuginfo", dir_fd=folder.descriptor, follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_ISREG(status.st_mode) and private_folders.private(status)
+    return stat.S_ISREG(status.st_mode) and private_files.private(status)
 
 
 def has_build_id(path: str, build_id: str) -> bool:
@@ -229,7 +229,7 @@ class _Download:
     def run(self) -> bool:
         """True if the file is there now; waits as long as something arrives."""
         server = self._url.split("/")[2]
-        with progress.step(f"downloading debug information from {server}", unit="MB") as self._step:
+        with terminal.step(f"downloading debug information from {server}", unit="MB") as self._step:
             return self._watch()
 
     def _watch(self) -> bool:
@@ -270,7 +270,7 @@ class _Download:
     def _store(self, answer: IO[bytes]) -> None:
         self._step.total = int(getattr(answer, "length", None) or 0)
         places = list(fetched(self._build_id).values())
-        with private_folders.first_usable(places, create=True) as folder:
+        with private_files.first_usable(places, create=True) as folder:
             private_files.remove_abandoned(folder)
             private_files.replace(folder, "debuginfo", self._pieces(answer), self._check)
             self.path = f"{folder.path}/debuginfo"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import DWARFError
 
-from pytrace.base import progress
+from pytrace.base import terminal
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries import debug_files, go_parameters
 from pytrace.runtime.binaries.dwarf_lines import Functions, LineTable, segments
@@ -297,7 +297,7 @@ class _Reading:
     def __init__(self, path: str, missing: dict[str, None]) -> None:
         self._path = path
         self._missing = missing
-        self._step = progress.detail(f"reading debug information of {path}")
+        self._step = terminal.detail(f"reading debug information of {path}")
 
     def __enter__(self) -> None:
         self._step.__enter__()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base import private_files
 from pytrace.base.kernel_files import read_text
-from pytrace.base.private_folders import Folder, UnusableError, cache_folder
+from pytrace.base.private_files import Folder, UnusableError, cache_folder
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
 from pytrace.core.options import ENVIRONMENT_PREFIXES
 

@@ -354,7 +354,7 @@ class Renderer:
         self.handlers[:] = [_nothing() if spec.kind == "exit" else ignore for spec in self.manifest.events]
 
     def _ignore(self, count: int) -> None:
-        # While commands of the script run, programs go on (codegen.lower.builtins.output_family), and maps count.
+        # While commands of the script run, programs go on (codegen.lower.output_family), and maps count.
         if not (self.state.timed and self._stops):
             self.ignored += count
 

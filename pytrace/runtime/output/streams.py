@@ -19,7 +19,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import accumulate
 
-from pytrace.base import control_characters, progress, whole_files
+from pytrace.base import control_characters, terminal, whole_files
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 
@@ -89,7 +89,7 @@ class Channel:
                     return True
                 data = data[:_AT_ONCE]
             if self._terminal:
-                progress.make_room(bytes(data[-1:]))
+                terminal.make_room(bytes(data[-1:]))
             # Without a step of the interpreter in between: a signal's exception must not come before it is noted.
             done.extend(map(os.write, (self.fileno(),), (data,)))
             self.unsure = False

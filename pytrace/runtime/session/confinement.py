@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from pytrace.base import kernel_files, private_folders, whole_files
+from pytrace.base import kernel_files, private_files, whole_files
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import known_kind
@@ -180,7 +180,7 @@ def _named(*variables: str) -> list[str]:
 def _cache(below: str) -> list[str]:
     """A directory of the user's cache, made if it can be."""
     try:
-        with private_folders.first_usable([(base, *below.split("/")) for base in private_folders.cache_bases()],
+        with private_files.first_usable([(base, *below.split("/")) for base in private_files.cache_bases()],
                                           create=True) as folder:  # fmt: skip
             return [folder.path]
     except OSError:

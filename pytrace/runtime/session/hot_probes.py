@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from pytrace.base import progress
+from pytrace.base import terminal
 from pytrace.core.costs import entry_cost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
@@ -82,7 +82,7 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
     known = subjects(programs)
     if not known and count <= MANY:
         return
-    with progress.step("counting hits of the probes"):
+    with terminal.step("counting hits of the probes"):
         estimate = trial(script, programs, options)
     if estimate.share < NOTABLE:
         return

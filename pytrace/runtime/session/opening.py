@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
-from pytrace.base import progress
+from pytrace.base import terminal
 from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
@@ -270,7 +270,7 @@ def load_programs(
         admit=None if memory is None else memory.admit,
     )
     try:
-        with progress.step("loading programs into the kernel"):
+        with terminal.step("loading programs into the kernel"):
             return load(script, options=load_options, stack=stack)
     except LoadError as error:
         if options.verbose and error.log and "verifier" not in options.debug:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING
 
-from pytrace.base import progress
+from pytrace.base import terminal
 from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import RunOptions
@@ -79,7 +79,7 @@ class Probes:
         attached = count()
         # Other filters, of names or cgroups for example, select the processes in place of -c.
         command = () if self._command is None or options.filters.shape.any else (self._command,)
-        with progress.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
+        with terminal.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
 
             def attaching() -> None:
                 deliver()
@@ -193,7 +193,7 @@ class Probes:
         self._loaded.stop_programs()
         self.missed()
         self._miss_readers.clear()
-        with progress.step("detaching probes"):
+        with terminal.step("detaching probes"):
             self.links.close()
         self._detached = self._detached or _now()
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from pytrace.base import progress
+from pytrace.base import terminal
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec
@@ -604,7 +604,7 @@ class Session:
         run.output.flush()
         totals = run.losses.totals()
         run.output.events_over = True
-        with progress.step("resolving symbols and writing what was traced"):
+        with terminal.step("resolving symbols and writing what was traced"):
             errors = [] if run.options.dry_run else self._finish_maps()
         self._sum_up(totals)
         self._report_silence()

@@ -6,8 +6,8 @@ import pytest
 
 from pytrace import pipeline
 from pytrace.codegen.emit import bodies
-from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
+from pytrace.codegen.lower.generator import generate
 from pytrace.core.options import CompileOptions
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk

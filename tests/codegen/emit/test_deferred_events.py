@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace import pipeline
-from pytrace.codegen import generator
+from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source

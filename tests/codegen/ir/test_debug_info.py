@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pytrace.codegen import generator
 from pytrace.codegen.ir.module import quoted
+from pytrace.codegen.lower import generator
 from pytrace.core.options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.front import analyse

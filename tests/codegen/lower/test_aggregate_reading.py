@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace import pipeline
-from pytrace.codegen import generator
 from pytrace.codegen.ir.helpers import MAP_DELETE_ELEM, MAP_LOOKUP_ELEM, MAP_LOOKUP_PERCPU_ELEM, Helper
+from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.walkers import python_stacks, user_stacks
-from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers import python_stacks, python_threads, user_stacks
 from pytrace.codegen.walkers.unwinding import REQUESTS, SPACES
 from pytrace.core.python_format import FRAME, Word
 from pytrace.core.types import UINT32, Field, Struct
@@ -48,9 +47,9 @@ CONFIG = "config = { python_frames = true } "
 )
 def test_which_stacks_have_python_frames(probe: str, stack: str, mixed: bool) -> None:
     script = compiled(f"{CONFIG}{probe} {{ @[{stack}] = count(); @l = len({stack}); }}", KERNEL)
-    assert script.manifest.python == (threads.MAPS if mixed else None)
+    assert script.manifest.python == (python_threads.MAPS if mixed else None)
     names = symbols(script)
-    for name in (threads.PROCESSES, SPACES, REQUESTS):
+    for name in (python_threads.PROCESSES, SPACES, REQUESTS):
         assert names.count(name) == mixed
 
 
@@ -69,7 +68,7 @@ def test_beside_the_others() -> None:
     text = "kprobe:vfs_read { @[ustack, pystack] = count(); @l = len(ustack(3)); } "
     text += "kprobe:vfs_write { @p[ustack] = count(); }"
     names = symbols(compiled(CONFIG + text, KERNEL))
-    assert names.count(threads.CODE_FUNCTION) == names.count(SPACES) == 1
+    assert names.count(python_threads.CODE_FUNCTION) == names.count(SPACES) == 1
 
 
 OPEN, HANDLER, LOOP, VECTORCALL, MAIN = range(0x1000, 0x6000, 0x1000)
@@ -101,7 +100,7 @@ def _joined(
         e = part.e
         write(e, out, words)
         write(e, state, [int(tail_calls and word is Word.TAIL_CALLS) for word in Word])
-        write(e, state + threads.STATE_COUNT, [len(words)])
+        write(e, state + python_threads.STATE_COUNT, [len(words)])
 
     def chosen(e: Emitter, *_: object, parts: user_stacks.Parts) -> None:
         # What an earlier stack has left is beyond.

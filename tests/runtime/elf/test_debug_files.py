@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from pytrace.base import private_folders
+from pytrace.base import private_files
 from pytrace.cli import options, request
 from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.elf_file import SHT_NOBITS, ElfFile, Section
@@ -445,7 +445,7 @@ def test_a_home_that_is_not_there_is_not_made(
     monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
     monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
     site.files[f"/buildid/{build_id}/debuginfo"] = data
     binaries = UserBinaries()
@@ -522,7 +522,7 @@ def test_half_of_a_file_is_not_kept(
 ) -> None:
     build_id = stripped[2]
     monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
     site.files[f"/buildid/{build_id}/debuginfo"] = b"some"
     folder = tmp_path / "cache" / build_id
     folder.parent.mkdir()
@@ -569,7 +569,7 @@ def test_nothing_is_written_or_believed_through_a_link(
     """``debuginfod_client/BUILDID -> /etc/sudoers.d``: the server's answer would be a file there."""
     path, data, build_id = stripped
     monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
-    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
+    monkeypatch.setattr(private_files, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
     site.files[f"/buildid/{build_id}/debuginfo"] = data
     target = tmp_path / "target"
     (target / build_id).mkdir(parents=True)

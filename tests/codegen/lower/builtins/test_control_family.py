@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.lower.builtins.control_family import WRITE_MOST
+from pytrace.codegen.lower.control_family import WRITE_MOST
 from tests.codegen.running import machine, ran
 from tests.support.bpf_machine import Machine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.lower.builtins.string_family import NEEDLE_FOLLOWED
+from pytrace.codegen.lower.string_family import NEEDLE_FOLLOWED
 from tests.codegen.emit.test_program import compiled, functions
 
 

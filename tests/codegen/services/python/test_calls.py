@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace import pipeline
-from pytrace.codegen.walkers.python import calls, threads
+from pytrace.codegen.walkers import python_calls, python_threads
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions
@@ -23,15 +23,15 @@ def test_maps_are_there_once() -> None:
     script = compiled(f"{TEXT} python:b.py:g {{ print(pystack); }}")
     names = symbols(script)
     assert script.manifest.python is not None
-    assert script.manifest.python.calls == calls._CALLS
-    for name in (calls._CALLS, calls._CHOICES, threads.PROCESSES, threads.CODE_FUNCTION):
+    assert script.manifest.python.calls == python_calls._CALLS
+    for name in (python_calls._CALLS, python_calls._CHOICES, python_threads.PROCESSES, python_threads.CODE_FUNCTION):
         assert names.count(name) == 1
 
 
 def test_stacks_need_no_second_rows() -> None:
     script = compiled(STACKS)
-    assert script.manifest.python == threads.MAPS
-    assert calls._CALLS not in symbols(script)
+    assert script.manifest.python == python_threads.MAPS
+    assert python_calls._CALLS not in symbols(script)
 
 
 def test_a_program_for_each_attach_point() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.walkers.python import calls
+from pytrace.codegen.walkers import python_calls
 from pytrace.core.python_format import CALL_ROW, FILE, NAME
 from tests.codegen.services.python.test_calls import compiled
 
 
 def test_the_longest_names_fit() -> None:
-    assert max(FILE, NAME) + 8 <= calls._TEXT_SIZE
-    assert calls._TEXT == CALL_ROW
-    assert calls.WORK_SIZE % 8 == 0
+    assert max(FILE, NAME) + 8 <= python_calls._TEXT_SIZE
+    assert python_calls._TEXT == CALL_ROW
+    assert python_calls.WORK_SIZE % 8 == 0
 
 
 def test_steps_suffice_for_the_worst_pattern() -> None:
     """Each star may take each character once, and the rest of the pattern is compared again."""
-    assert FILE * 256 <= calls._STEPS
+    assert FILE * 256 <= python_calls._STEPS
 
 
 def test_patterns_are_in_the_program_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.walkers.python.objects import _DECIMALS
+from pytrace.codegen.walkers.python_objects import _DECIMALS
 from tests.codegen.services.python.test_calls import compiled
 
 

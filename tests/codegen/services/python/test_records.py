@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers import python_threads
 from pytrace.core.python_format import FILE, KEY, LONGEST, NAME, RECORD, ROW, SLOT, TABLE, UNIT
 from pytrace.runtime.stacks import python_interpreters
 
@@ -16,7 +16,7 @@ def test_a_record_fits_an_element() -> None:
 
 def test_the_state_has_room_for_all_versions() -> None:
     for row in python_interpreters._rows()[0].values():
-        assert row.code_size <= threads.HEAD_SIZE
-        assert row.frame_size <= threads.BUFFER_SIZE
+        assert row.code_size <= python_threads.HEAD_SIZE
+        assert row.frame_size <= python_threads.BUFFER_SIZE
         assert row.frame_instruction + 8 <= row.frame_size
-    assert threads.STATE_KEY % 8 == ROW % 8 == KEY % 8 == 0
+    assert python_threads.STATE_KEY % 8 == ROW % 8 == KEY % 8 == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.codegen.walkers.python import threads
+from pytrace.codegen.walkers import python_threads
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from tests.codegen.services.test_user_unwinding import KERNEL as UNWINDING
@@ -30,16 +30,16 @@ TEXT = "kprobe:vfs_read { @[pystack] = count(); @l = len(pystack(3)); }"
 def test_maps_are_there_once() -> None:
     script = compiled(TEXT, KERNEL)
     names = symbols(script)
-    maps = [getattr(threads.MAPS, field) for field in threads.MAPS.__struct_fields__]
-    for name in (*filter(None, maps), threads.CODE_FUNCTION):
+    maps = [getattr(python_threads.MAPS, field) for field in python_threads.MAPS.__struct_fields__]
+    for name in (*filter(None, maps), python_threads.CODE_FUNCTION):
         assert names.count(name) == 1
-    assert script.manifest.python == threads.MAPS
+    assert script.manifest.python == python_threads.MAPS
 
 
 def test_nothing_of_it_without_it() -> None:
     script = compiled("kprobe:vfs_read { @[ustack] = count(); }", KERNEL)
     assert script.manifest.python is None
-    assert threads.NAMES not in symbols(script)
+    assert python_threads.NAMES not in symbols(script)
 
 
 def test_needs_loops_of_the_kernel() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.walkers import python_stacks
-from pytrace.codegen.walkers.python import calls
-from pytrace.codegen.walkers.python.threads import Thread
+from pytrace.codegen.walkers import python_calls, python_stacks
+from pytrace.codegen.walkers.python_threads import Thread
 
 
 def test_who_uses_it() -> None:
     assert issubclass(python_stacks._Walk, Thread)
-    assert issubclass(calls._Call, Thread)
+    assert issubclass(python_calls._Call, Thread)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Made, Operand, Ptr, Scalar, signed_constant
-from pytrace.codegen.lower.builtins.context_family import ContextBuiltins
+from pytrace.codegen.lower.context_family import ContextBuiltins
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probe_kinds import FileTarget

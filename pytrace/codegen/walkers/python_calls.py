@@ -12,8 +12,8 @@ from pytrace.codegen.emit.program import Part, PythonCall, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
-from pytrace.codegen.walkers.python import threads
-from pytrace.codegen.walkers.python.threads import Thread
+from pytrace.codegen.walkers import python_threads
+from pytrace.codegen.walkers.python_threads import Thread
 from pytrace.core.manifest import MapType, PythonMaps
 from pytrace.core.probe_kinds import PythonTarget
 from pytrace.core.python_format import CALL_ROW, FILE, NAME, NONE, CallWord, Word
@@ -64,8 +64,8 @@ class CalledCode(Thread, frozen=True):
     def in_code(self, word: CallWord, bits: int = 64) -> I64:
         """A member of the code object."""
         b = self.e.b
-        at = b.at_most(self.call_word(word), threads.HEAD_SIZE - 8)
-        return b.load(b.offset(self.area(threads.STATE_HEAD), at), bits)
+        at = b.at_most(self.call_word(word), python_threads.HEAD_SIZE - 8)
+        return b.load(b.offset(self.area(python_threads.STATE_HEAD), at), bits)
 
 
 def matches(call: CalledCode, place: PythonTarget) -> Number:
@@ -78,7 +78,7 @@ def matches(call: CalledCode, place: PythonTarget) -> Number:
         if "*" in patterns:
             continue
         fits = b.block()
-        _load(call, threads.in_head(b, call.area(0), word), limit)
+        _load(call, python_threads.in_head(b, call.area(0), word), limit)
         for pattern in patterns:
             b.jump_if(_glob(call, pattern), fits)
         b.jump(on)
@@ -92,7 +92,7 @@ def matches(call: CalledCode, place: PythonTarget) -> Number:
 def _load(call: CalledCode, address: I64, limit: int) -> None:
     """Read a string to the work area. Of one that is too long, there are no characters."""
     b = call.e.b
-    kind, length, size, data = threads.string(b, call.area(0), address, limit)
+    kind, length, size, data = python_threads.string(b, call.area(0), address, limit)
     whole = b.icmp("eq", b.mul(length, kind), size)
     failed = b.helper(helpers.PROBE_READ_USER, call.place(_TEXT), size, data)
     b.store(length, call.place(_COUNT))
@@ -176,8 +176,8 @@ def _compare_parameter(call: CalledCode, index: Number, text: bytes) -> None:
     item = call.user(b.add(call.number(_PLACE), b.op("shl", index, 3)))
     with b.when(b.icmp("ne", call.user(call.after_header(item, _LENGTH)), len(text))):
         b.ret(0)
-    form = threads.form(b, call.area(0), call.user(call.after_header(item, _FORM)))
-    with b.when(b.icmp("eq", b.op("and", form, threads.ASCII), 0)):
+    form = python_threads.form(b, call.area(0), call.user(call.after_header(item, _FORM)))
+    with b.when(b.icmp("eq", b.op("and", form, python_threads.ASCII), 0)):
         b.ret(0)
     padded = text + bytes(-len(text) % 8)
     b.clear(area, len(padded))
@@ -208,7 +208,7 @@ def maps(script: Script) -> PythonMaps | None:
     """The maps of a script that follows interpreters."""
     if not script.walks_python:
         return None
-    plain = threads.MAPS
+    plain = python_threads.MAPS
     calls = _CALLS if script.python_choices else ""
     return PythonMaps(plain.processes, plain.codes, plain.names, plain.cursor, calls)
 
@@ -233,7 +233,7 @@ class _Call(CalledCode, frozen=True):
             first = b.add(self.in_code(CallWord.CODE_FIRST, 32), self.call_word(CallWord.ENTRY_SLACK))
             b.jump_unless(b.icmp("slt", index, first), done)
             self._skip_repeated(thread, done)
-        record = b.call(threads.CODE_FUNCTION, [self.area(0)])
+        record = b.call(python_threads.CODE_FUNCTION, [self.area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
             b.jump(done)
@@ -259,14 +259,14 @@ class _Call(CalledCode, frozen=True):
 
     def _code(self, frame: Number, done: Block) -> tuple[I64, I64]:
         """The frame's code object, which is read into the state, and the address of its instruction."""
-        b, buffer, head = self.e.b, self.area(threads.STATE_BUFFER), self.area(threads.STATE_HEAD)
-        size = b.at_most(self.word(Word.FRAME_SIZE), threads.BUFFER_SIZE)
+        b, buffer, head = self.e.b, self.area(python_threads.STATE_BUFFER), self.area(python_threads.STATE_HEAD)
+        size = b.at_most(self.word(Word.FRAME_SIZE), python_threads.BUFFER_SIZE)
         self.fail_unless(b.icmp("eq", b.helper(helpers.PROBE_READ_USER, buffer, size, frame), 0), done)
         code, instruction = b.op("and", self.member(Word.FRAME_CODE), _OBJECT), self.member(Word.FRAME_INSTRUCTION)
-        length = b.at_most(self.word(Word.CODE_SIZE), threads.HEAD_SIZE)
+        length = b.at_most(self.word(Word.CODE_SIZE), python_threads.HEAD_SIZE)
         self.fail_unless(b.icmp("eq", b.helper(helpers.PROBE_READ_USER, head, length, code), 0), done)
         self.fail_unless(self.is_code(), done)
-        b.store(code, self.area(threads.STATE_KEY + threads.KEY_CODE))
+        b.store(code, self.area(python_threads.STATE_KEY + python_threads.KEY_CODE))
         return code, instruction
 
     def _begun(self) -> I64:
@@ -400,15 +400,15 @@ class PythonCalls(Part):
         script, unit = self.script, self.program.unit
         if not script.walks_python:
             script.walks_python = True
-            threads.declare(self.module, unit.span)
+            python_threads.declare(self.module, unit.span)
         if not script.python_choices:
             attributes = {"type": MapType.HASH, "key_size": 4, "value_size": CALL_ROW}
-            self.module.map(_CALLS, {**attributes, "max_entries": threads.PROCESS_ENTRIES})
+            self.module.map(_CALLS, {**attributes, "max_entries": python_threads.PROCESS_ENTRIES})
             self.module.map(
                 _CHOICES, {"type": MapType.HASH, "key_size": 8, "value_size": 8, "max_entries": _CHOICE_ENTRIES}
             )
         scratch = self.program.scratch
-        state, work = scratch.allocate(threads.STATE_SIZE), scratch.allocate(WORK_SIZE)
+        state, work = scratch.allocate(python_threads.STATE_SIZE), scratch.allocate(WORK_SIZE)
         objects = scratch.allocate(8 * (len(unit.context.arguments) + 1))
         site = script.layout.site(_SITE, location(unit.span))
         self.program.python = PythonCall(state, work, objects, site)
@@ -424,4 +424,4 @@ class PythonCalls(Part):
         """The state of the call, and the address of the function's qualified name."""
         assert self.program.python is not None
         state = self.e.area(self.program.python.state)
-        return state, threads.in_head(self.b, state, Word.CODE_NAME)
+        return state, python_threads.in_head(self.b, state, Word.CODE_NAME)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pytrace.codegen.ir.values import Operand, Scalar
 from pytrace.codegen.lower.expressions import Builtins
-from pytrace.codegen.walkers.python.objects import PythonObjects
+from pytrace.codegen.walkers.python_objects import PythonObjects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import DOUBLE, INT64, String
 from pytrace.frontend.syntax import nodes

@@ -10,8 +10,8 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.values import I1, I64, Memory, Number, Ptr, number_parameter, pointer_parameter
-from pytrace.codegen.walkers.python import threads
-from pytrace.codegen.walkers.python.calls import CalledCode
+from pytrace.codegen.walkers import python_threads
+from pytrace.codegen.walkers.python_calls import CalledCode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.python_format import CallWord, Word
 from pytrace.core.types import String
@@ -217,11 +217,11 @@ class _Reader:
         """The text of a string, as UTF-8."""
         b, call, data = self._b, self.call, self._b.register()
         length, word = (call.user(call.after_header(address, offset)) for offset in (_LENGTH, _FORM))
-        form = threads.form(b, call.area(0), word)
-        ascii_ = b.truth(b.op("and", form, threads.ASCII))
+        form = python_threads.form(b, call.area(0), word)
+        ascii_ = b.truth(b.op("and", form, python_threads.ASCII))
         sizes = call.word(Word.ASCII_SIZE), call.word(Word.COMPACT_SIZE)
         b.store(b.add(address, b.select(ascii_, *sizes)), data)
-        with b.when(b.icmp("eq", b.op("and", form, threads.COMPACT), 0), likely=False):
+        with b.when(b.icmp("eq", b.op("and", form, python_threads.COMPACT), 0), likely=False):
             # An object of a subclass has a pointer to its characters.
             b.store(call.user(b.add(address, sizes[1])), data)
         plain, done = b.block(), b.block()
@@ -476,7 +476,7 @@ class PythonObjects(Part):
         """The qualified name of the function that is traced."""
         reader = _Reader(self.of(), self.e.reserve(type_.size), self.e.reserve(16), type_.capacity)
         self.e.memory.zero(self.e.area(reader.out), type_.size)
-        reader.string(threads.in_head(self.b, reader.call.area(0), Word.CODE_NAME))
+        reader.string(python_threads.in_head(self.b, reader.call.area(0), Word.CODE_NAME))
         return Memory(self.e.area(reader.out), type_)
 
     def text(self, address: Number, type_: String) -> Memory:

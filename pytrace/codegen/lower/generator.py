@@ -22,10 +22,9 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, Operand
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.statements import ScriptEmitter, copy_function
-from pytrace.codegen.walkers import memory_images, processes, system_calls, unwinding
+from pytrace.codegen.walkers import memory_images, processes, python_calls, system_calls, unwinding
 from pytrace.codegen.walkers.processes import Filters, FunctionExits, Gates, Watchdog
-from pytrace.codegen.walkers.python import calls
-from pytrace.codegen.walkers.python.calls import PythonCalls
+from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.codegen.walkers.system_calls import PART
 from pytrace.core import stack_formats
 from pytrace.core.diagnostics import TraceError
@@ -293,7 +292,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
         unwind=unwinding.unwind_maps(selected=script.unwinds, asks=script.asks),
-        python=calls.maps(script),
+        python=python_calls.maps(script),
         images=memory_images.maps(script),
         follow_map=processes.FOLLOWED if processes.following_wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
