@@ -90,6 +90,13 @@ def test_a_forked_child_belongs_to_the_test(tmp_path: Path) -> None:
         assert run.wait(patience(10)) in (0, -15)
 
 
+def test_an_action_that_hangs_is_the_fault_of_its_run_alone(server: Server) -> None:
+    words = ("-e", "begin { } interval:s:60 { }")
+    hung = server.run(words, when_attached=("exec sleep 60",), timeout=0.5)
+    assert hung.timed_out
+    assert not server.run(("-e", "begin { exit(); }")).status
+
+
 def test_a_process_that_cannot_be_ended_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits for a file system (state D): it is named once, and what comes later is ended as before."""
     monkeypatch.setattr(server, "ENDING", 0.1)

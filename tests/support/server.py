@@ -361,9 +361,10 @@ def _act(action: str, child: int, request: dict[str, Any]) -> None:
     elif action.startswith("sleep "):
         time.sleep(float(action.split()[1]))
     else:
-        subprocess.run(action, shell=True, cwd=request["cwd"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=request["timeout"], check=False,
-                       env={**os.environ, **request["environment"], "PYTRACE_PID": str(child)})  # fmt: skip
+        with suppress(subprocess.TimeoutExpired):  # the time of the run is over as well: its result says so
+            subprocess.run(action, shell=True, cwd=request["cwd"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, timeout=request["timeout"], check=False,
+                           env={**os.environ, **request["environment"], "PYTRACE_PID": str(child)})  # fmt: skip
 
 
 def _orphans() -> list[int]:
