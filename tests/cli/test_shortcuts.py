@@ -236,7 +236,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         folder = tmp_path / "events" / event.replace(":", "/")
         os.makedirs(folder)
         (folder / "format").touch()
-    monkeypatch.setattr(shortcuts.tracefs, "root", lambda: str(tmp_path))
+    monkeypatch.setattr(shortcuts.fingerprints, "tracefs_root", lambda: str(tmp_path))
     words = expand(["top", "-p", "12", "--duration", "3"])
     assert words[:3] == ["--live", "--no-self", "-e"]
     assert "sock_send_length" in words[3]
