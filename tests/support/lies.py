@@ -30,7 +30,7 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.remote import host_results, hosts, messages
 from pytrace.remote.answer import Answer, labelled
-from pytrace.remote.controller import MEASUREMENTS, Controller
+from pytrace.remote.controller import MEASUREMENTS, Controller, Tree
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import (
     Attached,
@@ -46,8 +46,10 @@ from pytrace.remote.messages import (
     Need,
     Place,
     Refused,
+    Relay,
     Reports,
     Request,
+    Route,
     Send,
     Snapshot,
     Stated,
@@ -414,8 +416,46 @@ def begin(controller: Controller, name: str) -> None:
     controller.output(name, messages.encode(Attached(probes=1, compiled_here=False)), 1)
 
 
+def _reports(*names: str, state: str = "answered") -> tuple[HostReport, ...]:
+    return tuple(HostReport(name=name, state=state) for name in names)  # type: ignore[arg-type]
+
+
+def _gateway_lie(random: Random, *, by_host: bool) -> bytes:
+    """What a gateway of one host (``victim``) sends that lies: of hosts of others, of its own, or any other lie."""
+    named = random.choice(("web1", "far1", "liar0", "gw", "bad", "", *HOSTILE))
+    data = file_form.to_bytes(merge([labelled(honest(77), "host", named)]))
+    odd = HostReport(
+        name=random.choice(("victim", named)), state=random.choice(("lost", "answered", "waiting", "not asked")),
+        text="\x1b" * 3000, status=random.choice((0, -1, 1 << 30)), warnings=("\x1b" * 3000,) * 25,
+        clock=(random.choice(NUMBERS[:4]), random.choice((0, (1 << 63) - 1))), watched=random.choice((None, 0.0, 1e7)),
+        lost=random.choice((0, (1 << 63) - 1)), unheard=1e7, hello=_hello(random.choice((1, 7, -5))),
+    )  # fmt: skip
+    kinds: list[Callable[[], bytes]] = [
+        lambda: messages.encode(Reports(_reports("web1", "far1", "victim", state="lost"))),
+        lambda: messages.encode(Reports((odd,) * random.choice((1, 9)))),
+        lambda: messages.encode(Snapshot(number=1, data=data, reports=_reports("victim", named))),
+        lambda: messages.encode(Snapshot(number=1, data=file_form.to_bytes(of_gateway()), reports=(odd,))),
+        lambda: messages.encode(Misfit(lacks=("btf",), cpus=random.randrange(9))) * random.choice((1, 2, 99)),
+        lambda: messages.encode(Need(python="3.11", machine="x86_64")) * random.choice((1, 99)),
+        lambda: messages.encode(NamedPlaces((NamedPlace(Place("ab" * 20, 9), 4, ()),) * 99)) * 5,
+        lambda: KINDS[random.choice([*KINDS])](random),
+    ]  # fmt: skip
+    said = [random.choice(kinds)() for _ in range(random.randrange(1, 4))]
+    if random.random() < 0.5:
+        own = labelled(honest(78), "host", "victim") if by_host else honest(78)
+        said.append(messages.encode(Snapshot(number=2, data=file_form.to_bytes(own), reports=_reports("victim"))))
+    return b"".join((*said, END * random.choice((0, 1, 2))))
+
+
+def _tree() -> Tree:
+    """A gateway that is honest, of two hosts, and one that lies, of one."""
+    routes = Route(gateway="gw", hosts=("far1", "far2")), Route(gateway="bad", hosts=("victim",))
+    relay = Relay(protocol=messages.PROTOCOL, request=request(), route=routes[0], command="x", most_keys=99)
+    return Tree(routes, relay)
+
+
 def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
-    """Ask three honest hosts and one to three liars. Returns the kinds of lies.
+    """Ask three honest hosts and one to three liars, some behind gateways. Returns the kinds of lies.
 
     *data*: what one of the liars sends beside its lie.
 
@@ -429,13 +469,21 @@ def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
     said |= {name: KINDS[lie](random) for name, lie in liars.items()}
     said["liar0"] = data + said["liar0"]
     by_host = random.random() < 0.5
-    order = [*said]
+    order, tree = [*said], None
+    if random.random() < 0.5:
+        tree, far = _tree(), {f"far{number}": honest(3 + number) for number in (1, 2)}
+        merged = merge([labelled(one, "host", name) if by_host else one for name, one in far.items()])
+        results = Snapshot(number=1, data=file_form.to_bytes(merged), reports=_reports(*far))
+        said |= {"gateway gw": messages.encode(results) + END, "gateway bad": _gateway_lie(random, by_host=by_host)}
+        truth |= far
+        order += [*far, "victim"]
     random.shuffle(order)
     with tempfile.TemporaryDirectory(prefix="pytrace-lies-") as folder, _watch(folder):
-        controller = Controller(order, request(), Answer(str if by_host else None), folder)
-        for name in order:
+        controller = Controller(order, request(), Answer(str if by_host else None), folder, tree=tree)
+        peers = controller.asking(order)
+        for name in peers:
             begin(controller, name)
-        streams = {name: io.BytesIO(said[name]) for name in order}
+        streams = {name: io.BytesIO(said[name]) for name in peers}
         while streams:
             name = random.choice([*streams])
             part = streams[name].read(random.choice((100, 1000, 1 << 20, 1 << 25)))
@@ -455,6 +503,8 @@ def attempt(seed: int, kind: str = "", data: bytes = b"") -> str:
         assert controller.hosts[name].text, f"{name}: {controller.hosts[name]}"
     # One that lies after it has said something true has said what counts until then.
     believed = {name for name, lie in liars.items() if name not in lost or lie == "late"}
+    if tree is not None:
+        believed.add("victim")
     _compare(result, truth, believed, by_host=by_host)
     return ", ".join(sorted({*liars.values()}))
 
