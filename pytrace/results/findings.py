@@ -32,6 +32,8 @@ def findings(snapshot: SnapshotData) -> list[str]:
     for data in snapshot.shown.values():
         if run is not None:
             lines += findings_of(data, run)
+    if not any(data.entries for data in snapshot.maps.values()) and not snapshot.tables:
+        return ["nothing was counted"]
     return lines
 
 

@@ -7,7 +7,7 @@ import pytest
 from pytrace.core import types
 from pytrace.results.findings import Amounts, changes, findings, readable, unnamed_code
 from pytrace.results.snapshot import Frame, MapData, StackTrace
-from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
 K, U = types.Stack(False), types.Stack(True)
 SAMPLES = "profile:hz:100 { @[ustack] = count(); }"
@@ -61,6 +61,8 @@ def test_code_without_names(amounts: tuple[int, int], said: bool) -> None:
 def test_nothing_of_nothing() -> None:
     made = snapshot(map_data("@", U, COUNT, {}), map_data("@h", None, types.Hist(0), {None: {}}))
     assert findings(made) == []
+    assert findings(snapshot(map_data("@", U, COUNT, {}))) == ["nothing was counted"]
+    assert findings(snapshot(tables=(table(("n",), (types.INT32,), [(1,)]),))) == []
     assert unnamed_code(made) == ""
 
 

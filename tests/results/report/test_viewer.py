@@ -665,4 +665,4 @@ def test_histograms_over_time(tmp_path: Path) -> None:
 
 def test_an_empty_snapshot_says_so(tmp_path: Path) -> None:
     with opened(written(tmp_path, SnapshotData(()))) as page:
-        assert "No maps, no rows." in text_of(page, "header")
+        assert "Nothing was counted" in text_of(page, "header")
