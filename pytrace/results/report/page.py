@@ -98,7 +98,12 @@ class Head(msgspec.Struct, frozen=True):
     """A sentence on code without names, if there is much of it."""
 
 
-def page(document: Document, title: str, heads: Sequence[Head], nothing: str = "Nothing was counted: there are no maps and no rows.") -> bytes:
+def page(
+    document: Document,
+    title: str,
+    heads: Sequence[Head],
+    nothing: str = "Nothing was counted: there are no maps and no rows.",
+) -> bytes:
     """The file.
 
     Args:
