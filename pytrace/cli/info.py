@@ -124,6 +124,14 @@ _KINDS = (
 
 def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
     """In three lines: what works, what does not, and what would change that."""
+    try:
+        privileges.check()
+    except TraceError as error:
+        # What the kernel can do is not known to who may not ask it.
+        yield "works", "compiling, formatting and editing scripts; results that were saved"
+        yield "does not work", error.message
+        yield "what it takes", "; ".join(error.hints)
+        return
     here = {
         title: any(name not in disabled and features.has(name) for name in names) for title, names, _ in _KINDS
     }
@@ -135,10 +143,6 @@ def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
     ]
     if not sampled:
         remedies.append("samples and timers: CAP_PERFMON, and a seccomp filter that allows perf_event_open")
-    try:
-        privileges.check()
-    except TraceError as error:
-        works, remedies = [], ["; ".join((error.message, *error.hints)), *remedies]
     if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):
         remedies.append("names of tracepoints: mount -t tracefs tracefs /sys/kernel/tracing")
     if (lockdown := _lockdown()) != "none":

@@ -422,15 +422,17 @@ def test_it_begins_with_a_verdict(report: str) -> None:
     assert needs.startswith("  what it takes: fentry: a kernel with CONFIG_DEBUG_INFO_BTF")
 
 
-def test_nothing_works_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_traced_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel lacks is not known then: rights come first, and are all that is named."""
     def refuse() -> None:
         raise TraceError("root is needed", hints=("sudo",))
 
-    monkeypatch.setattr(features, "has", lambda _: True)
+    monkeypatch.setattr(features, "has", lambda _: False)
     monkeypatch.setattr(privileges, "check", refuse)
-    _, works, _, needs, _ = info.report().split("\n", 4)
-    assert works == "  works: no"
-    assert needs.startswith("  what it takes: root is needed; sudo")
+    _, works, lacks, needs, _ = info.report().split("\n", 4)
+    assert works == "  works: compiling, formatting and editing scripts; results that were saved"
+    assert lacks == "  does not work: root is needed"
+    assert needs == "  what it takes: sudo"
 
 
 def test_json_has_the_same_answers(monkeypatch: pytest.MonkeyPatch, report: str) -> None:
