@@ -34,6 +34,7 @@ TRACER = """
 import signal
 import time
 from contextlib import ExitStack
+from tests.kernel.test_cleanup import session
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 with ExitStack() as stack:
     session(stack)
