@@ -71,21 +71,15 @@ def test_a_container_sees_a_part_of_the_hierarchy(tmp_path: Path) -> None:
         assert limit == MemoryLimit(9000, f"{tmp_path}/unified")
 
 
-def test_without_a_table_of_mounts_there_is_no_limit(tmp_path: Path) -> None:
+def test_limits_that_cannot_be_read(tmp_path: Path) -> None:
     assert cgroups.memory_limit(table=str(tmp_path / "none")) is None
+    assert kernel_files.read_text(str(tmp_path)) == kernel_files.read_text(str(tmp_path / "none")) == ""
+    (tmp_path / "file").write_bytes(b"a\r\n\xff\n")
+    assert kernel_files.read_text(str(tmp_path / "file")) == "a\r\n\udcff\n"
 
 
 # ---------------------------------------------------------------------------------------------- kernel files
 # Reading files of the kernel.
-
-
-def test_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    assert kernel_files.read_text(str(tmp_path)) == kernel_files.read_text(str(tmp_path / "none")) == ""
-
-
-def test_bytes_of_any_encoding_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"a\r\n\xff\n")
-    assert kernel_files.read_text(str(tmp_path / "file")) == "a\r\n\udcff\n"
 
 
 def test_only_newlines_end_the_lines_of_the_kernel() -> None:

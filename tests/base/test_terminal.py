@@ -171,18 +171,12 @@ def test_what_is_not_seen_or_reorders_text_is_escaped() -> None:
     assert printable_text(shown) == shown
 
 
-def test_messages_keep_the_colours_of_pytrace() -> None:
+def test_colours_of_messages() -> None:
     text = "\x1b[31mx:1:2-3: ERROR: \x1b]0;x\x07\x1b[0m\n\x1b[2mnote\x1b[0m\n"
     assert printable_message(text) == "\x1b[31mx:1:2-3: ERROR: \\x1b]0;x\\x07\x1b[0m\n\x1b[2mnote\x1b[0m\n"
     assert printable_message("\x1b[2J\udc9b\x9b") == "\\x1b[2J\\x9b\\x9b"
-
-
-def test_names_in_messages_have_no_colours() -> None:
     assert printable_message("WARNING: a\x1b[31mb\x1b[8mc\x1b[0m d\n") == "WARNING: a\\x1b[31mb\\x1b[8mc\\x1b[0m d\n"
     assert printable_message("\x1b[8mhidden\n") == "\\x1b[8mhidden\n"
-
-
-def test_surrogates_of_no_byte_are_escaped() -> None:
     assert printable_text("a\ud800\udfff\udcff") == "a\\ud800\\udfff\\xff"
 
 

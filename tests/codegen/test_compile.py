@@ -28,12 +28,9 @@ def sections(script: CompiledScript) -> dict[str, int]:
     return {section.name: section["sh_size"] for section in ELFFile(io.BytesIO(script.elf)).iter_sections()}
 
 
-def test_sections() -> None:
+def test_sections_and_maps() -> None:
     found = sections(compile_text("begin { @x = 1; @c = count(); @k[1] = 2; exit(); }"))
     assert {"license", ".maps", ".BTF", ".BTF.ext", ".bss.percpu", ".bss.maps", "pytrace/begin_0"} <= set(found)
-
-
-def test_maps_are_one_section() -> None:
     script = compile_text("begin { @a[1] = 1; @b[1] = 1; @c[1] = 1; }")
     names = [section.name for section in ELFFile(io.BytesIO(script.elf)).iter_sections()]
     assert names.count(".maps") == 1
@@ -85,12 +82,9 @@ def test_extremes_are_exchanged_where_programs_may_meet(call: str, place: str) -
     assert exchanges(compile_text(f"iter:task:pin {{ {place} = {call}; }}")) >= 8
 
 
-def test_same_script_same_bytes() -> None:
+def test_same_script_same_bytes_also_when_written_and_read() -> None:
     text = 'begin { @x["a"] = count(); for ($i : 0..3) { printf("%d %s\\n", $i, comm); } }'
     assert compile_text(text).elf == compile_text(text).elf
-
-
-def test_compiled_script_can_be_written_and_read() -> None:
     script = compile_text('begin { @x["a", 1] = hist(5); printf("%s\\n", kstack); exit(); }')
     again = CompiledScript.from_bytes(script.to_bytes())
     assert again.elf == script.elf

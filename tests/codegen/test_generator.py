@@ -15,7 +15,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions, ProcessFilters
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, VOID, Array, Field, Pointer, Struct
-from tests.frontend.attach.test_programs import SESSIONS
+from tests.frontend.probes.test_programs import SESSIONS
 from tests.support.facts import RecordedKernel, event, function, tracepoint_field
 
 
@@ -29,20 +29,14 @@ def programs(script: CompiledScript) -> list[str]:
     return [name for name in names if name.startswith("pytrace/")]
 
 
-def test_a_session_is_one_program() -> None:
+def test_sessions() -> None:
     script = compile_text("kprobe:vfs_* { @ = count(); } kretprobe:vfs_* { @n[probe] = count(); }", SESSIONS)
     entry, leaving = script.manifest.programs
     assert programs(script) == [f"pytrace/{entry.symbol}"]
     assert (entry.multi, leaving.multi, leaving.part_of) == ("kprobe_session", "kprobe_session", entry.symbol)
     assert script.manifest == CompiledScript.from_bytes(script.to_bytes()).manifest
-
-
-def test_a_session_asks_where_it_is() -> None:
     assert optimized(SESSIONS).count("call i32 @bpf_session_is_return()") == 1
-
-
-def test_a_session_of_kernels_whose_function_takes_the_context() -> None:
-    """``bool bpf_session_is_return(void *ctx)`` of Linux 7.3."""
+    # ``bool bpf_session_is_return(void *ctx)`` of Linux 7.3.
     prototype = function("bpf_session_is_return", ("ctx", Pointer(VOID)))
     later = replace(SESSIONS, prototypes=(*RecordedKernel().prototypes, prototype))
     assert optimized(later).count("call i32 @bpf_session_is_return(ptr %ctx)") == 1

@@ -21,11 +21,8 @@ def rendered(text: str, start: int, end: int) -> list[str]:
     return render_all(diagnostics.items).splitlines()
 
 
-def test_what_is_meant_is_underlined() -> None:
+def test_what_is_quoted_and_underlined() -> None:
     assert rendered("begin\n\t{ bad }", 9, 12) == ["x.bt:2:4-7: ERROR: wrong", "    { bad }", "      ~~~"]
-
-
-def test_a_text_that_pytrace_wrote_is_not_quoted() -> None:
     diagnostics = Diagnostics()
     diagnostics.error("wrong", Span(Source("trace", "begin { bad }", generated=True), 8, 11), hints=["try"])
     assert render_all(diagnostics.items) == "ERROR: trace: wrong\nHINT: try\n"
@@ -85,21 +82,15 @@ def test_bytes_that_are_no_utf8_are_told_as_bytes() -> None:
     assert bytes_shown(repr("typed as \\udcff")) == repr("typed as \\udcff")
 
 
-def test_equal_messages_are_kept_once_in_order() -> None:
+def test_messages_are_told_once() -> None:
     diagnostics, source = Diagnostics(), Source("x.bt", "abc")
     for number in (0, 1, 0, 2, 1):
         diagnostics.warn("same", Span(source, number, 3))
     assert [item.span.start for item in diagnostics.items] == [0, 1, 2]
-
-
-def test_a_line_that_is_the_message_is_not_repeated() -> None:
     text = 'fail("nothing here");'
     diagnostics = Diagnostics()
     diagnostics.error("nothing here", Span(Source("t.bt", text), 0, len(text) - 1))
     assert render_all(diagnostics.items) == "t.bt:1:1-21: ERROR: nothing here\n"
-
-
-def test_alternatives() -> None:
     assert [either(tuple("abc"[:count])) for count in range(4)] == ["", "a", "a or b", "a, b or c"]
 
 

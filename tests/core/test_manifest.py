@@ -113,9 +113,6 @@ SCRIPT = CompiledScript(
 def test_what_is_written_is_read_again() -> None:
     assert CompiledScript.from_bytes(SCRIPT.to_bytes()) == SCRIPT
     assert CompiledScript.from_bytes(SCRIPT.to_bytes(executable=True)) == SCRIPT
-
-
-def test_sections_may_be_missing() -> None:
     manifest = replace(SCRIPT.manifest, session=None, unwind=None, follow_map="", objects=(), ahead=None)
     plain = CompiledScript(b"", manifest)
     assert CompiledScript.from_bytes(plain.to_bytes()) == plain

@@ -88,19 +88,13 @@ def test_linear_labels() -> None:
     assert labels(LHist(0, 4096, 2048)) == ["(..., 0)", "[0, 2K)", "[2K, 4K)", "[4K, ...)"]
 
 
-def test_bars_are_as_long_as_their_share() -> None:
+def test_bars() -> None:
     found = histogram.text(histogram.shape(LHist(0, 2, 1)), (3, 0, 1, 4)).decode().splitlines()
     assert [line.count("@") for line in found] == [39, 0, 13, 52]
     assert found[1] == "[0]                    0 |" + " " * 52 + "|"
-
-
-def test_div_and_no_div_for_linear() -> None:
     hist = Hist()
     assert b"       5 |" in histogram.text(histogram.shape(hist), counts(hist.buckets, [3] * 10), 2)
     assert b"      10 |" in histogram.text(histogram.shape(LHist(0, 9, 1)), (0, 10), 2)
-
-
-def test_nothing_counted_prints_nothing() -> None:
     assert histogram.text(histogram.shape(Hist()), (0,) * Hist().buckets) == b""
 
 
@@ -255,12 +249,9 @@ def test_division_rounds_towards_zero(kind: types.Type, value: Any, result: Any)
     assert value_kind_of(kind).divided(10)(value) == result
 
 
-def test_members_of_structs_are_divided() -> None:
+def test_division_of_structs_and_types_with_buckets() -> None:
     struct_ = types.Struct("struct", "s", 16, (types.Field("a", INT64, 0), types.Field("b", types.BOOL, 8)))
     assert value_kind_of(struct_).divided(10)((25, True)) == (2, True)
-
-
-def test_types_with_buckets_are_those_of_several_lines() -> None:
     assert {type_ for type_, kind in KINDS.items() if kind.bucketed} == {types.Hist, types.LHist, types.TSeries}
 
 
@@ -268,21 +259,15 @@ def test_types_with_buckets_are_those_of_several_lines() -> None:
 # Which parts of values decide their order.
 
 
-def test_numbers_texts_and_members() -> None:
+def test_orders_of_types() -> None:
     assert value_kind_of(INT32).pieces() == [Piece(0, 4, True, True)]
     assert value_kind_of(String(9)).pieces() == [Piece(0, 9, False, ends=True)]
     assert value_kind_of(Tuple((INT32, UINT64))).pieces() == [Piece(0, 4, True, True), Piece(8, 8)]
     assert value_kind_of(Array(UINT64, 2)).pieces() == [Piece(0, 8), Piece(8, 8)]
     assert value_kind_of(types.USym()).pieces() == [Piece(8, 4), Piece(0, 8)], "the process comes first"
-
-
-def test_stacks() -> None:
     assert value_kind_of(Stack(True, 5)).pieces() == [Piece(0, 48, False, False, 5)]
     assert value_kind_of(Stack(True, 300)).pieces() is None
     assert value_kind_of(Stack(True, 5, StackMode.BUILD_ID)).pieces() is None
-
-
-def test_types_without_such_an_order() -> None:
     struct = types.Struct("struct", "s", 8, (types.Field("a", UINT64, 0),))
     assert value_kind_of(struct).pieces() is None
     assert value_kind_of(Tuple((INT32, struct))).pieces() is None

@@ -76,19 +76,13 @@ def test_order_top_div(static: dict[str, Any], expected: str) -> None:
                                                (item.split(":") for item in expected.split())]  # fmt: skip
 
 
-def test_div_rounds_towards_zero() -> None:
+def test_order_and_division_of_values() -> None:
     run = Run()
     run.keyed("@", INT64, INT64, {1: -25, 2: 25})
     assert show(run, "@", div=10) == b"@[1]: -2\n@[2]: 2\n"
-
-
-def test_equal_values_go_by_key() -> None:
     run = Run()
     run.keyed("@", String(16), Count(), {b"b": [1, 1], b"a": [2, 0], b"c": [0, 1]})
     assert show(run, "@") == b"@[c]: 1\n@[a]: 2\n@[b]: 2\n"
-
-
-def test_unsigned_values_and_keys_order_as_unsigned() -> None:
     run = Run()
     run.keyed("@", UINT64, UINT64, {2**64 - 1: 2**63, 1: 2**63 + 1, 0: 5})
     assert show(run, "@") == b"@[0]: 5\n@[18446744073709551615]: 9223372036854775808\n@[1]: 9223372036854775809\n"
@@ -434,20 +428,14 @@ def test_unkeyed() -> None:
     ]  # fmt: skip
 
 
-def test_keys_are_columns() -> None:
+def test_tables_of_maps() -> None:
     run = Run(csv=True)
     run.keyed("@", Tuple((UINT32, String(8))), Count(), {(1, b"a"): 5, (2, b'"'): 6})
     run.keyed("@n", Record(("pid", "comm"), (UINT32, String(8))), Avg(), {(7, b"x"): (9, 2)})
     assert map_tables_show(run, "@", "@n") == ["key1,key2,@", "1,a,5", '2,"""",6', "", "pid,comm,@n", "7,x,4"]
-
-
-def test_each_print_is_a_table_of_its_own() -> None:
     run = Run(csv=True)
     run.scalar("@a", INT64, 1)
     assert map_tables_show(run, "@a", "@a") == ["@a", "1", "", "@a", "1"]
-
-
-def test_order_number_and_divisor() -> None:
     run = Run(csv=True)
     run.keyed("@", INT64, INT64, {1: 10, 2: 30, 3: 20})
     assert map_tables_show(run, "@", top=2, div=10, order="-value") == ["key,@", "3,2", "1,1"]

@@ -130,13 +130,10 @@ def test_remembered_frames_print_as_others(user: bool, mode: StackMode, monkeypa
             assert many((process, frames, 0)) == repeated((process, frames, 0)) == once((process, frames, 0))
 
 
-def test_build_ids(names: Names) -> None:
+def test_build_ids_and_no_stack(names: Names) -> None:
     frames = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
     expected = b"\n000102030405060708090a0b0c0d0e0f10111213 0x05\n7f00\n"
     assert names.stack(Stack(True, 127, StackMode.BUILD_ID))((3, frames, 0)) == expected
-
-
-def test_no_stack(names: Names) -> None:
     text = names.stack(Stack(True))
     assert text((0, (), 0)) == b"\n"
     assert text((0, (), -14)) == b"\n"

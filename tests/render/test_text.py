@@ -105,24 +105,18 @@ def test_values_as_text(kind: types.Type, value: Any, plain: bytes, compact: byt
     assert form(kind, compact=True)(value) == (plain if compact is None else compact)
 
 
-def test_the_title_of_a_map_has_its_mark() -> None:
+def test_titles_and_keys() -> None:
     assert text.map_title("@a", "") == "@a"
     assert text.map_title("@a", "estimate") == "estimate @a"
-
-
-def test_keys_have_no_parentheses_outside() -> None:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
     assert forms.key(PAIR)((1, b"a")) == b"1, a"
     assert forms.key(Tuple((PAIR, INT64, INT64)))(((1, b"a"), 2, 3)) == b"(1, a), 2, 3"
     assert forms.key(INT64)(5) == b"5"
 
 
-def test_a_form_is_made_once() -> None:
+def test_forms_are_made_once_for_each_type() -> None:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
     assert forms.form(PAIR) is forms.form(PAIR)
-
-
-def test_equal_looking_types_keep_their_own_form() -> None:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
     first, second = (Struct("struct", "", 8, (Field(name, INT64, 0),), origin="same") for name in "ab")
     assert (forms.form(first)((1,)), forms.form(second)((1,))) == (b"{ .a = 1 }", b"{ .b = 1 }")
@@ -422,17 +416,11 @@ def test_numbers_right_texts_left_and_the_last_text_open() -> None:
     assert lines(show((2, b"x", 3, b"y" * 90))) == ["      2 x                      3 " + "y" * 90]
 
 
-def test_a_number_at_the_end_is_aligned() -> None:
+def test_widths_of_columns() -> None:
     show = table(name=String(8), n=INT8)
     assert lines(show((b"a", 1), (b"bcdefg", -128))) == ["NAME       N", "a          1", "bcdefg  -128"]
-
-
-def test_a_single_column() -> None:
     assert lines(table(n=INT8)((5,))) == ["   N", "   5"]
     assert lines(table(text=String(80))((b"any text",))) == ["TEXT", "any text"]
-
-
-def test_columns_grow_with_wider_values_and_stay_so() -> None:
     show = table(n=INT64, m=INT8)
     show((1, 1))
     assert lines(show((10**12, 2))) == ["1000000000000    2"]
@@ -533,17 +521,11 @@ def test_the_heading_comes_again_after_each_screenful() -> None:
     assert settled(rows, 9) == ["row", "row", "NAME", *["row"] * 6, "NAME", "row"]
 
 
-def test_elsewhere_than_on_a_terminal_it_comes_once() -> None:
+def test_pages_of_tables() -> None:
     rows = TextTable(Page(), TableSchema.of(["name"], [String(8)]))
     assert settled(rows, 200) == ["NAME", *["row"] * 200]
-
-
-def test_a_terminal_that_does_not_know_its_size_has_24_lines() -> None:
     rows = TextTable(Page(lambda: 0), TableSchema.of(["name"], [String(8)]))
     assert settled(rows, 24) == ["NAME", *["row"] * 23, "NAME", "row"]
-
-
-def test_only_the_places_of_rows_are_looked_at() -> None:
     rows = TextTable(Page(lambda: 3), TableSchema.of(["name"], [String(8)]))
     texts = [b"\xff\n\n", b"1\n", b"bad\x07\n", b"2\n", b"\x1b", b"3\n"]
     rows.settle(texts, [1, 3, 5], lambda _at: b"again\n")

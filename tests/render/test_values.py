@@ -122,21 +122,15 @@ def test_a_type_that_went_through_a_file_decodes_the_same(case: tuple[types.Type
     assert Decoders().decoder(again)(encode(kind, value), 0) == value
 
 
-def test_only_the_longest_string_can_have_been_cut() -> None:
+def test_ends_of_strings_and_buffers() -> None:
     some = Decoders(b"..", max_strlen=5)
     assert some.decoder(types.String(4))(b"abcd", 0) == b"abcd"
     assert some.decoder(types.String(5))(b"abcde", 0) == b"abcde.."
-
-
-def test_a_string_without_end_shows_the_trailer() -> None:
     decode = Decoders(b"..").decoder(types.String(4))
     assert decode(b"abcd", 0) == b"abcd.."
     assert decode(b"abc\0", 0) == b"abc"
     assert decode(b"\0bcd", 0) == b""
     assert Decoders(b"").decoder(types.String(4))(b"abcd", 0) == b"abcd"
-
-
-def test_a_buffer_is_as_long_as_it_says_but_not_longer_than_it_can_be() -> None:
     decode = Decoders().decoder(types.Buffer(4))
     assert decode(b"\2\0\0\0abcd", 0) == b"ab"
     assert decode(b"\xff\0\0\0abcdefgh", 0) == b"abcd"
@@ -173,12 +167,9 @@ def test_equal_looking_anonymous_structs_keep_their_own_fields() -> None:
     assert some.decoder(two)(b"\1\1\0\0", 0) == (1,)
 
 
-def test_wide_integers_are_struct_members() -> None:
+def test_numbers_at_any_nesting() -> None:
     kind = types.Int(16, True)
     assert Decoders().decoder(kind)(encode(kind, -(1 << 100)), 0) == -(1 << 100)
-
-
-def test_div_reaches_numbers_at_any_nesting() -> None:
     kind = types.Tuple((types.INT64, types.String(4), types.Record(("a",), (types.INT32,)), types.BOOL))
     assert value_kind_of(kind).divided(10)((-25, b"ab", (39,), True)) == (-2, b"ab", (3,), True)
 
@@ -356,30 +347,21 @@ def test_intervals_of_all_cpus_are_one(reduce: str, expected: tuple[int, int]) -
     assert form(((11, 5, meta[0]), (11, 7, meta[1]))) == {10: expected}
 
 
-def test_intervals_that_some_cpus_gave_up_are_left_out() -> None:
-    """The ring of a CPU has room for two: what one still has of interval 1, another has overwritten with 3."""
+def test_results_of_aggregations() -> None:
+    # The ring of a CPU has room for two: what one still has of interval 1, another has overwritten with 3.
     form = forms(run()).form(types.TSeries(10**9, 2, "sum"))
     assert form(((2, 1, 1), (3, 1, 1), (3, 5, 1), (4, 5, 1))) == {2: (6, 2), 3: (5, 1)}
-
-
-# ---------------------------------------------------------------------------------------------- python values
-# .
-
-
-def test_averages_are_the_integers_that_print() -> None:
     average = value_kind_of(types.Avg()).python()((-7, 2))
     assert isinstance(average, Average)
     assert (average, average.total, average.count, average.mean) == (-3, -7, 2, -3.5)
     assert Average(0, 0).mean == 0.0
-
-
-def test_stats() -> None:
     assert value_kind_of(types.Stats()).python()((10, 4)) == Stats(count=4, average=2, total=10)
-
-
-def test_plain_values_stay_as_they_are() -> None:
     for kind, value in ((types.Count(), 3), (types.String(4), "x"), (types.Tuple((types.INT64,)), (1,))):
         assert value_kind_of(kind).python()(value) is value
+
+
+# ---------------------------------------------------------------------------------------------- python values
+# .
 
 
 def test_a_linear_histogram() -> None:
@@ -391,18 +373,12 @@ def test_a_linear_histogram() -> None:
     assert repr(histogram) == "<Histogram of 4 values>"
 
 
-def test_open_ends_have_no_bound() -> None:
+def test_buckets_of_histograms() -> None:
     histogram = Histogram(types.LHist(0, 10, 5), {0: 1, 3: 1})
     assert [(bucket.low, bucket.high) for bucket in histogram] == [(None, 0), (0, 5), (5, 10), (10, None)]
     assert histogram.quantile(1.0) is None
-
-
-def test_an_empty_histogram() -> None:
     histogram = Histogram(types.LHist(0, 10, 2), {})
     assert (list(histogram), histogram.count, histogram.quantile(0.5)) == ([], 0, None)
-
-
-def test_histograms_compare_by_kind_and_counts() -> None:
     first, other = Histogram(types.LHist(0, 10, 2), {1: 3}), Histogram(types.LHist(0, 10, 5), {1: 3})
     assert first == Histogram(types.LHist(0, 10, 2), {1: 3})
     assert first != other
@@ -421,13 +397,10 @@ def test_a_series_has_points_in_time() -> None:
 # One row for each value type, and what each of them must have.
 
 
-def test_every_type_has_a_kind() -> None:
+def test_every_type_has_a_kind_and_a_row_in_the_tests() -> None:
     lacking = [kind.__name__ for kind in types.ALL if kind not in KINDS]
     assert not lacking, "classes of pytrace/render/values.py"
     assert set(KINDS) == set(types.ALL)
-
-
-def test_every_type_has_a_row_in_the_tests() -> None:
     lacking = [kind.__name__ for kind in types.ALL if kind not in value_types_encode.ROWS]
     assert not lacking, "rows of tests/support/encode.py"
 

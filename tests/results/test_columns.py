@@ -65,21 +65,15 @@ def again(type_: types.Type, values: list[Value]) -> list[Value]:
     return unpacked(type_, data, len(values), reader(writer))
 
 
-def test_members_are_columns_of_their_own() -> None:
+def test_columns_of_members_numbers_and_stacks() -> None:
     pair = types.Record(("n", "name"), (types.INT64, STRING))
     assert columns.pack(TablesWriter(), pair, [(1, "a"), (300, "b")]) == (Numbers("H", b"\1\0,\1"), [b"a", b"b"])
     assert again(pair, [(1, "a"), (300, "b")]) == [(1, "a"), (300, "b")]
     assert again(types.Tuple(()), [(), ()]) == [(), ()]
     assert again(types.Array(types.BOOL, 2), [(True, False)]) == [(True, False)]
-
-
-def test_floating_point_numbers() -> None:
     values: list[Value] = [2.5, -0.0, math.inf, math.nan, -math.nan]
     assert repr(again(types.DOUBLE, values)) == repr(values)
     assert again(types.Tuple((types.DOUBLE, types.FLOAT)), [(math.nan, 0.5)]) == [(one_nan(float("nan")), 0.5)]
-
-
-def test_stacks_are_numbers_of_a_table() -> None:
     kind = types.Stack(True)
     assert columns.pack(TablesWriter(), kind, [stack("f"), stack("g"), stack("f")]) == Numbers("B", b"\0\1\0")
     assert again(kind, [stack("f"), stack("g"), stack("f")]) == [stack("f"), stack("g"), stack("f")]

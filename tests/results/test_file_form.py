@@ -80,12 +80,9 @@ def test_costs_of_runs_and_marks_of_maps_are_read_back() -> None:
     assert again(found).maps["@"].mark == "estimate"
 
 
-def test_the_text_of_the_script_is_read_back() -> None:
+def test_what_is_known_of_runs_is_read_back() -> None:
     whole = SnapshotData((replace(run(), text="begin { }\n\udcff"), run("run-2")))
     assert file_form.from_bytes(file_form.to_bytes(whole), "x") == whole
-
-
-def test_gaps_and_clocks_of_runs_are_read_back() -> None:
     found = snapshot(of=replace(run("1"), gaps=((5, 7), (1 << 60, 3)), clock=(-5, 9)))
     assert again(found).runs == found.runs
 
@@ -166,14 +163,11 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         file_form.read(str(tmp_path / "x.bt"))
 
 
-def test_a_newer_form_is_named() -> None:
+def test_files_of_other_versions() -> None:
     data = bytearray(file_form.to_bytes(example()))
     data[8] = 7
     with pytest.raises(TraceError, match=r"'x.pts' has version 7 of the snapshot form; this pytrace reads version 2"):
         file_form.from_bytes(bytes(data), "x.pts")
-
-
-def test_a_file_of_an_earlier_version_says_what_to_do() -> None:
     old = file_form.MARK + bytes((1, 0)) + bytes(100)
     with pytest.raises(TraceError, match=r"'x.pts' was saved by an earlier version of pytrace") as found:
         file_form.from_bytes(old, "x.pts")

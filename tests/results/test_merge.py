@@ -185,13 +185,10 @@ def plain(identity: str, end: int, **entries: int) -> SnapshotData:
     return snapshot(map_data("@", STRING, types.INT64, entries), of=run(identity, start=1, end=end))
 
 
-def test_of_plain_values_the_last_one_stays() -> None:
+def test_of_plain_values_the_last_or_the_greater_stays() -> None:
     found = merge([plain("run-1", 20, a=1, b=1), plain("run-2", 10, a=9, c=9)]).maps["@"]
     assert found.entries == {"a": 1, "b": 1, "c": 9}
     assert found.times == {"a": 20, "b": 20, "c": 10}
-
-
-def test_of_plain_values_of_one_time_the_greater_stays() -> None:
     assert merge([plain("run-1", 20, a=1), plain("run-2", 20, a=9)]).maps["@"].entries == {"a": 9}
 
 
@@ -285,14 +282,11 @@ def test_of_two_marks_the_weaker_promise_stays() -> None:
         assert merge(items).maps["@"].mark == merge(items[::-1]).maps["@"].mark == marks[expected]
 
 
-def test_costs_are_those_of_each_run() -> None:
+def test_costs_and_losses_add_up() -> None:
     first, second, third = snapshot(of=run("1")), snapshot(of=run("2")), snapshot(of=run("3"))
     costs = [RunCost(10, 2, (ProbeCost("k:f", 1, 2, 3),), 4, 5, 6), RunCost(20, 2, (), 4, 5, 6)]
     first.costs, second.costs = {"1": costs[0]}, {"2": costs[1]}
     assert merge([first, third, second]).costs == {"1": costs[0], "2": costs[1]}
-
-
-def test_losses_add_up() -> None:
     first, second = snapshot(of=run("run-1")), snapshot(of=run("run-2"))
     first.losses = {"lost": {"begin": 1}}
     second.losses = {"lost": {"begin": 2, "end": 3}, "map_full": {"@": 4}}

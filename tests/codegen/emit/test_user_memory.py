@@ -155,14 +155,11 @@ def test_programs_that_must_not_sleep(text: str) -> None:
     assert not any(item.sleepable for item in compiled(text, sleepable()).manifest.programs)
 
 
-def test_programs_of_maps_that_the_user_may_reset_sleep_as_others_do() -> None:
+def test_which_programs_sleep() -> None:
     for text in ("@[str(arg0)] = count();", "@[(1, str(arg0, 8))] = count();"):
         script = compiled(f"uprobe:/bin/app:work {{ {text} }}", sleepable(), CompileOptions(resets=True))
         assert script.manifest.maps[0].inner is not None
         assert script.manifest.programs[0].sleepable
-
-
-def test_programs_do_not_sleep_without_the_feature() -> None:
     kernel = RecordedKernel()
     assert not compiled("uprobe:/bin/app:work { print(str(arg0)); }", kernel).manifest.programs[0].sleepable
     ahead = CompileOptions(ahead=True)
@@ -202,21 +199,15 @@ def test_an_iterator_reads_the_memory_of_its_task() -> None:
     assert not compiled(script, kernel, ahead).manifest.programs[0].sleepable
 
 
-def test_unreadable_strings_are_marked_and_counted() -> None:
+def test_unreadable_values_are_marked_and_counted_when_asked() -> None:
     body = 'print(str(arg0)); print(str(arg0, 4)); print(str(0)); @[str(arg0)] = 1; '
     found, _ = _ran(body + 'print(strcontains(str(arg0), "read"));', b"no end", 0, MARKED)
     assert found.printed() == [b"<unreadable>", b"<unr", b"", True]
     assert found.entries("@") == {b"<unreadable>": 1}
     assert found.counts()["unreadable"] == 4
-
-
-def test_unreadable_numbers_and_buffers_are_counted() -> None:
     found, _ = _ran("print(*(uint64 *)arg0); print(buf(arg0, 8));", b"short", 0, MARKED)
     assert found.printed()[0] == 0
     assert found.counts()["unreadable"] == 2
-
-
-def test_failed_reads_are_not_counted_by_default() -> None:
     found, _ = _ran("print(str(arg0));", b"no end", 0)
     assert found.printed() == [b""]
     counters = found.script.manifest.counters

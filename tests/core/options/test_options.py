@@ -86,23 +86,17 @@ def test_entries(name: str, text: str, value: int | str | None) -> None:
     assert type_.entry(text) == value
 
 
-def test_unknown_types() -> None:
+def test_types_of_options() -> None:
     assert script_options.find_type("ports") is None
     assert script_options.find_type("0...") is None
-
-
-def test_suggestions_are_names_of_the_type() -> None:
     assert script_options.suggestions(script_options.TYPES["errno"], "enoentt")[0].startswith("did you mean 'ENOENT'")
     assert script_options.suggestions(script_options.TYPES["port"], "http") == ()
 
 
-def test_defaults_of_times_are_seconds() -> None:
+def test_numbers_and_times() -> None:
     assert script_options.default_of_type("seconds", 5) == 5_000_000_000
     assert script_options.default_of_type("interval", 0) == 0
     assert script_options.default_of_type("port", 5) == 5
-
-
-def test_numbers() -> None:
     assert {name for name in script_options.TYPES if not script_options.is_number(name)} == {
         "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
@@ -232,14 +226,11 @@ def test_formats_of_snapshots_are_written_at_the_end() -> None:
 # Names of options of scripts.
 
 
-def test_the_name_is_the_first_word_else_the_letter() -> None:
-    """A script asks for an option by its word; one that has only a letter, by that."""
+def test_letters_and_words() -> None:
+    # A script asks for an option by its word; one that has only a letter, by that.
     assert ScriptOption(("x", "failed", "fails"), False).name == "failed"
     assert ScriptOption(("T",), False).name == "T"
-
-
-def test_letters_and_words() -> None:
-    """Names of one letter take one dash, others two."""
+    # Names of one letter take one dash, others two.
     option = ScriptOption(("x", "failed", "X"), False)
     assert (option.letters, option.words) == (("x", "X"), ("failed",))
 
@@ -303,16 +294,10 @@ def test_values_are_packed_and_free_places_repeat_the_first() -> None:
     assert memory[8 + shape.awaited_at :] == b"prog".ljust(16, b"\0")
 
 
-def test_many_processes_are_not_compared_one_by_one() -> None:
+def test_filters_of_processes() -> None:
     shape = ProcessFilters(tuple(range(1, 40))).shape
     assert (shape.pids, shape.listed, shape.size) == (64, 0, 0)
-
-
-def test_a_single_process_is_no_part_of_what_a_file_is_compiled_with() -> None:
     assert FilterShape(pids=1).text() == ""
     assert FilterShape(pids=4, comms=1, awaited=True).text() == "-p (up to 4), --comm, --exec-wait"
-
-
-def test_the_first_process_stands_for_all_of_them() -> None:
     assert ProcessFilters().pid is None
     assert ProcessFilters(pids=(7, 8)).pid == 7

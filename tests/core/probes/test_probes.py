@@ -58,15 +58,15 @@ from tests.support.rows import each_row
 # The probe table: names, and where a name may come from.
 
 
-def test_names_are_case_insensitive_but_for_usdt_and_uprobe() -> None:
-    for name, kind in (("KPROBE", "kprobe"), ("K", "kprobe"), ("u", "uprobe"), ("U", "usdt"), ("kfunc", "fentry")):
+def test_names_of_kinds() -> None:
+    for name, kind in (
+        ("KPROBE", "kprobe"), ("K", "kprobe"), ("u", "uprobe"), ("U", "usdt"), ("kfunc", "fentry"),
+        ("kretfunc", "fexit"), ("End", "end"), ("I", "interval"),
+    ):  # fmt: skip
         found = probe_kind(name)
         assert found is not None
         assert found.name == kind
     assert probe_kind("nothing") is None
-
-
-def test_names_of_the_table_itself() -> None:
     assert [known_kind(row.name) for row in PROBE_KINDS] == list(PROBE_KINDS)
     with pytest.raises(KeyError):
         known_kind("nothing")
@@ -186,11 +186,8 @@ def test_what_is_encoded_is_decoded(place: ProbeTarget) -> None:
         typed_json.decode(data.replace(b'"', b'"X', 1), cast(Any, AnyTarget))
 
 
-def test_each_kind_names_a_class_that_is_tested_here() -> None:
+def test_targets_differ_and_each_kind_has_one() -> None:
     assert {row.target for row in PROBE_KINDS} == {type(place) for place in EACH}
-
-
-def test_places_that_differ_are_not_equal() -> None:
     assert len(set(EACH)) == len(EACH)
 
 
@@ -221,18 +218,12 @@ def test_the_names_are_those_of_tracepoints() -> None:
     assert len(set(known.values())) == len(known)
 
 
-def test_generic_numbers() -> None:
+def test_numbers_of_system_calls() -> None:
     known = numbers("aarch64")
     wanted = {"statfs": 43, "truncate": 45, "ftruncate": 46, "openat": 56, "lseek": 62, "read": 63, "newfstatat": 79,
               "newfstat": 80, "sendfile64": 71, "clone": 220, "mmap": 222, "wait4": 260, "openat2": 437}  # fmt: skip
     assert {name: known[name] for name in wanted} == wanted
-
-
-def test_a_machine_without_a_table() -> None:
     assert numbers("s390x") == {}
-
-
-def test_gaps_have_no_names() -> None:
     assert names("a @3 d") == ["a", "", "", "d"]
     assert names(X86_64)[335] == "uretprobe"
     assert names(GENERIC)[244] == ""

@@ -116,13 +116,10 @@ def test_serialised_form_round_trips(tag: str) -> None:
     assert kind.size % kind.align == 0 or tag == "buffer"
 
 
-def test_tuples_are_laid_out_like_c_structs() -> None:
+def test_layouts_and_ranges() -> None:
     kind = Tuple((INT8, INT64, UINT16, String(3)))
     assert kind.offsets == (0, 8, 16, 18)
     assert (kind.size, kind.align) == (24, 8)
-
-
-def test_ranges_of_integers() -> None:
     assert (INT8.low, INT8.high) == (-128, 127)
     assert (UINT64.low, UINT64.high) == (0, 2**64 - 1)
 

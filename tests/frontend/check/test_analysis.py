@@ -213,20 +213,14 @@ def test_types_come_from_later_uses() -> None:
     assert program.maps["@m2"].value == UINT64
 
 
-def test_declared_maps() -> None:
+def test_declared_maps_and_aggregate_parameters() -> None:
     maps = analyse("let @a = lruhash(7); begin { @a[1] = 2; @b[1] = 2; }").checked().maps
     assert (maps["@a"].kind, maps["@a"].max_entries) == ("lruhash", 7)
     assert maps["@b"].max_entries == 4096
-
-
-def test_aggregate_parameters() -> None:
     maps = analyse('begin { @h = hist(1, 2); @l = lhist(1, 0, 10, 2); @t = tseries(1, 1s, 5, "max"); }').checked().maps
     assert maps["@h"].value == Hist(2)
     assert maps["@l"].value == LHist(0, 10, 2)
     assert maps["@t"].value == TSeries(1_000_000_000, 5, "max")
-
-
-def test_stack_mode() -> None:
     maps = analyse("begin { @a[ustack(perf, 9)] = 1; }").checked().maps
     assert maps["@a"].key == Stack(True, 9, StackMode.PERF)
 
@@ -265,15 +259,12 @@ def test_signedness_of_comparison_and_division() -> None:
     assert signed == [False, True, False, True]
 
 
-def test_constants() -> None:
+def test_constants_are_folded_as_in_c() -> None:
     program = analyse(
         'begin { print(1 + 2 * 3); print(sizeof(uint64)); print("ab" == "ab"); print("hello" + 2); }'
     ).checked()
     values = [program.constants[arguments[0]] for arguments in program.event_arguments.values()]
     assert values == [7, 8, True, b"llo"]
-
-
-def test_signed_folding_is_that_of_c() -> None:
     program = analyse(
         "begin { print(-7 / 2); print(-7 % 3); print(-8 >> 1); print((uint8)300); print((int8)200); }"
     ).checked()
@@ -281,32 +272,23 @@ def test_signed_folding_is_that_of_c() -> None:
     assert values == [-3, -1, -4, 44, -56]
 
 
-def test_dead_code_is_marked_and_not_typed() -> None:
+def test_what_is_known_at_compile_time_is_not_generated() -> None:
     program = analyse("begin { exit(); print(nosuch); }").checked()
     assert len(program.dead) == 1
     assert [item.kind for item in program.event_list] == ["exit"]
-
-
-def test_compile_time_calls_leave_nothing_to_generate() -> None:
     program = analyse('begin { static_assert(1 == 1, "x"); print(1); assert_str("a") }').checked()
     assert len(program.dead) == 3
+    program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
+    assert len(program.event_list) == 1
 
 
-def test_the_format_that_a_script_asks_for() -> None:
+def test_what_a_script_asks_of_the_output() -> None:
     text = 'begin {{ if comptime ({0}) {{ output_format("folded:ordered"); }} print(1); }}'
     assert analyse(text.format("1 == 1")).checked().output_format == "folded:ordered"
     assert not analyse(text.format("1 == 2")).checked().output_format
-
-
-def test_the_layout_of_stacks_that_a_script_asks_for() -> None:
     text = 'begin {{ stack_layout("names"); if comptime ({0}) {{ stack_layout("all"); }} stack_layout("names"); }}'
     assert analyse(text.format("1 == 1")).checked().stack_layout == ("names", "all")
     assert analyse(text.format("1 == 2")).checked().stack_layout == ("names",)
-
-
-def test_comptime_branch_is_pruned_before_typing() -> None:
-    program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
-    assert len(program.event_list) == 1
 
 
 def test_report_makes_one_event_for_a_place() -> None:

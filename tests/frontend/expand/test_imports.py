@@ -1,3 +1,5 @@
+"""Imports, and the library that is imported by itself."""
+
 from __future__ import annotations
 
 import os
@@ -73,13 +75,10 @@ def test_each_file_once_also_in_a_circle(tree: Tree) -> None:
     assert probes(program) == ["interval:s:2", "interval:s:1", "begin"]
 
 
-def test_headers_become_includes(tree: Tree) -> None:
+def test_headers_and_c_parts_of_imports(tree: Tree) -> None:
     path = tree.write("types.h", "struct t { int x; };")
     program, _ = tree.resolve('import "types.h";\nbegin { }')
     assert [part.text for part in program.c_parts] == [f'#include "{path}"']
-
-
-def test_c_parts_of_imported_scripts(tree: Tree) -> None:
     tree.write("a.bt", "#define A 1\ninterval:s:1 { }")
     program, _ = tree.resolve('#define B 2\nimport "a.bt";\nbegin { }')
     assert [part.text.strip() for part in program.c_parts] == ["#define A 1", "#define B 2"]
@@ -109,14 +108,11 @@ def test_unknown_suffix(tree: Tree) -> None:
     assert ".bt" in diagnostics.errors[0].hints[0]
 
 
-def test_world_writable_file_is_refused(tree: Tree) -> None:
+def test_others_can_write_what_root_would_import(tree: Tree) -> None:
     tree.write("a.bt", "interval:s:1 { }", 0o666)
     program, diagnostics = tree.resolve('import "a.bt";\nbegin { }')
     assert "world-writable" in diagnostics.errors[0].message
     assert probes(program) == ["begin"]
-
-
-def test_world_writable_directory_is_refused(tree: Tree) -> None:
     tree.write("lib/a.bt", "interval:s:1 { }")
     (tree.folder / "lib").chmod(0o777)
     _, diagnostics = tree.resolve('import "lib";\nbegin { }')
@@ -182,13 +178,10 @@ def test_names_relative_to_the_working_directory_of_somebody_else(tree: Tree, mo
     assert "belongs to user 12345" in diagnostics.errors[0].message
 
 
-def test_imported_scripts_have_no_config(tree: Tree) -> None:
+def test_imported_scripts_have_no_config_and_show_their_mistakes(tree: Tree) -> None:
     tree.write("a.bt", "config = { max_strlen = 64 }\ninterval:s:1 { }")
     _, diagnostics = tree.resolve('import "a.bt";\nbegin { }')
     assert "config" in diagnostics.errors[0].message
-
-
-def test_mistakes_in_imported_scripts_are_shown_there(tree: Tree) -> None:
     path = tree.write("a.bt", "interval:s:1 { 1 + }")
     _, diagnostics = tree.resolve('import "a.bt";\nbegin { }')
     assert diagnostics.errors[0].span.source.path == str(path)
@@ -263,3 +256,27 @@ def test_dots_after_a_symbolic_link_keep_their_meaning(tree: Tree) -> None:
     program, diagnostics = tree.resolve('import "link/../lib/a.bt";')
     assert not diagnostics.items
     assert len(program.probes) == 1
+
+
+# -------------------------------------------------------------------------------------------------------------- library
+
+
+def test_each_macro_is_in_the_table() -> None:
+    """A macro that the table does not name would never be found."""
+    files = [path.name for path in Path(imports.LIBRARY_FOLDER).glob("*.bt")]
+    defined = {(macro.name, file) for file in files for macro in imports.load_library(file)}
+    assert {name for name, file in defined if imports.LIBRARY_FILES.get(name) == file} == set(imports.LIBRARY_FILES)
+    public = {(name, file) for name, file in defined if not name.startswith("_")}
+    assert public <= set(imports.LIBRARY_FILES.items())
+
+
+@pytest.mark.parametrize("name", imports.LIBRARY_FILES)
+def test_macros_by_name(name: str) -> None:
+    found = imports.library_macros(name)
+    assert found
+    assert {macro.name for macro in found} == {name}
+
+
+def test_the_library_is_read_once() -> None:
+    assert imports.library_macros("printf") == []
+    assert imports.library_macros("assert")[0] is imports.library_macros("assert")[0]

@@ -1,4 +1,4 @@
-"""Macro expansion: hygiene, overloads, library, C macros."""
+"""Macros of the language and of C."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.options import CompileOptions
-from pytrace.frontend.expand import imports
+from pytrace.frontend.expand import c_definitions, imports, parameters
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
+from tests.frontend.expand.test_parameters import parse
 from tests.support.front import Result, analyse
 
 
@@ -19,28 +20,24 @@ def values(result: Result) -> list[object]:
     return [program.constants.get(arguments[0]) for arguments in program.event_arguments.values() if arguments]
 
 
-def test_arguments_are_expressions() -> None:
+def test_arguments_are_expressions_also_inside_others() -> None:
     assert values(analyse("macro sq(x) { x * x } begin { print(sq(1 + 2)); }")) == [9]
-
-
-def test_plain_name_without_arguments() -> None:
     assert values(analyse("macro one() { 1 } begin { print(one); print(one()); }")) == [1, 1]
+    assert values(analyse("macro a(x) { x + 1 } macro b(x) { a(a(x)) } begin { print(b(1)); }")) == [3]
+    result = analyse(
+        "macro size(t) { sizeof(t) } macro to(t, x) { (t)x } begin { print(size(uint32)); print(to(uint8, 300)); }"
+    )
+    assert values(result) == [4, 44]
 
 
-def test_variable_and_map_parameters() -> None:
+def test_variables_of_macros_are_their_own() -> None:
     program = analyse(
         "macro inc($v, @m) { $v += 1; @m += 1; } begin { $a = 1; @c = 5; inc($a, @c); print($a); }"
     ).checked()
     assert set(program.maps) == {"@c"}
-
-
-def test_variables_of_the_body_are_its_own() -> None:
     result = analyse('macro m(x) { $t = x; $t + 1 } begin { $t = "text"; print(m(5)); print($t); }')
     program = result.checked()
     assert sorted(str(info.type) for info in set(program.variables.values())) == ["int8", "string[5]"]
-
-
-def test_body_does_not_see_outer_variables() -> None:
     result = analyse("macro m() { print($a); } begin { $a = 1; m(); }")
     assert result.errors == [("1:19-21", "undefined variable $a")]
     assert [note.message for note in result.diagnostics.errors[0].notes] == ["expanded from here"]
@@ -52,17 +49,6 @@ def test_overloads_by_number_and_kind() -> None:
         text + " begin { $v = 1; @x = 1; print(m()); print(m(5)); print(m($v)); print(m(@x)); print(m(1, 2)); }"
     )
     assert values(result) == [0, 1, 2, 3, 4]
-
-
-def test_expansion_inside_expansion() -> None:
-    assert values(analyse("macro a(x) { x + 1 } macro b(x) { a(a(x)) } begin { print(b(1)); }")) == [3]
-
-
-def test_types_as_arguments() -> None:
-    result = analyse(
-        "macro size(t) { sizeof(t) } macro to(t, x) { (t)x } begin { print(size(uint32)); print(to(uint8, 300)); }"
-    )
-    assert values(result) == [4, 44]
 
 
 def test_container_of() -> None:
@@ -100,10 +86,6 @@ def test_errors_inside_the_library_are_placed_at_the_call() -> None:
     result = analyse('begin { for ($i : 0..5) { assert($i < 3, "no"); } }')
     assert result.errors[0][0] == "1:27-47"
     assert result.diagnostics.errors[0].notes[0].span.source.name == "stdlib/assert.bt"
-
-
-def test_c_macros() -> None:
-    assert values(analyse("#define N 5\n#define SUM (N + 2)\nbegin { print(N); print(SUM); }")) == [5, 7]
 
 
 def test_library_files_are_complete() -> None:
@@ -174,3 +156,99 @@ def test_macros_that_double_have_a_limit(text: str) -> None:
     (message,) = [message for _, message in found.errors]
     assert "macros become more than 100,000 parts" in message
     assert "twice" in found.diagnostics.errors[0].hints[0]
+
+
+# ------------------------------------------------------------------------------------------------------------- c macros
+
+BEFORE = "#define M $1 + 1\n#define A B\n#define B A\n"
+
+
+def _run(text: str, *positional: str, **named: str) -> Result:
+    return analyse(text, CompileOptions(positional=positional, named=tuple(named.items())))
+
+
+def _printed(body: str, *positional: str, **named: str) -> object:
+    """The constant that a script prints whose ``N`` is *body*."""
+    checked = _run(f"{BEFORE}#define N {body}\nbegin {{ print(N); }}", *positional, **named).checked()
+    call = next(x for x in nodes.walk(checked.units[0].body) if isinstance(x, nodes.Call) and x.name == "print")
+    return checked.constants[call.args[0]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("$1", 7),
+        ("($1*2)", 14),
+        ("$#", 1),
+        ("$# + $1", 8),
+        ("str($1)", b"7"),
+        ("M", 8),
+        ('getopt("n", 3)', 3),
+        ("/* $1 */ 5 // $1", 5),
+        ('"a" "b"', b"ab"),
+    ],
+)
+def test_values(body: str, value: object) -> None:
+    assert _printed(body, "7") == value
+
+
+def test_a_named_parameter_is_given_and_listed() -> None:
+    assert _printed('getopt("n", 3)', n="9") == 9
+    program = parse('#define N getopt("n", 3, "a number")\nbegin { print(N); }')
+    assert [(x.name, x.description) for x in parameters.used_parameters(program)] == [("n", "a number")]
+    checked = _run("#define N $1\nbegin { print(str(N + 1)); }", "abc").checked()
+    assert b"bc" in checked.constants.values()
+
+
+def test_macros_of_c() -> None:
+    checked = _run("struct s { int x; };\n#define N $1+$#\nbegin { print(N); }", "5").checked()
+    assert 6 in checked.constants.values()
+    checked = _run("#define N $1\nif comptime N == 3 { begin { } } else { end { } }", "3").checked()
+    assert [unit.kind.name for unit in checked.units] == ["begin"]
+    assert values(analyse("#define N 5\n#define SUM (N + 2)\nbegin { print(N); print(SUM); }")) == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('"x" 5', "the macro 'N' is not an expression: \"x\" 5"),
+        ("$1 $1", "the macro 'N' is not an expression: $1 $1"),
+        ("08", "the macro 'N' is not an expression: 08"),
+        ("print(5);", "the macro 'N' is not an expression: print(5);"),
+        ("", "the macro 'N' is empty; it has no value"),
+        ("N+1", "unknown name 'N'"),
+        ("A", "unknown name 'A'"),
+    ],
+)
+def test_without_a_value(body: str, message: str) -> None:
+    found = _run(f"{BEFORE}#define N {body}\nbegin {{ print(N); }}")
+    assert found.errors == [("5:15-16", message)]
+    assert not any("did you mean" in hint for hint in found.diagnostics.errors[0].hints)
+    assert found.diagnostics.errors[0].notes[0].message == "defined here"
+
+
+@pytest.mark.parametrize("use", ["F(3)", "F"])
+def test_with_parameters(use: str) -> None:
+    found = _run(f"#define F(x) x+1\nbegin {{ print({use}); }}")
+    assert [message for _, message in found.errors] == ["'F' is a C macro with parameters, which scripts cannot call"]
+    assert found.diagnostics.errors[0].hints == ("write it as a macro of the script: macro F(x) { x+1 }",)
+
+
+def test_names_that_are_no_macros() -> None:
+    text = "#define n $1\nmacro f(n) { n } begin { print(f(3)); print(member_exist(struct task_struct, n)); }"
+    found = _run(text, "9").checked()
+    assert 9 not in found.constants.values()
+
+
+def test_under_conditions_and_in_headers(tmp_path: Path) -> None:
+    (tmp_path / "n.h").write_text('#define N $1\n#define O getopt("n", 3)\n')
+    header = f'#include "{tmp_path}/n.h"\nbegin {{ print(N); print(O); }}'
+    condition = '#if 1\n#define N $1\n#define O getopt("n", 3)\n#endif\nbegin { print(N); print(O); }'
+    for text in (header, condition):
+        messages = {message for _, message in _run(text, "5").errors}
+        assert messages == {"a C macro that stands for a parameter of the script is not possible here"}
+
+
+def test_defined_again_and_undefined() -> None:
+    program = parse("#define N 1\n#define N 2\n#define M 3\n#undef M\nbegin { }")
+    assert {name: item.body for name, item in c_definitions.defined_macros(program).items()} == {"N": "2"}

@@ -37,49 +37,30 @@ def test_script_values_of_every_form() -> None:
     assert config.print_maps_on_exit is False
 
 
-def test_keys_in_any_case_and_with_prefix() -> None:
+def test_where_keys_are_set() -> None:
     config, diagnostics = read("config = { MAX_STRLEN = 128; BPFTRACE_stack_mode = raw; } begin { }")
     assert not diagnostics.items
     assert (config.max_strlen, config.stack_mode) == (128, "raw")
-
-
-def test_environment_wins() -> None:
     config, _ = read("config = { max_strlen = 128; } begin { }", BPFTRACE_MAX_STRLEN="64", PYTRACE_MAX_STRLEN="32")
     assert config.max_strlen == 32
 
 
-def test_unknown_key_suggests() -> None:
+def test_mistakes_in_keys() -> None:
     _, diagnostics = read("config = { max_strln = 128 } begin { }")
     (error,) = diagnostics.errors
     assert error.span.text == "max_strln"
     assert "max_strlen" in error.hints[0]
-
-
-def test_bad_value_points_at_the_value() -> None:
     _, diagnostics = read("config = { stack_mode = pretty } begin { }")
     (error,) = diagnostics.errors
     assert error.span.text == "pretty"
     assert "bpftrace, perf, raw or build_id" in error.message
-
-
-def test_renamed_and_ignored_keys_warn() -> None:
     config, diagnostics = read("config = { strlen = 64; no_cpp_demangle = true; unstable_macro = enable } begin { }")
     assert not diagnostics.failed
     assert len(diagnostics.warnings) == 3
     assert config.max_strlen == 64
     assert config.cpp_demangle is False
-
-
-def test_key_set_twice_names_the_first() -> None:
     _, diagnostics = read("config = { max_strlen = 64; strlen = 32 } begin { }")
     assert [note.span.text for note in diagnostics.errors[0].notes] == ["max_strlen"]
-
-
-def test_bad_variable_is_shown() -> None:
-    _, diagnostics = read("begin { }", BPFTRACE_MAX_STRLEN="long")
-    (error,) = diagnostics.errors
-    assert error.span.source.name == "environment"
-    assert error.span.text == "long"
 
 
 DEFAULTS = {
@@ -112,12 +93,9 @@ def test_default(name: str, value: object) -> None:
     assert getattr(Config(), name) == value
 
 
-def test_every_key_has_a_field_and_a_description() -> None:
+def test_keys_are_described_and_travel() -> None:
     assert [row.name for row in settings.KEYS] == list(Config.__struct_fields__)
     assert all(row.doc for row in settings.KEYS)
-
-
-def test_round_trip() -> None:
     made = Config(max_strlen=99, stack_mode="perf")
     assert convert(to_builtins(made), Config) == made
 
@@ -186,12 +164,13 @@ def test_unknown_key() -> None:
         read_value("max_speed", 1)
 
 
-def test_variables_prefer_the_own_prefix() -> None:
+def test_variables_of_the_environment() -> None:
     environment = {"BPFTRACE_MAX_STRLEN": "1", "PYTRACE_MAX_STRLEN": "2", "BPFTRACE_STACK_MODE": "raw", "HOME": "/"}
     found = {name: text for _, name, text in settings.variables(environment)}
     assert found == {"max_strlen": "2", "stack_mode": "raw"}
-
-
-def test_variables_that_are_no_configuration() -> None:
     environment = {"BPFTRACE_COLOR": "never", "PYTRACE_TRACEBACK": "1", "BPFTRACE_max_strlen": "2"}
     assert settings.variables(environment) == []
+    _, diagnostics = read("begin { }", BPFTRACE_MAX_STRLEN="long")
+    (error,) = diagnostics.errors
+    assert error.span.source.name == "environment"
+    assert error.span.text == "long"

@@ -86,14 +86,11 @@ def test_averages_show_totals_counts_or_averages() -> None:
         lines(data, "folded:value=mean")
 
 
-def test_marks_of_the_palettes() -> None:
+def test_titles_of_marks_and_of_several_maps() -> None:
     user = StackTrace((Frame("inner", 0, "/bin/x", inlined=True), Frame("main", 4, "/bin/x")))
     kernel = StackTrace((Frame("nft_do", 4, "nf_tables"), Frame("entry", 4, "[kernel]")), False)
     data = map_data("@", types.Tuple((KSTACK, USTACK)), COUNT, {(kernel, user): 1})
     assert lines(data, "folded:annotate") == ["main;inner_[i];entry_[k];nft_do_[k] 1"]
-
-
-def test_several_maps_are_told_apart_by_their_names() -> None:
     maps = [map_data(name, USTACK, COUNT, {stack("f"): count}) for name, count in (("@b", 1), ("@a", 2))]
     assert written(snapshot(*maps)) == b"@a;f 2\n@b;f 1\n"
 

@@ -117,13 +117,10 @@ def test_the_name_that_was_asked_for_counts_wherever_it_listens(host: str) -> No
         made.server.end(0)
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(served: Served) -> None:
+def test_one_that_fails_holds_nobody_up(served: Served) -> None:
     assert served.get("/bug") == (500, "text/plain; charset=utf-8", b"ZeroDivisionError: bug\n")
     assert isinstance(served.failures[0], ZeroDivisionError)
     assert served.get()[0] == 200
-
-
-def test_clients_that_say_nothing_hold_nobody_up(served: Served) -> None:
     with ExitStack() as stack:
         for _ in range(3 * MOST_CONNECTIONS):
             stack.enter_context(closing(served.connect())).sendall(b"GET /x HT")
@@ -506,26 +503,20 @@ def test_one_snapshot_is_written_once_for_each_format() -> None:
     assert exposition.of(snapshot(), ACCEPT)[1] is not first
 
 
-def test_each_map_has_the_time_at_which_it_was_read() -> None:
+def test_names_and_times_of_maps() -> None:
     taken = snapshot()
     taken.read = {"@calls": 1_500_000_000, "@level": 2_000_000_000}
     found = values(openmetrics(Exposition(10).of(taken, ACCEPT)[1].decode()))
     assert found["pytrace_map_read_seconds", (("map", "@calls"),)] == 1.5
     assert found["pytrace_map_read_seconds", (("map", "@level"),)] == 2
-
-
-def test_the_older_format_names_what_it_shows() -> None:
-    text = Exposition(10).of(snapshot(), "")[1].decode()
-    assert "# HELP pytrace_calls_total Calls\\nby name\n# TYPE pytrace_calls_total counter\n" in text
-    assert "# UNIT" not in text
-    assert "# EOF" not in text
-
-
-def test_a_map_of_the_name_of_one_of_our_own() -> None:
     maps = {"@map_series_left_out": MapData("@map_series_left_out", None, types.INT64, {None: 5})}
     _, text = Exposition(10).of(SnapshotData((), maps), ACCEPT)
     found = values(openmetrics(text.decode()))
     assert found == {("pytrace_map_series_left_out", ()): 5}
+    text = Exposition(10).of(snapshot(), "")[1].decode()
+    assert "# HELP pytrace_calls_total Calls\\nby name\n# TYPE pytrace_calls_total counter\n" in text
+    assert "# UNIT" not in text
+    assert "# EOF" not in text
 
 
 # ---------------------------------------------------------------------------------------------- the number of series
@@ -560,14 +551,11 @@ def test_a_key_that_was_shown_stays_until_the_map_has_lost_it() -> None:
     assert after.maps["@a"].entries == {3: 100, 4: 50}
 
 
-def test_averages_and_histograms_weigh_what_they_counted() -> None:
+def test_what_the_cap_joins() -> None:
     after, _ = SeriesCap(1).capped(of_maps(types.Avg(), a={1: (1000, 1), 2: (10, 5)}))
     assert after.maps["@a"].entries == {2: (10, 5)}
     after, _ = SeriesCap(1).capped(of_maps(types.Hist(0), a={1: {60: 1}, 2: {1: 2, 2: 2}}))
     assert after.maps["@a"].entries == {2: {1: 2, 2: 2}}
-
-
-def test_a_map_without_keys_is_no_matter_of_the_cap() -> None:
     after, left_out = SeriesCap(1).capped(of_maps(COUNT, None, a={None: 3}))
     assert after.maps["@a"].entries == {None: 3}
     assert left_out == {}

@@ -180,12 +180,9 @@ def test_what_maps_hold(key: types.Type | None, value: types.Type, held: Content
     assert content(map_data("@", key, value, {})) is held
 
 
-def test_stacks_are_found_at_any_depth() -> None:
+def test_labels_of_stacks_and_flags() -> None:
     assert has_stack(types.Tuple((STRING, types.Record(("a",), (USTACK,)))))
     assert not has_stack(types.Tuple((STRING, types.INT64)))
-
-
-def test_a_flag_is_there_or_not() -> None:
     assert WriteOptions({"process": ""}).flag("process")
     assert not WriteOptions().flag("process")
 
@@ -237,16 +234,10 @@ def test_a_parser_reads_every_kind_of_map(options: dict[str, str]) -> None:
     assert times == ({110.0} if options else set())
 
 
-def test_integers_have_all_their_digits() -> None:
+def test_digits_and_snapshots_without_values() -> None:
     found = snapshot(map_data("@", None, COUNT, {None: 2**64 - 1}))
     assert "pytrace_map_total 18446744073709551615\n" in written(found)
-
-
-def test_an_empty_snapshot_is_valid() -> None:
     assert written(SnapshotData(())) == "# EOF\n"
-
-
-def test_an_identity_that_is_no_utf8_as_damaged_snapshots_have_it() -> None:
     found = snapshot(map_data("@", None, types.Count(), {None: 1}), of=run("run\udce8"))
     assert 'run="run\\\\xe8"' in written(found)
 

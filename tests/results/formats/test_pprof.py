@@ -116,12 +116,9 @@ def test_every_map_has_value_types_of_its_own(tmp_path: Path) -> None:
     assert (found.data["period"], found.texts[found.data["defaultSampleType"]]) == (10_000_000, "cpu")
 
 
-def test_value_types_have_names_of_their_own(tmp_path: Path) -> None:
+def test_names_of_values_and_times(tmp_path: Path) -> None:
     maps = [map_data(name, USTACK, COUNT, {stack("a"): 2}) for name in ("@", "@samples")]
     assert len(set(Read(tmp_path, snapshot(*maps)).types())) == 2
-
-
-def test_when_and_where(tmp_path: Path) -> None:
     found = Read(tmp_path, snapshot(map_data("@", USTACK, COUNT, {stack("a"): 2})))
     assert (int(found.data["timeNanos"]), int(found.data["durationNanos"])) == (100 * SECOND, 10 * SECOND)
     assert [found.texts[number] for number in found.data["comment"]] == ["x.bt on here, Linux 6.1.0, pytrace 0.1"]

@@ -28,20 +28,14 @@ def test_time_and_duration(names: list[str], start: int, duration: int) -> None:
     assert (found.start, found.duration) == (start, duration)
 
 
-def test_the_column_named_for_a_duration_is_preferred() -> None:
+def test_which_columns_are_used() -> None:
     found = only(["cpu_ns", "latency_us", "nsecs"], [U, U, U], (1, 2, 0))
     assert (found.duration, found.name) == (2_000, "latency")
     assert found.arguments == (("cpu_ns", 1), ("latency_us", 2))
-
-
-def test_the_name_is_a_text() -> None:
     kinds: list[types.Type] = [U, STRING, STRING, STRING]
     assert only(["ts", "comm", "path", "name"], kinds, (1, "c", "p", "n")).name == "n"
     assert only(["ts", "comm", "path", "other"], kinds, (1, "c", "p", "n")).name == "p"
     assert only(["ts"], [U], (1,)).name == "ts"
-
-
-def test_wall_times_stay() -> None:
     assert only(["ts"], [U], (1_700_000_000 * SECOND,)).start == 1_700_000_000 * SECOND
 
 

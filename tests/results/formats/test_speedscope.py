@@ -75,12 +75,9 @@ def test_a_function_is_one_frame_wherever_it_calls_from() -> None:
     assert (profile["samples"], profile["weights"], profile["endValue"]) == ([[0, 1]], [3], 3)
 
 
-def test_an_empty_map_is_an_empty_profile() -> None:
+def test_empty_and_negative_maps() -> None:
     (profile,) = json.loads(written(snapshot(map_data("@x", KEY, COUNT, {}))))["profiles"]
     assert (profile["name"], profile["samples"]) == ("@x", [])
-
-
-def test_negative_numbers_are_refused() -> None:
     with pytest.raises(TraceError, match="no negative numbers, and @x has -3"):
         written(snapshot(map_data("@x", USTACK, types.Sum(), {stack("f"): -3})))
 

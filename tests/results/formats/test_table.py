@@ -28,11 +28,8 @@ def test_every_format_writes_a_snapshot_without_anything(row: Format) -> None:
     row.writer()(SnapshotData(()), WriteOptions(), BytesIO())
 
 
-def test_each_kind_of_content_has_a_format() -> None:
+def test_the_format_is_chosen_by_suffix_or_name() -> None:
     assert {held for row in table.FORMATS for held in row.shows} == set(Content)
-
-
-def test_suffix_or_name_choose_the_format() -> None:
     assert table.chosen(None, None)[0].name == "text"
     assert table.chosen(None, "a/B.JSON")[0].name == "json"
     assert table.chosen(None, "log.unknown")[0].name == "text"
@@ -56,14 +53,11 @@ def test_a_suffix_of_another_format_is_refused(name: str) -> None:
     assert table.chosen("text", name)[0].name == "text"
 
 
-def test_a_snapshot_is_saved_by_another_option() -> None:
+def test_formats_that_show_does_not_have() -> None:
     with pytest.raises(TraceError) as found:
         table.chosen(None, "x.pts")
     assert found.value.hints[0] == "--save FILE saves a snapshot"
     assert not {suffix for row in table.FORMATS for suffix in row.suffixes} & table._OTHERS
-
-
-def test_an_unknown_format_is_named_with_those_there_are() -> None:
     with pytest.raises(TraceError, match="there is no format 'jsn'") as found:
         table.chosen("jsn", None)
     assert "did you mean 'json'?" in found.value.hints

@@ -198,12 +198,9 @@ def test_stacks_with_errors_and_empty_ones() -> None:
     assert values == {1: ["f+4", "main+4"], 2: [], 3: ["[no stack: File exists]"]}
 
 
-def test_an_empty_map_has_its_columns() -> None:
+def test_empty_maps_and_labels() -> None:
     assert arrow(snapshot(map_data("@", STRING, COUNT, {}))).column_names == ["key", "@"]
     assert csv(snapshot(map_data("@", STRING, COUNT, {}))) == b""
-
-
-def test_the_label_of_an_answer_is_a_column_of_its_name() -> None:
     (data,) = labelled(snapshot(map_data("@", STRING, COUNT, {"cat": 3})), "host", "web1").maps.values()
     assert csv(snapshot(data)) == b"host,key,@\r\nweb1,cat,3\r\n"
     assert [column.name for column in tabular.map_table(data).columns] == ["host", "key", "@"]

@@ -103,10 +103,18 @@ def test_names_that_the_run_resolved() -> None:
     assert b"127.0.0.1" in shown
 
 
-def test_maps_come_below_as_at_the_end_of_a_run() -> None:
+def test_rows_come_before_maps_which_go_by_name() -> None:
     found = snapshot(map_data("@", None, COUNT, {None: 3}), tables=(table(["n"], [types.INT8], [(1,)]),))
     assert written(found) == b"   N\n   1\n\n@: 3\n"
     assert written(snapshot(map_data("@", None, COUNT, {None: 3}))) == b"@: 3\n"
+    rows = table(["n"], [types.INT8], [(1,)])
+    full, empty = map_data("@", None, COUNT, {None: 3}), map_data("@", None, COUNT, {})
+    assert written(snapshot(full, tables=(rows,))) == b"   N\n   1\n\n@: 3\n"
+    assert written(snapshot(empty, tables=(rows,))) == b"   N\n   1\n"
+    assert written(snapshot(full, tables=(table(["n"], [types.INT8], []),))) == b"@: 3\n"
+    found = snapshot(map_data("@b", None, COUNT, {None: 1}), map_data("@a", None, COUNT, {None: 2}))
+    assert written(found) == b"@a: 2\n@b: 1\n"
+    assert written(snapshot(map_data("@", types.Stack(True), COUNT, {stack("f"): 1}))) == b"@[\n        f+4\n]: 1\n"
 
 
 def test_rows_of_merged_snapshots_are_in_the_order_of_runs() -> None:
@@ -128,20 +136,6 @@ def test_merged_scripts_number_their_tables_anew_where_numbers_clash() -> None:
     assert shown(one("a", 2, "x"), one("b", 5, "y")) == [("a", 2), ("b", 5)]
     assert shown(one("b", 1, "x"), one("a", 1, "y")) == [("a", 1), ("b", 2)]
     assert shown(one("a", 3, "x"), one("a", 2, "y")) == [("a", 2), ("a", 2)]
-
-
-def test_maps_go_by_name() -> None:
-    found = snapshot(map_data("@b", None, COUNT, {None: 1}), map_data("@a", None, COUNT, {None: 2}))
-    assert written(found) == b"@a: 2\n@b: 1\n"
-    assert written(snapshot(map_data("@", types.Stack(True), COUNT, {stack("f"): 1}))) == b"@[\n        f+4\n]: 1\n"
-
-
-def test_an_empty_line_is_between_rows_and_maps_where_both_print() -> None:
-    rows = table(["n"], [types.INT8], [(1,)])
-    full, empty = map_data("@", None, COUNT, {None: 3}), map_data("@", None, COUNT, {})
-    assert written(snapshot(full, tables=(rows,))) == b"   N\n   1\n\n@: 3\n"
-    assert written(snapshot(empty, tables=(rows,))) == b"   N\n   1\n"
-    assert written(snapshot(full, tables=(table(["n"], [types.INT8], []),))) == b"@: 3\n"
 
 
 def test_text_begins_with_what_is_known_of_the_runs_when_it_is_asked_for() -> None:
@@ -326,22 +320,16 @@ def test_the_cost_of_a_run_follows_its_times() -> None:
     assert json.loads(about.json_line(found))["data"]["costs"]["run-1"]["own_time"] == 10**7
 
 
-def test_gaps_of_a_run_follow_its_times() -> None:
+def test_gaps_and_clocks_of_runs() -> None:
     found = snapshot(of=replace(run(), gaps=((105 * 10**9, 1_500_000_000),)))
     assert about.text(found).splitlines()[2] == "# hits were skipped for 1.500 s from 1970-01-01 00:01:45.000 UTC"
     (one,) = json.loads(about.json_line(found))["data"]["runs"]
     assert one["gaps"] == [[105_000_000_000, 1_500_000_000]]
     assert "clock" not in one
-
-
-def test_the_clock_of_a_host_of_a_fleet() -> None:
     found = snapshot(of=replace(run(), clock=(-2_500_123_000, 400_000)))
     assert about.text(found).splitlines()[1].endswith(", clock 2500.123 ms behind (± 0.400 ms)")
     (one,) = json.loads(about.json_line(found))["data"]["runs"]
     assert one["clock"] == [-2_500_123_000, 400_000]
-
-
-def test_moments_are_in_utc_to_the_millisecond() -> None:
     assert about.moment(1_999_999_999) == "1970-01-01 00:00:01.999 UTC"
 
 
