@@ -295,7 +295,7 @@ def test_enter_goes_deeper_though_privileges_are_gone(tmp_path: Path) -> None:
     script = "tracepoint:syscalls:sys_enter_getpgid { @calls[pid, comm] = count(); }"
     with terminal(tmp_path, 100, 40) as view:
         begun(view, "-c", f"python3 {tmp_path}/work.py", script=script)
-        view.shows("/s ")
+        view.shows(", by rate")  # there is a row
         view.press("Enter")
         view.shows("What do its threads do?", "2 threads", "running")
         view.press("4")
