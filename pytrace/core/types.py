@@ -477,6 +477,9 @@ TRUNCATED = 1 << 64
 TRUNCATED_NAME = "[truncated]"
 """The function of such a frame, in all output."""
 
+JIT = "[JIT]"
+"""The function of a frame in code that was compiled at run time and has no name, in all output."""
+
 
 class Stack(Data, frozen=True, tag="stack"):
     """A kernel or user stack of at most *limit* frames.

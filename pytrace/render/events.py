@@ -288,7 +288,7 @@ ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     "rx": _buffer(hex_escaped),
     "rh": _buffer(hex_spaced),
 }
-"""The compilation of each conversion of :data:`pytrace.core.text.NAMES`."""
+"""The compilation of each conversion of :data:`pytrace.core.text.CONVERSION_NAMES`."""
 
 
 def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:

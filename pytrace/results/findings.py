@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pytrace.core import types
+from pytrace.core.types import JIT
 from pytrace.render import histogram
 from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, Value
 from pytrace.results.stack_samples import INTERPRETED, KERNEL, Path, frame_name, is_profile, members_of, numbers, paths
@@ -17,7 +18,6 @@ SHOWN = 5
 MOST_ENTRIES = 100_000
 """Of more stacks only the innermost functions are looked at."""
 
-JIT = "[JIT]"
 _SOURCES = {
     "node": "node --perf-basic-prof", "java": "java -XX:+PreserveFramePointer and jcmd PID Compiler.perfmap",
     "dotnet": "DOTNET_PerfMapEnabled=1", "ruby": "ruby --yjit-perf", "php": "php -d opcache.jit_debug=16",

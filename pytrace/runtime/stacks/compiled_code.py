@@ -35,6 +35,7 @@ from weakref import WeakSet
 import msgspec
 
 from pytrace.base import kernel_files
+from pytrace.core.types import JIT
 from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.stacks.image_places import is_generated
 from pytrace.runtime.stacks.images import Frame
@@ -700,8 +701,6 @@ def _read(file: BinaryIO, size: int, position: int) -> bytes:
     return os.pread(file.fileno(), size, position)
 
 
-JIT = "[JIT]"
-"""In place of the name of a function that was compiled at run time and has none."""
 MOST_NAMES = 3
 """Functions that an address is shown as; where more were, it is shown as :data:`JIT`."""
 _SLACK = 1_000_000

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stack_formats import FIRST_IMAGE
+from pytrace.core.types import JIT
 from pytrace.runtime.binaries.debug_files import has_dwarf
 from pytrace.runtime.binaries.elf_file import quoted
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
@@ -17,7 +18,7 @@ from pytrace.runtime.machine import foreign_files, procfs
 from pytrace.runtime.machine.demangle import demangle, short_name
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
 from pytrace.runtime.stacks.address_space import AddressSpace, Image, MappingRecorder
-from pytrace.runtime.stacks.compiled_code import JIT, CompiledCode
+from pytrace.runtime.stacks.compiled_code import CompiledCode
 from pytrace.runtime.stacks.image_places import (
     ImagePlace,
     KernelImages,
