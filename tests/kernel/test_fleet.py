@@ -500,7 +500,10 @@ def test_live_answers(tmp_path: Path) -> None:
         view.run("fleet", *command, "--live", "-e", COUNTING)
         view.shows("attached on 2 of 2 hosts", "0 of 2 hosts answered; 2 running", "? help")
         call(13)
-        view.shows("@, 2 keys, by rate", "a1 13 ", "a2 13 ")
+        view.shows("2 keys")
+        # Sorted by their totals, rows stay when nothing comes.
+        view.press("s")
+        view.shows("@, 2 keys", "13 a1", "13 a2")
         view.press("C")
         view.shows("maps of hosts are not reset")
         view.press("w")
@@ -508,7 +511,7 @@ def test_live_answers(tmp_path: Path) -> None:
         (saved,) = tmp_path.glob("pytrace-*.pts")
         assert file_form.read(str(saved)).maps["@"].entries == {"a1": 13, "a2": 13}
         call(4)
-        view.shows("a1 17 ")
+        view.shows("17 a1")
         view.press("C-c")
         assert view.status() == 0
         screen = view.screen()
