@@ -27,7 +27,7 @@ from tests.support.recorded import TRACEPOINTS, Facts
 def planned(text: str) -> tuple[bodies.Plan, nodes.Block]:
     program = checked(text)
     body = program.units[0].body
-    with pipeline._room():
+    with pipeline.room():
         return bodies.split_plan(program, [body]), body
 
 
