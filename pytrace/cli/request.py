@@ -567,6 +567,8 @@ def _unknown_word_hints(name: str) -> tuple[str, ...]:
     """Hints for a word that names neither a tool nor a file."""
     if name in _PEERS:
         return (_PEERS[name],)
+    if name in SHORTCUTS or name in SUBCOMMANDS:
+        return (f"{name} is a command, which comes before options: pytrace {name} …",)
     near = similar(name, [*tools.names(), *SUBCOMMANDS, *SHORTCUTS])
     hint = f"did you mean {' or '.join(near)}?" if near else "pytrace --tools lists the tools, pytrace --help the rest"
     return (hint,)

@@ -125,6 +125,13 @@ def test_mistakes(words: str, message: str) -> None:
     assert found.value.message.startswith(message)
 
 
+@pytest.mark.parametrize("name", ["flame", "diff"])
+def test_a_command_after_options_is_no_misspelt_tool(name: str) -> None:
+    with pytest.raises(TraceError) as found:
+        request.script(line_of(f"-q {name}"))
+    assert found.value.hints == (f"{name} is a command, which comes before options: pytrace {name} …",)
+
+
 @pytest.mark.parametrize(
     ("words", "form"), [("rows -s", "csv"), ("rows --csv", "csv"), ("rows -s -f json", "json"), ("rows", None)]
 )
