@@ -176,7 +176,7 @@ def test_data_files_lie_where_the_cache_looks() -> None:
     # The viewer of reports has no part in compiling.
     folders = {folder for folder in folders if package / "results" not in folder.parents}
     # Layouts of CPython are read by runs, not by the compiler.
-    folders.discard(package / "runtime" / "python")
+    folders.discard(package / "runtime" / "stacks")
     assert folders == {package / name for name in cache.DATA}
 
 
