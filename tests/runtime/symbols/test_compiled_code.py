@@ -340,10 +340,14 @@ OVERLAPPING = {
 
 
 def read_for_ever(found: PerfMap) -> None:
-    while True:
-        found._clear()
-        found._state = (0, 0, 0, 0)
-        found.read_on()
+    """Read a file again and again, until a signal of the timer ends it."""
+    try:
+        while True:
+            found._clear()
+            found._state = (0, 0, 0, 0)
+            found.read_on()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 @pytest.mark.parametrize("shape", OVERLAPPING)
@@ -379,10 +383,7 @@ def test_functions_that_overlap_are_charged_for_and_interrupted(
         # Again and again: what a collector calls swallows an exception.
         signal.setitimer(signal.ITIMER_PROF, 0.05, 0.05)
         with pytest.raises(KeyboardInterrupt):
-            try:
-                read_for_ever(again)
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
+            read_for_ever(again)
         assert time.thread_time() - begun < 10
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
