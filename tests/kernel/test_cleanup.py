@@ -82,7 +82,8 @@ def test_what_stays_is_found() -> None:
     """The fixture that all of these tests have sees a map, and a probe in tracefs of a process that is gone."""
     watch = leaks.Watch()
     descriptor = bpf.map_create(MapType.HASH, 8, 8, 1)
-    assert len(watch.leaked(0.1)) == 1
+    # While other tracers work, maps without an owner may be theirs.
+    until(lambda: len(watch.leaked(0.1)) == 1)
     os.close(descriptor)
     assert not watch.leaked()
     ended = subprocess.Popen(["true"])

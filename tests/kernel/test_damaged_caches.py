@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,12 +173,20 @@ def test_the_package_is_removed_while_it_runs(end: str, package: Path, programs:
 
 
 def _settled(pid: int) -> bool:
-    """Whether a process uses no CPU for a while."""
+    """Whether a process uses no CPU for a while, and not as others have them all."""
     used = [_ticks(pid)]
     for _ in range(5):
         time.sleep(0.06)
+        if any(_state(thread) in ("R", "D") for thread in Path(f"/proc/{pid}/task").iterdir()):
+            return False
         used.append(_ticks(pid))
     return used[-1] - used[0] <= 1
+
+
+def _state(thread: Path) -> str:
+    with suppress(OSError):  # it has ended
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def _ticks(pid: int) -> int:
