@@ -50,7 +50,11 @@ def test_faults_as_the_kernel_accounts_them(tool: Tool) -> None:
 
 @pytest.mark.tool("pagefaults", kernel="perf_events")
 def test_faults_by_stack(tool: Tool, programs: Path) -> None:
-    run = tool("pagefaults", "-s", 3600, "--comm", "touches", work=lambda _: memory.touched(programs, 3000))
+    # At exec a page of the stack may not be there yet: that stack is cut, and said to be.
+    run = tool(
+        "pagefaults", "-s", 3600, "--comm", "touches", work=lambda _: memory.touched(programs, 3000),
+        troubles=['"truncated": {"ustack of @'],
+    )  # fmt: skip
     # Until the unwind tables of the new process are read, callers are found by frame pointers.
     touching = [row for row in run.rows if str(row["stack"][0]).startswith("touch+")]
     assert 1 <= len(touching) <= 3
