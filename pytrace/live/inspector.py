@@ -25,6 +25,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.live import messages, processes
 from pytrace.live.inquiry import HERTZ, QUESTIONS, SECONDS
 from pytrace.live.messages import Answer, Command, Message
+from pytrace.live.view_process import close_others
 from pytrace.results.findings import readable
 
 _BLOCK = 1 << 16
@@ -117,10 +118,7 @@ def _become(channel: socket.socket) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR)
         for standard in range(3):
             os.dup2(null, standard)
-        highest = max(map(int, os.listdir("/proc/self/fd")))
-        kept = channel.fileno()
-        os.closerange(3, kept)
-        os.closerange(kept + 1, highest + 1)
+        close_others(channel.fileno())
         _Answering(channel).serve()
         status = 0
     finally:

@@ -255,7 +255,7 @@ def _become(channel: socket.socket, confine: Callable[[], None]) -> NoReturn:
         # Ctrl-C is a key while the view is shown, and for the run before and after it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.dup2(1, 2)
-        _close_others(channel.fileno())
+        close_others(channel.fileno())
         status = _show(channel, confine)
     except BaseException as error:  # noqa: BLE001 - nothing may go on in a copy of the run
         with suppress(OSError):
@@ -264,7 +264,8 @@ def _become(channel: socket.socket, confine: Callable[[], None]) -> NoReturn:
         os._exit(status)
 
 
-def _close_others(kept: int) -> None:
+def close_others(kept: int) -> None:
+    """Close all files but the standard ones and *kept*."""
     highest = max(map(int, os.listdir("/proc/self/fd")))
     os.closerange(3, kept)
     os.closerange(kept + 1, highest + 1)
