@@ -51,6 +51,8 @@ class Compilation(msgspec.Struct, frozen=True):
     kernel: KernelInfo
     diagnostics: Diagnostics
     watch: Watch | None = None
+    keep: Watch | None = None
+    """As *watch*, and called for a pass that reported errors, too: with what it found."""
 
     def do(self, step: Callable[Concatenate[Compilation, P], R], *results: P.args, **named: P.kwargs) -> R:
         """Run a pass on the results of earlier passes.
@@ -59,6 +61,8 @@ class Compilation(msgspec.Struct, frozen=True):
             ScriptError: the pass reported errors (they are in ``diagnostics``).
         """
         result = step(self, *results, **named)
+        if self.keep is not None:
+            self.keep(step.__name__, result)
         self.diagnostics.check()
         if self.watch is not None:
             self.watch(step.__name__, result)

@@ -42,7 +42,7 @@ MOST = 500
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A name that may be typed; *kind* is that of :data:`KINDS`."""
+    """A name that may be typed; *kind* is that of a :class:`Symbol`, or ``keyword``."""
 
     name: str
     kind: str
@@ -93,28 +93,16 @@ class Analysis:
             self.basis = Source(self.source.name, repaired, path)
             problems = self._run()
         self._known_bases: dict[str, types.Type] | None = None
+        self._functions = {item.name: item for item in self.checked.functions}
         self.symbols = sorted(self._symbols(), key=lambda item: (item.span.start, item.span.end))
         self._starts = [item.span.start for item in self.symbols]
 
     def _run(self) -> Diagnostics:
         """Run the passes on :attr:`basis`. Returns their messages."""
         diagnostics = Diagnostics()
-        compilation = pipeline.Compilation(self.basis, self.options, self.kernel, diagnostics)
+        compilation = pipeline.Compilation(self.basis, self.options, self.kernel, diagnostics, keep=self._keep)
         try:
-            with pipeline.room():
-                # What a pass found is kept where it reports errors, too; these end the passes as in a compilation.
-                self.parsed = self.merged = pipeline.parse(compilation)
-                diagnostics.check()
-                self.merged = compilation.do(pipeline.imports, self.parsed)
-                config = compilation.do(pipeline.settings, self.merged)
-                defined = compilation.do(pipeline.definitions, self.merged)
-                given = compilation.do(pipeline.parameters, self.merged)
-                chosen = compilation.do(pipeline.conditions, given, defined, config)
-                expanded = compilation.do(pipeline.macros, chosen, defined)
-                self.units = pipeline.attach_points(compilation, expanded, config)
-                diagnostics.check()
-                programs = pipeline.Programs(self.merged, expanded, config, defined, self.units)
-                self.checked = pipeline.analysis(compilation, programs)
+            pipeline.front_end(compilation)
         except ScriptError:
             pass
         except PlacedError as error:
@@ -122,6 +110,19 @@ class Analysis:
         except TraceError as error:
             self.failure = error
         return diagnostics
+
+    def _keep(self, step: str, result: object) -> None:
+        """Keep what a pass found, also where it reported errors."""
+        if isinstance(result, nodes.Program):
+            if step == "parse":
+                self.parsed = self.merged = result
+            elif step == "imports":
+                self.merged = result
+        elif isinstance(result, CheckedProgram):
+            self.checked = result
+        elif step == "attach_points":
+            assert isinstance(result, list)
+            self.units = result
 
     def _without_mistake(self, problems: Diagnostics) -> str | None:
         """The basis with the statement of the first mistake blank; None if that is no statement, or blank already."""
@@ -234,7 +235,7 @@ class Analysis:
             return
         if isinstance(node, nodes.Call | nodes.Identifier):
             row = builtin(node.name)
-            function = next((item for item in self.checked.functions if item.name == node.name), None)
+            function = self._functions.get(node.name)
             if node.name in macros:
                 yield self._macro(_head(node.span, node.name), macros[node.name])
             elif function is not None:
@@ -244,7 +245,7 @@ class Analysis:
         elif isinstance(node, nodes.Macro):
             yield self._macro(node.head, node)
         elif isinstance(node, nodes.Function):
-            info = next((item for item in self.checked.functions if item.name == node.name), None)
+            info = self._functions.get(node.name)
             if info is not None:
                 yield self._function(_word(node.head, node.name), info)
             for parameter in node.parameters:
@@ -351,10 +352,10 @@ class Analysis:
                     shown.add(id(item.identity))
                     yield item.span.end, f": {item.type}"
 
-    def candidates(self, text: str, offset: int, points: Iterable[str] = ()) -> list[Candidate]:
+    def candidates(self, text: str, offset: int, points: Iterable[str] | None = None) -> list[Candidate]:
         """What may be typed at an offset of *text*, which may be newer than what was analysed.
 
-        *points* are completions of the attach point that stands there, by :func:`attach_point`.
+        *points* are completions of the attach point that stands there, by :func:`attach_point`; None: there is none.
         """
         before = text[max(0, offset - 400) : offset]
         if _inside_off(text, offset):
@@ -370,7 +371,7 @@ class Analysis:
         if (config := re.search(r"\bconfig\s*=\s*\{(?:[^{}]*;)?\s*(\w*)\Z", text[:offset])) is not None:
             keys = (key for key in Config.__struct_fields__ if key.startswith(config[1]))
             return [Candidate(key, "setting", setting(key)) for key in keys]
-        if attach_point(text, offset) is not None:
+        if points is not None:
             return [Candidate(name, "probe") for name in points][:MOST]
         word = re.search(r"[@$]?\w*\Z", before)
         return list(self._names(word[0] if word else "", text))
@@ -504,7 +505,11 @@ def attach_point(text: str, offset: int) -> str | None:
 
 def _inside_off(text: str, offset: int) -> bool:
     """Whether an offset is inside of a string or comment."""
-    return any(match.start() < offset < match.end() for match in _OFF.finditer(text[: offset + 4096]))
+    return any(
+        # A comment up to the end of its line goes on where one types.
+        match.start() < offset < match.end() + match[0].startswith("//")
+        for match in _OFF.finditer(text[: offset + 4096])
+    )
 
 
 def _base(text: str) -> str:

@@ -152,10 +152,6 @@ class Server(LanguageServer):
             return None
         return document.analysis or await self.analyse(uri)
 
-    async def current(self, uri: str) -> Analysis | None:
-        """An analysis of the text as it is now, for answers that change it."""
-        return await self.analyse(uri)
-
     def points(self, typed: str) -> list[str]:
         """Attach points that begin with what was typed."""
         if typed not in self._listed:
@@ -212,21 +208,13 @@ def _diagnostic(item: Diagnostic, analysis: Analysis, text: Text) -> lsp.Diagnos
     return lsp.Diagnostic(place, message + hints, severity, source="pytrace", related_information=related or None)
 
 
-async def _at(params: Any) -> tuple[Analysis, Text, int] | None:
-    """Analysis, text and offset of a request about a position."""
+async def _symbol(params: Any) -> tuple[Analysis, Text, Symbol] | None:
+    """The name at a position; where the text has changed since it was analysed, the nearest of that name."""
     analysis = await SERVER.newest(params.text_document.uri)
     if analysis is None:
         return None
     text = SERVER.text(params.text_document.uri)
-    return analysis, text, text.offset(params.position)
-
-
-async def _symbol(params: Any) -> tuple[Analysis, Text, Symbol] | None:
-    """The name at a position; where the text has changed since it was analysed, the nearest of that name."""
-    found = await _at(params)
-    if found is None:
-        return None
-    analysis, text, offset = found
+    offset = text.offset(params.position)
     if text.text == analysis.source.text:
         symbol = analysis.symbol(offset)
         return (analysis, text, symbol) if symbol is not None else None
@@ -281,7 +269,7 @@ async def _complete(server: Server, params: lsp.CompletionParams) -> lsp.Complet
     text = server.text(uri)
     offset = text.offset(params.position)
     typed = attach_point(text.text, offset)
-    points: list[str] = []
+    points: list[str] | None = None
     if typed is not None:
         points = await asyncio.get_running_loop().run_in_executor(None, server.points, typed)
     found = analysis.candidates(text.text, offset, points)
@@ -376,7 +364,7 @@ async def _prepare_rename(_server: Server, params: lsp.PrepareRenameParams) -> l
 
 @SERVER.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
 async def _rename(server: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-    analysis = await server.current(params.text_document.uri)
+    analysis = await server.analyse(params.text_document.uri)
     text = server.text(params.text_document.uri)
     symbol = analysis.symbol(text.offset(params.position)) if analysis is not None else None
     if analysis is None or symbol is None or symbol.kind not in _NAMES:
