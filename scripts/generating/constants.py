@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.frontend.expand.c_translation import (
@@ -19,11 +20,11 @@ from pytrace.frontend.expand.c_translation import (
     KEEP_GOING,
     KERNEL_HEADER,
     VALUE,
-    Index,
-    Location,
     Tables,
-    TranslationUnit,
 )
+
+if TYPE_CHECKING:
+    from clang.cindex import SourceLocation, TranslationUnit
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
 
@@ -334,11 +335,11 @@ def _parsed(text: str, flags: list[str]) -> TranslationUnit:
     from clang import cindex
 
     options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
-    index: Index = cindex.Index.create()
+    index = cindex.Index.create()
     return index.parse("main.c", flags, [("main.c", text)], options)
 
 
-def _in_text(location: Location) -> bool:
+def _in_text(location: SourceLocation) -> bool:
     return location.file is not None and str(location.file) == "main.c"
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -22,9 +22,13 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Float, Int, Pointer, Struct, Type
 from pytrace.frontend.expand import c_translation, imports
-from pytrace.frontend.expand.c_translation import CType, Cursor, Kind, Token, Translation
+from pytrace.frontend.expand.c_translation import Translation
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.typed_program import SCRIPT_ORIGIN
+
+if TYPE_CHECKING:
+    from clang.cindex import Cursor, Token, TypeKind
+    from clang.cindex import Type as CType
 
 # ---------------------------------------------------------------------------------------------------- macros as written
 
@@ -481,7 +485,7 @@ class Reader:
         self.structs: dict[str, Struct] = {}
         self.enums: dict[str, Enum] = {}
         table = cindex.TypeKind
-        self.readers: dict[Kind, Callable[[CType], Type]] = {
+        self.readers: dict[TypeKind, Callable[[CType], Type]] = {
             table.VOID: lambda _: VOID,
             table.BOOL: lambda _: BOOL,
             table.POINTER: self._pointer,

@@ -14,9 +14,9 @@ import atexit
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,111 +29,8 @@ from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.expand import imports
 from pytrace.frontend.syntax import nodes
 
-# ---------------------------------------------------------------------------------------------------- types of libclang
-
-# Protocols for the parts of libclang's Python binding (`clang.cindex`) in use; it has no type annotations.
-
-
-class Kind(Protocol):
-    """A kind of declaration (``CursorKind``) or of type (``TypeKind``)."""
-
-    name: str
-
-
-class Location(Protocol):
-    """A position in a file; *file* is None for predefined names."""
-
-    file: object | None
-    line: int
-    column: int
-    offset: int
-    is_in_system_header: bool
-
-
-class Extent(Protocol):
-    """A source range."""
-
-    start: Location
-    end: Location
-
-
-class Token(Protocol):
-    """A token."""
-
-    spelling: str
-    extent: Extent
-
-
-class CType(Protocol):
-    """A C type (``clang.cindex.Type``); sizes are bytes."""
-
-    kind: Kind
-    element_type: CType
-    element_count: int
-
-    def get_size(self) -> int: ...
-    def get_align(self) -> int: ...
-    def get_declaration(self) -> Cursor: ...
-    def get_canonical(self) -> CType: ...
-    def get_pointee(self) -> CType: ...
-    def get_fields(self) -> Iterator[Cursor]: ...
-
-
-class Cursor(Protocol):
-    """A declaration or an expression."""
-
-    kind: Kind
-    spelling: str
-    location: Location
-    extent: Extent
-    type: CType
-    underlying_typedef_type: CType
-    enum_type: CType
-    enum_value: int
-
-    def get_children(self) -> Iterator[Cursor]: ...
-    def get_tokens(self) -> Iterator[Token]: ...
-    def get_definition(self) -> Cursor | None: ...
-    def get_usr(self) -> str: ...
-    def get_field_offsetof(self) -> int: ...
-    def get_bitfield_width(self) -> int: ...
-    def is_definition(self) -> bool: ...
-    def is_anonymous(self) -> bool: ...
-    def is_bitfield(self) -> bool: ...
-
-
-class Problem(Protocol):
-    """A compiler diagnostic (``clang.cindex.Diagnostic``)."""
-
-    severity: int
-    spelling: str
-    location: Location
-
-
-class Inclusion(Protocol):
-    """An include: the file that is included, and where."""
-
-    include: object
-    location: Location
-
-
-class TranslationUnit(Protocol):
-    """A parsed file with everything that it includes."""
-
-    cursor: Cursor
-    diagnostics: Sequence[Problem]
-
-    def get_includes(self) -> Iterator[Inclusion]: ...
-
-
-class Index(Protocol):
-    """An index, which parses files."""
-
-    def parse(
-        self, _path: str, _arguments: Sequence[str], _files: Sequence[tuple[str, str]], _options: int, /
-    ) -> TranslationUnit:
-        """The translation unit of *path*; *files* are names and contents that replace files on disk."""
-
+if TYPE_CHECKING:
+    from clang.cindex import Diagnostic, Index, TranslationUnit
 
 # ------------------------------------------------------------------------------------------ constants of kernel headers
 
@@ -402,7 +299,7 @@ def _refuse_foreign_headers(
 _INCLUDE = r"(?m)^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)"
 
 
-def _with_headers(program: nodes.Program, options: CompileOptions, translation: Translation) -> list[Problem]:
+def _with_headers(program: nodes.Program, options: CompileOptions, translation: Translation) -> list[Diagnostic]:
     """Parse, with the kernel's headers if the text includes any; returns the errors."""
     named = [match["name"] for match in re.finditer(_INCLUDE, translation.text)]
     if not named:
@@ -441,7 +338,7 @@ def _warn_unknown_headers(translation: Translation, diagnostics: Diagnostics) ->
         diagnostics.warn(f"there is no header {name!r}", span, hints=hints)
 
 
-def _missing_headers(wrong: list[Problem]) -> list[str]:
+def _missing_headers(wrong: list[Diagnostic]) -> list[str]:
     matches = (re.search(_MISSING_HEADER, item.spelling) for item in wrong)
     return [match["name"] for match in matches if match is not None]
 
@@ -453,10 +350,10 @@ def _script_words(program: nodes.Program) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
 
 
-def _parse_repeatedly(options: CompileOptions, translation: Translation) -> list[Problem]:
+def _parse_repeatedly(options: CompileOptions, translation: Translation) -> list[Diagnostic]:
     """Parse until nothing can be added; returns the remaining errors."""
     translation.arguments = _arguments(options, translation)
-    wrong: list[Problem] = []
+    wrong: list[Diagnostic] = []
     for _ in range(ROUNDS):
         translation.refused.clear()
         unit = translation.unit = translation.parse(translation.questions())
@@ -468,7 +365,7 @@ def _parse_repeatedly(options: CompileOptions, translation: Translation) -> list
     return wrong
 
 
-def _is_about_word(item: Problem, translation: Translation) -> bool:
+def _is_about_word(item: Diagnostic, translation: Translation) -> bool:
     """Whether a diagnostic is about an evaluated word, which then has no value."""
     place = item.location
     if place.file is None or str(place.file) != MAIN or place.line <= translation.lines:
@@ -506,8 +403,7 @@ def _index() -> Index:
 
     # Free it before the modules that its destructor uses are unloaded.
     atexit.register(_index.cache_clear)
-    index: Index = cindex.Index.create()
-    return index
+    return cindex.Index.create()
 
 
 def _machine(kernel: KernelInfo) -> str:
@@ -535,7 +431,7 @@ def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
     return arguments
 
 
-def _add(item: Problem, translation: Translation) -> bool:
+def _add(item: Diagnostic, translation: Translation) -> bool:
     """Add the declaration that a diagnostic reports as missing; False for an error in the script."""
     text = item.spelling
     header = re.search(_MISSING_HEADER, text)
@@ -612,7 +508,7 @@ def _typedef(name: str, type_: Type) -> str:
     return f"typedef void {name};"
 
 
-def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnostics) -> None:
+def _report(wrong: list[Diagnostic], translation: Translation, diagnostics: Diagnostics) -> None:
     lost = [item for item in wrong if re.search(_MISSING_HEADER, item.spelling)]
     for item in lost or wrong:  # errors that follow from a missing header are not useful
         place = item.location

@@ -7,8 +7,7 @@ context-dependent tokens are resolved by :mod:`pytrace.frontend.syntax.structure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from pytrace.core.builtins import public_name
 from pytrace.core.source import Source, Span
@@ -16,60 +15,20 @@ from pytrace.core.types import shown_name
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, MARKERS, OPERATORS, SIZED_TYPES, Token
 
+if TYPE_CHECKING:
+    from ply.yacc import YaccProduction
+
+    from pytrace.frontend.syntax.parser import Item
+
+    class Rule(YaccProduction):
+        """PLY's production: ``p[0]`` is the result, ``p[1]`` … the parts."""
+
+        lexer: Item
+
+
 # -------------------------------------------------------------------------------------------------------- shared parts
 
 # Spans, error reports, a marker for the empty statement.
-
-
-class Symbol(Protocol):
-    """A symbol of the grammar on the parser's stack."""
-
-    type: str
-
-
-class Production(Protocol):
-    """A rule of the grammar: *len* symbols become the symbol *name*."""
-
-    name: str
-    len: int
-
-
-class LRParser(Protocol):
-    """PLY's parser (``ply.yacc.LRParser``), with its tables and stacks."""
-
-    errorfunc: Callable[[Token | None], Token | None]
-    action: dict[int, dict[str, int]]
-    goto: dict[int, dict[str, int]]
-    productions: Sequence[Production]
-    symstack: Sequence[Symbol]
-    statestack: Sequence[int]
-
-    def errok(self) -> None: ...
-    def parse(self, *, lexer: ItemTokens) -> nodes.Node | None: ...
-
-
-class ItemTokens(Protocol):
-    """The token source of one item, which productions reach as ``p.lexer``."""
-
-    source: Source
-    head: Span
-    points: tuple[nodes.AttachPoint, ...]
-
-    def error(self, message: str, span: Span, *hints: str) -> None:
-        """Record a syntax error."""
-
-
-class Rule(Protocol):
-    """PLY's production: ``p[0]`` is the result, ``p[1]`` … the parts."""
-
-    lexer: ItemTokens
-    parser: LRParser
-
-    def __getitem__(self, index: int) -> Any: ...
-
-    def __setitem__(self, index: int, value: object) -> None: ...
-
-    def __len__(self) -> int: ...
 
 
 EMPTY = nodes.Break(Span(Source("", ""), 0, 0))

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ply import lex
 
@@ -177,38 +177,16 @@ class Scan:
         self.diagnostics.error(f"syntax: {message}", span, hints=hints)
 
 
-class PlyLexer(Protocol):
-    """PLY's lexer (``ply.lex.Lexer``) with our :class:`Scan`."""
+class ScanLexer(lex.Lexer):
+    """PLY's lexer with our :class:`Scan`."""
 
     scan: Scan
-    lexdata: str
-    """The whole text."""
-    lexpos: int
-    """Offset of the next token; rules may change it."""
-    lexstate: str
-    lexstatestack: list[str]
-
-    def clone(self) -> PlyLexer: ...
-    def input(self, text: str) -> None: ...
-    def token(self) -> Token: ...
-
-    def begin(self, state: str) -> None:
-        """Switch to another state."""
-
-    def push_state(self, state: str) -> None:
-        """Switch to another state, from which :meth:`pop_state` returns."""
-
-    def pop_state(self) -> None:
-        """Return to the state before :meth:`push_state`."""
 
 
-class Lexeme(Protocol):
-    """The argument of a token rule: the text that its expression matched."""
+class Lexeme(lex.LexToken):
+    """The argument of a token rule: the text that its expression matched, and where."""
 
-    value: str
-    lexpos: int
-    """Its offset."""
-    lexer: PlyLexer
+    lexer: ScanLexer
 
 
 _Rule = TypeVar("_Rule", bound=Callable[[Lexeme], object])
@@ -744,10 +722,9 @@ class Lexer:
 
 
 @cache
-def _ply_lexer() -> PlyLexer:
+def _ply_lexer() -> ScanLexer:
     """PLY's lexer from the shipped tables, created on first use."""
-    untyped = lex.Lexer()
-    untyped.readtab(lexer_tables, globals())
-    untyped.lexoptimize = True  # do not compare the kind of each token with the list of kinds
-    lexer: PlyLexer = untyped
+    lexer = ScanLexer()
+    lexer.readtab(lexer_tables, globals())
+    lexer.lexoptimize = True  # do not compare the kind of each token with the list of kinds
     return lexer

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import msgspec
-from ply import yacc
+from ply.yacc import LRParser, LRTable
 
 from pytrace.core.diagnostics import Diagnostics, Note, either
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import grammar, grammar_tables, nodes
-from pytrace.frontend.syntax.grammar import LRParser
 from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.structure import Structure
 from pytrace.frontend.syntax.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name
@@ -373,19 +372,19 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
     item = Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
-        return parser.parse(lexer=item)
+        node: nodes.Node | None = parser.parse(lexer=item)
     except AbandonedItem:
         return None
+    return node
 
 
 @cache
 def _parser() -> LRParser:
     """PLY's parser from the shipped tables, created on first use."""
-    table = yacc.LRTable()
+    table = LRTable()
     table.read_table(grammar_tables)
     table.bind_callables(grammar.names())
-    parser: LRParser = yacc.LRParser(table, grammar.p_error)
-    return parser
+    return LRParser(table, grammar.p_error)
 
 
 class ParsedItem(msgspec.Struct):
