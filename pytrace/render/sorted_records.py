@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 import sys
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -266,15 +267,17 @@ Sort = Callable[[bytearray, int], None]
 """Sorts records of a size in place, by their bytes."""
 
 
-class RecordSorter(Protocol):
+class RecordSorter(ABC):
     """Sorts records."""
 
-    whole: bool
-    """Records must have their whole size."""
+    whole = False
+    """Whether records must have their whole size."""
 
+    @abstractmethod
     def add(self, records: Records) -> None:
         """Take some records."""
 
+    @abstractmethod
     def blocks(self) -> Iterator[Records]:
         """All records in order, some at a time."""
 
@@ -291,7 +294,7 @@ def sorter(size: int, sort: Sort | None, *, top: int = 0, descending: bool = Fal
     return _LongRecords(descending)
 
 
-class _ShortRecords:
+class _ShortRecords(RecordSorter):
     whole = True
 
     def __init__(self, size: int, sort: Sort, descending: bool) -> None:
@@ -315,9 +318,7 @@ class _ShortRecords:
             yield bytearray().join(reversed(_split(data[max(0, end - step) : end], size))), size
 
 
-class _LongRecords:
-    whole = False
-
+class _LongRecords(RecordSorter):
     def __init__(self, descending: bool) -> None:
         self._descending = descending
         self._all: list[bytes] = []
@@ -332,9 +333,7 @@ class _LongRecords:
             yield padded(self._all[start : start + ROWS])
 
 
-class _LastRecords:
-    whole = False
-
+class _LastRecords(RecordSorter):
     def __init__(self, top: int, descending: bool) -> None:
         self._top = top
         self._descending = descending

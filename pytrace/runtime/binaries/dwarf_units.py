@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from elftools.common.construct_utils import ULEB128, RepeatUntilExcluding, StreamOffset
 from elftools.common.exceptions import DWARFError, ELFError
@@ -134,21 +134,6 @@ class DebugSection:
         return len(self.data)
 
 
-class Sections(Protocol):
-    """Where units find what belongs to them: a file, or a unit's parts of a package."""
-
-    @property
-    def path(self) -> str:
-        """The file, for messages."""
-
-    @property
-    def address_size(self) -> int:
-        """Bytes of an address on the file's machine."""
-
-    def section(self, name: str) -> DebugSection:
-        """``.debug_NAME``, an empty one when it is not there."""
-
-
 class FileSections:
     """The debug sections of one ELF file; with *split*, those whose names end in ``.dwo``."""
 
@@ -218,7 +203,7 @@ class FileSections:
 class SectionParts:
     """Parts of the sections of a package that belong to one unit; a section without a row is shared by all units."""
 
-    def __init__(self, whole: Sections, rows: Mapping[str, tuple[int, int]], cut: frozenset[str]) -> None:
+    def __init__(self, whole: FileSections, rows: Mapping[str, tuple[int, int]], cut: frozenset[str]) -> None:
         self.path = whole.path
         self.address_size = whole.address_size
         self._whole = whole
@@ -612,7 +597,7 @@ class UnitTable(TableOfUnits):
 
     def __init__(
         self,
-        sections: Sections,
+        sections: FileSections | SectionParts,
         *,
         split: bool = False,
         supplement: Callable[[], UnitTable] | None = None,

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from queue import SimpleQueue
 from threading import Thread
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
@@ -24,6 +24,9 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.session.costs import Costs, Measured
 from pytrace.runtime.session.services import EndOfRun, Service
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.snapshots import Snapshots
 
 REFRESH = 1.0
 """Seconds between two snapshots."""
@@ -42,19 +45,6 @@ _SOON = 0.01
 """The same while the channel has no room for what is to be sent."""
 
 
-class SnapshotSource(Protocol):
-    """Takes snapshots of the run (:class:`pytrace.runtime.session.snapshots.Snapshots`)."""
-
-    def take(self) -> SnapshotData:
-        """A snapshot of this moment."""
-
-    def greatest(self, count: int) -> tuple[SnapshotData, dict[str, int]]:
-        """The same with at most *count* entries of each map, and how many others each has."""
-
-    def clear(self, name: str) -> None:
-        """Empty a map."""
-
-
 class LiveView(Service):
     """Sends snapshots of a run to the view, and does what the view asks for. Files go to the working directory."""
 
@@ -62,7 +52,7 @@ class LiveView(Service):
         self,
         view: ViewProcess,
         output: CoveredOutput,
-        snapshots: SnapshotSource,
+        snapshots: Snapshots,
         costs: Costs,
         manifest: Manifest,
         options: RunOptions,

@@ -29,7 +29,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import msgspec
@@ -73,19 +73,11 @@ each of many processes may have a file of some hundred thousand functions, all o
 """
 
 
-class Source(Protocol):
-    """A file with names."""
-
-    @property
-    def functions(self) -> int:
-        """Functions that are remembered."""
-
-
 class Reading:
     """What all files with names of compiled code have taken."""
 
     def __init__(self) -> None:
-        self.sources: WeakSet[Source] = WeakSet()
+        self.sources: WeakSet[PerfMap | JitDump] = WeakSet()
         """Files of which functions are remembered."""
         self._spent: dict[int, tuple[float, float]] = {}
         """By owner the seconds that are not paid for yet, and when that was so."""
