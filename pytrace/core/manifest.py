@@ -25,7 +25,7 @@ from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, 
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 11
+FORMAT = 12
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -270,7 +270,7 @@ class SessionData(msgspec.Struct, frozen=True):
     for ``--follow``), and from *filters* on the values of process filters
     (``core.options.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
     (``jiffies``) after which programs return at once (``codegen.walkers.processes``). *own* is the tracer's process
-    (``u32``), and after it another one of the tracer's.
+    (``u32``), and after it are those of its live view: the picture, and what answers questions about processes.
 
     It reads *exit* (``u32``): 1 more than the status of an ``exit()`` for whose event there was no room. *stopped*
     (``u32``) is not 0 when programs are to return at once for ever: :data:`EXITED` after an ``exit()``, when only those

@@ -174,7 +174,7 @@ CACHE_LINE = 64
 
 SESSION = SessionData(
     SHARED_SECTION,
-    start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=CACHE_LINE,
+    start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=72,
 )  # fmt: skip
 """Numbers at the start of the shared section; values of filters come after them."""
 
@@ -242,7 +242,7 @@ class Layout(msgspec.Struct):
         *digested* are the maps whose BPF map is keyed by digests; *resets* is as for :func:`snapshots`.
         """
         layout = cls(1 << max(0, cpus - 1).bit_length())
-        layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
+        layout.shared = _up(SESSION.filters + filters, CACHE_LINE)
         layout.generations = snapshots(checked, resets=resets)
         layout.digested = digested
         layout.resettable = resettable(checked) if resets else frozenset()

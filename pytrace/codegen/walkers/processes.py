@@ -551,12 +551,13 @@ class Filters(Part):
         return self.e.tasks.is_any_of(task.user(), shape.uids_at, shape.uids)
 
     def _foreign(self, task: tasks.Task) -> I1:
-        """Test that the process is neither the tracer nor its live view."""
+        """Test that the process is neither the tracer nor one of its live view."""
         process = task.process("tracer")
-        first, second = (
-            self.b.icmp("eq", process, self.b.load(self.e.session(SESSION.own + distance), 32)) for distance in (0, 4)
-        )
-        return self.b.icmp("eq", self.b.op("or", self.b.number(first), self.b.number(second)), 0)
+        same: Number = 0
+        for distance in (0, 4, 8) if self.script.options.resets else (0, 4):
+            own = self.b.load(self.e.session(SESSION.own + distance), 32)
+            same = self.b.op("or", same, self.b.number(self.b.icmp("eq", process, own)))
+        return self.b.icmp("eq", same, 0)
 
     def _not_own_thread(self, task: tasks.Task) -> I1:
         """Test that the thread does not run pytrace; of other tasks than the current one nothing is known."""
@@ -740,9 +741,10 @@ class Watchdog(Part):
         self.e.end_early(self.b.icmp("ule", now, self.b.load(self.e.session(SESSION.deadline))), counted=SKIPPED)
 
     def _unless_view(self) -> None:
-        """End the program in the process of the live view, which waits in calls all the time: it is only a picture."""
+        """End the program in the processes of the live view, which wait in calls all the time: it is only a picture."""
         process, _ = self.e.tasks.process_ids("tracer")
-        self.e.end_early(self.b.icmp("ne", process, self.b.load(self.e.session(SESSION.own + 4), 32)))
+        for distance in (4, 8):
+            self.e.end_early(self.b.icmp("ne", process, self.b.load(self.e.session(SESSION.own + distance), 32)))
 
     def _unless_own_thread_ends(self) -> None:
         """End the program at the ``exit`` of a thread of the tracer.

@@ -172,7 +172,7 @@ class LoadedScript:
         root = options.filters.pid if command is None else command
         struct.pack_into("=Q", memory, data.root, root or 0)
         struct.pack_into("=Q", memory, data.deadline, NEVER)
-        struct.pack_into("=II", memory, data.own, os.getpid(), os.getpid())
+        struct.pack_into("=III", memory, data.own, *[os.getpid()] * 3)
         if options.filters != ProcessFilters():
             self._fill_filters(data, options)
 
@@ -210,11 +210,11 @@ class LoadedScript:
             each = max(1, round(1e9 / hits)) if hits else 0
             struct.pack_into("=QQ", memory, limits.offset + RATE_LINE * index, each, HITS_AHEAD)
 
-    def add_own_process(self, pid: int) -> None:
-        """Note another process of the tracer: its live view."""
+    def add_own_processes(self, view: int, inspector: int | None) -> None:
+        """Note the processes of the live view."""
         data = self.manifest.session
         if data is not None:
-            struct.pack_into("=I", self.section(data.section), data.own + 4, pid)
+            struct.pack_into("=II", self.section(data.section), data.own + 4, view, inspector or view)
 
     def stop_programs(self) -> None:
         """Have all programs return at once.

@@ -163,7 +163,7 @@ def open_run(
         run.services.append(Confinement(options, loaded, probes, written, notices))
     run.services += _services(run, memory, exports, stack)
     if view is not None:
-        loaded.add_own_process(view.pid)
+        loaded.add_own_processes(view.pid, None if inspector is None else inspector.pid)
     if view is not None and costs is not None:
         from pytrace.runtime.output.covered_output import CoveredOutput
         from pytrace.runtime.session.live_view import LiveView

@@ -422,12 +422,14 @@ def test_functions_of_exit_are_not_seen_of_the_own_threads(probe: str, runs: boo
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_the_view_is_not_seen(live: bool) -> None:
+@pytest.mark.parametrize("process", ["picture", "inspector"])
+def test_the_view_is_not_seen(process: str, live: bool) -> None:
     found = machine(SWITCH, RecordedKernel(), CompileOptions(resets=live))
     session = found.script.manifest.session
     assert session is not None
     found.write(found.section(session.section) + session.deadline, b"\xff" * 8)
-    found.write(found.section(session.section) + session.own + 4, PID.to_bytes(4, "little"))
+    place = session.own + (4 if process == "picture" else 8)
+    found.write(found.section(session.section) + place, PID.to_bytes(4, "little"))
     found.run()
     assert found.slot("@n") == int(not live)
 

@@ -342,7 +342,7 @@ def test_scripts_without_histograms() -> None:
 # The heartbeat: when the deadline moves on, and which gaps are noted.
 
 
-PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 72)
 TICK = 4_000_000
 
 

@@ -456,7 +456,7 @@ def test_searches_say_when_stacks_of_compiled_code_were_taken(now: list[float]) 
 # What ends a run: all processes have ended, the program of --exec-wait has, or the time is over.
 
 
-PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 72)
 
 
 class Loop:

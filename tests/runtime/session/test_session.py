@@ -412,7 +412,7 @@ def test_the_command_runs_unless_the_script_has_ended(exits: bool, fake: Make) -
 
 
 def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
-    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64))
+    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 72))
     memory = bytearray(48)
     run.loaded.sections["session"] = memoryview(memory)
     loop = Session(run.resources)
