@@ -9,6 +9,16 @@ import sys
 DISTRIBUTION = "pytrace-bpf"
 """pytrace among Python packages; ``pytrace`` on PyPI is a project of others."""
 
+_DEBIAN = {
+    "c": "python3-clang",
+    "live": "python3-textual",
+    "fleet": "python3-clustershell",
+    "kubernetes": "python3-kubernetes",
+    "arrow": "python3-pyarrow",
+    "pandas": "python3-pandas",
+}
+"""Debian's packages of extras; those of the others are not there, or too old (pygls)."""
+
 _ENTRY = re.compile(r"(?P<package>[^;]+?)\s*;.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 """A requirement in the metadata of a distribution that belongs to an extra (PEP 508)."""
 
@@ -18,6 +28,10 @@ def hint(extra: str) -> str:
 
     It names the packages themselves, so that it also holds for a copy that came from a checkout or a wheel.
     """
+    if _is_debians():
+        if extra in _DEBIAN:
+            return f"apt install {_DEBIAN[extra]}"
+        return "Debian has no such package: install pytrace by pipx (pytrace help install)"
     from importlib import metadata  # for messages only
 
     try:
@@ -28,3 +42,8 @@ def hint(extra: str) -> str:
     if not packages:
         return f"install the packages of the extra {extra!r} in pytrace's pyproject.toml"
     return shlex.join([sys.executable, "-m", "pip", "install", *packages])
+
+
+def _is_debians() -> bool:
+    """True if this is Debian's package of pytrace: pip may not install anything beside it (PEP 668)."""
+    return __file__.startswith("/usr/lib/python3/dist-packages/")

@@ -23,7 +23,7 @@ from pytrace.runtime.session import confinement
 Value = str | int | bool
 """Of a row: a text, a number, or whether the machine has something."""
 
-_PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
+_PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang", "textual")
 
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Kernel helpers", (

@@ -205,6 +205,12 @@ def _live(line: CommandLine, form: str) -> bool:
         from pytrace.live import terminal
 
         terminal.check()
+        import importlib.util
+
+        if importlib.util.find_spec("textual") is None:
+            from pytrace.base import extras
+
+            raise TraceError("--live needs the Python package textual", hints=(extras.hint("live"),))
     return True
 
 

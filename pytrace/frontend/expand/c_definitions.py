@@ -429,7 +429,7 @@ def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, di
 
 def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
     plain = Definitions(kernel, written=defined_macros(program))
-    if not options.includes and _read_macros_only(program, plain):
+    if not options.includes and _read_simple(program, plain):
         return plain
     translation = c_translation.translate(program, options, kernel, diagnostics)
     paths = dict.fromkeys(str(included.include) for included in translation.parsed.get_includes())
@@ -446,13 +446,139 @@ def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, d
     return definitions
 
 
-def _read_macros_only(program: nodes.Program, definitions: Definitions) -> bool:
-    """Read a C part that consists of object-like macros only, without libclang; False if it has other declarations."""
-    macros = [c_macro(part) for part in program.c_parts]
-    if any(item is None or item.parameters is not None or re.search(_ADJACENT, item.body) for item in macros):
+_ENUM = re.compile(r"(?s)\s*enum\b\s*(?P<name>[A-Za-z_]\w*)?\s*\{(?P<body>[^{}]*)\}\s*;?\s*", re.ASCII)
+_STRUCT = re.compile(r"(?s)\s*struct\s+(?P<name>[A-Za-z_]\w*)\s*\{(?P<body>[^{}]*)\}\s*;?\s*", re.ASCII)
+_ENUMERATOR = re.compile(
+    r"\s*(?P<name>[A-Za-z_]\w*)\s*(?:=\s*(?P<value>-?(?:0[xX][0-9a-fA-F]+|[1-9]\d*|0))\s*)?", re.ASCII
+)
+_FIELD = re.compile(
+    r"\s*(?P<type>[A-Za-z_]\w*(?:\s+[A-Za-z_]\w*)*?)(?P<pointers>\s*(?:\*\s*)+|\s+)"
+    r"(?P<name>[A-Za-z_]\w*)\s*(?P<sizes>(?:\[\s*[1-9]\d{0,6}\s*\]\s*)*)", re.ASCII,
+)  # fmt: skip
+_KEYWORDS = frozenset({
+    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "typeof", "union", "unsigned", "void", "volatile", "while",
+})  # fmt: skip
+_C_INTEGERS = {
+    tuple(sorted(words.split())): Int(size, signed)
+    for size, signed, names in (
+        (1, True, "char|signed char"), (1, False, "unsigned char"),
+        (2, True, "short|short int|signed short"), (2, False, "unsigned short|short unsigned int"),
+        (4, True, "int|signed int|signed"), (4, False, "unsigned|unsigned int"),
+        (8, True, "long|long int|long long|long long int"),
+        (8, False, "unsigned long|long unsigned int|unsigned long long|long long unsigned int"),
+    )
+    for words in names.split("|")
+}  # fmt: skip
+"""C's integers by the sorted words of their names, on 64-bit machines."""
+
+
+def _read_simple(program: nodes.Program, definitions: Definitions) -> bool:
+    """Read object-like macros, enumerations of plain numbers and structs of C's own integers; False if there is more.
+
+    libclang, which takes longer to load than most scripts to compile, reads the rest, and reports mistakes.
+    """
+    macros: list[CMacro] = []
+    words: set[str] = set()
+    for part in program.c_parts:
+        macro = c_macro(part)
+        text = re.sub(_COMMENT, " ", part.text)
+        if macro is not None:
+            if macro.parameters is not None or re.search(_ADJACENT, macro.body):
+                return False
+            macros.append(macro)
+        elif match := _ENUM.fullmatch(text):
+            if not _read_enum(match, definitions):
+                return False
+        elif match := _STRUCT.fullmatch(text):
+            if not _read_struct(match, definitions):
+                return False
+        else:
+            return False
+        if macro is None:
+            words.update(re.findall(_WORD, text))
+    # A macro may stand for any word of a definition, and its value may have the type of an enumeration.
+    bodies = (word for macro in macros for word in re.findall(_WORD, macro.body))
+    if words & {macro.name for macro in macros} or not definitions.enumerators.keys().isdisjoint(bodies):
         return False
-    definitions.macros.update({item.name: item.expression for item in macros if item is not None})
+    definitions.macros.update({macro.name: macro.expression for macro in macros})
     return True
+
+
+def _read_enum(match: re.Match[str], definitions: Definitions) -> bool:
+    name, items = match["name"] or "", match["body"].rstrip().removesuffix(",").split(",")
+    members: dict[str, int] = {}
+    value = -1
+    for item in items:
+        entry = _ENUMERATOR.fullmatch(item)
+        if entry is None or entry["name"] in members or entry["name"] in _KEYWORDS:
+            return False
+        value = value + 1 if entry["value"] is None else int(entry["value"], 0)
+        members[entry["name"]] = value
+    if name in definitions.enums or name in _KEYWORDS or not members.keys().isdisjoint(definitions.enumerators):
+        return False
+    if max(members.values()) > 0x7FFFFFFF or min(members.values()) < -0x80000000:
+        return False
+    enum = Enum(name, 4, min(members.values()) < 0, tuple(members.items()))
+    if name:
+        definitions.enums[name] = enum
+    definitions.enumerators.update({member: (enum, number) for member, number in members.items()})
+    return True
+
+
+def _read_struct(match: re.Match[str], definitions: Definitions) -> bool:
+    *items, rest = match["body"].split(";")
+    key = ("struct", match["name"])
+    if rest.strip() or not items or key in definitions.structs or match["name"] in _KEYWORDS:
+        return False
+    # Its size does not depend on what its pointers to itself point to.
+    laid_out = _plain_fields(items, Struct(*key, 0), definitions)
+    if laid_out is None:
+        return False
+    fields, size, alignment = laid_out
+
+    def load() -> tuple[Field, ...]:
+        again = _plain_fields(items, struct, definitions)
+        return again[0] if again is not None else fields
+
+    struct = Struct(*key, size, FieldLoader(load), origin=SCRIPT_ORIGIN, alignment=alignment)
+    definitions.structs[key] = struct
+    return True
+
+
+def _plain_fields(
+    items: Iterable[str], own: Struct, definitions: Definitions
+) -> tuple[tuple[Field, ...], int, int] | None:
+    """The members of the struct *own*, with its size and alignment; None where libclang is needed."""
+    fields: dict[str, Field] = {}
+    size, alignment = 0, 1
+    for item in items:
+        declared = _FIELD.fullmatch(item)
+        if declared is None or declared["name"] in fields or declared["name"] in _KEYWORDS:
+            return None
+        words = [word for word in declared["type"].split() if word not in ("const", "volatile")]
+        pointers = declared["pointers"].count("*")
+        type_: Type | None
+        if pointers and words == ["void"]:
+            type_ = VOID
+        elif pointers and words[0] == "struct":
+            name = " ".join(words[1:])
+            type_ = own if name == own.name else definitions.structs.get(("struct", name))
+        else:
+            type_ = _C_INTEGERS.get(tuple(sorted(words)))
+        if type_ is None:
+            return None
+        for _ in range(pointers):
+            type_ = Pointer(type_)
+        align = type_.size
+        for length in reversed(re.findall(r"\d+", declared["sizes"])):
+            type_ = Array(type_, int(length))
+        size += -size % align
+        fields[declared["name"]] = Field(declared["name"], type_, size)
+        size, alignment = size + type_.size, max(alignment, align)
+    size += -size % alignment
+    return (tuple(fields.values()), size, alignment) if size < 1 << 31 else None
 
 
 def _macro(name: str, body: str, evaluate: Callable[[str], nodes.Expr | None]) -> Callable[[], nodes.Expr | None]:

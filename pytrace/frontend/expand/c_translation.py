@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.base import trusted_files
+from pytrace.base import extras, trusted_files
 from pytrace.core.diagnostics import Diagnostics, InternalError, either
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.options import CompileOptions
@@ -250,7 +250,12 @@ class Translation(msgspec.Struct):
 def translate(
     program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
 ) -> Translation:
-    """Parse the C part of *program*; errors are reported at their position in the script."""
+    """Parse the C part of *program*; errors are reported at their position in the script.
+
+    Raises:
+        ScriptError: libclang is not installed.
+    """
+    _check_installed(program, diagnostics)
     translation = Translation(kernel)
     line = 1
     # A file of the working directory comes before a header of that name in the directories for headers.
@@ -269,6 +274,17 @@ def translate(
     if os.geteuid() == 0:
         _refuse_foreign_headers(program, options, translation, diagnostics)
     return translation
+
+
+def _check_installed(program: nodes.Program, diagnostics: Diagnostics) -> None:
+    """Report that libclang is not installed."""
+    try:
+        import clang.cindex  # noqa: F401
+    except ImportError:
+        spans = [part.span for part in program.c_parts if not part.text.lstrip().startswith("#define")]
+        message = "C definitions like these, and #include, need libclang, which is not installed"
+        diagnostics.error(message, (spans or [program.span])[0], hints=(extras.hint("c"),))
+        diagnostics.check()
 
 
 def _refuse_foreign_headers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from clang import cindex
 from generating import constants as generator
 
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
@@ -579,6 +580,89 @@ def test_macros_without_a_c_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(total, nodes.Binary)
     assert isinstance(total.left, nodes.Identifier)
     assert list(found.names("macro")) == ["N", "MSG", "SUM", "EMPTY"]
+
+
+PLAIN = (
+    "enum a { A, B = 4, C, D = 0x10, E, };\nenum { SINGLE = 2147483647 };",
+    "enum low { LOW = -2, MINUS, ZERO } ;\n#define SIZE (2 * 8)",
+    """struct a {
+        char c; /* one */ short s[3]; // three
+        unsigned int u; const char * const_name; void **pp; long unsigned int l[2][4]; unsigned x; long long y;
+        signed char last;
+    };
+    struct b { char one; };""",
+    "struct a { struct a *next; };\nstruct b { const struct a * const_; struct b **all; };",
+    "struct task_struct { int mine; };\nenum pid_type { MINE, OTHERS };",
+)
+NOT_PLAIN = """\
+struct a { u64 x; };
+struct a { int x : 3; };
+struct a { int a, b; };
+struct a { struct task_struct *t; };
+struct a { union { int x; long y; }; };
+struct a { int x; } __attribute__((packed));
+struct a { int (*f)(void); };
+struct a { };
+struct a { int x[]; };
+struct a { bool x; };
+struct a;
+enum a { A = 1 << 3 };
+enum a { A }; enum b { B = A };
+enum a { A }; | #define OTHER A
+enum a { A = 010 };
+enum a { A = 0x80000000 };
+enum a { A, A2 = 3u };
+#define N 3 | struct a { int x[N]; };
+#define unsigned | enum a { A }; | struct b { unsigned int x; };
+#define F(x) x
+#if 1 | #endif
+#include <stddef.h>
+typedef int mine;""".splitlines()
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_definitions_are_read_as_libclang_reads_them(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as context:
+        context.setattr(c_translation, "translate", None)
+        plain = good(text)
+    with monkeypatch.context() as context:
+        context.setattr(c_definitions, "_read_simple", lambda *_: False)
+        expected = good(text)
+    assert plain.enums == expected.enums
+    assert plain.enumerators == expected.enumerators
+    assert plain.structs.keys() == expected.structs.keys()
+    for key, struct_ in plain.structs.items():
+        other = expected.structs[key]
+        assert (struct_, struct_.fields, struct_.align) == (other, other.fields, other.align)
+    assert [name for name in plain.names("macro") if constant(plain, name) != constant(expected, name)] == []
+
+
+@each_row("text", NOT_PLAIN)
+def test_other_definitions_are_for_libclang(text: str) -> None:
+    lines = text.replace(" | ", "\n")
+    program = parser.parse(Source("stdin", f"{lines}\nbegin {{}}"), Diagnostics())
+    assert not c_definitions._read_simple(program, Definitions(RecordedKernel()))
+
+
+def test_mistakes_in_plain_definitions_are_told_by_libclang() -> None:
+    for text in (
+        "enum a { A, A };", "enum a { A };\nenum b { A };", "struct a { int x; int x; };",
+                 "struct a { int x; };\nstruct a { int x; };", "enum a { int };", "struct a { int if; };",
+    ):  # fmt: skip
+        assert read(text)[1].failed, text
+
+
+def test_without_libclang_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clang", None)
+    monkeypatch.setitem(sys.modules, "clang.cindex", None)
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("stdin", "#define N 3\ntypedef int mine;\nbegin {}"), diagnostics)
+    with pytest.raises(ScriptError):
+        c_definitions.read(program, CompileOptions(), RecordedKernel(), diagnostics)
+    (error,) = diagnostics.items
+    assert error.span.text == "typedef int mine;"
+    assert error.message == "C definitions like these, and #include, need libclang, which is not installed"
+    assert "libclang" in error.hints[0]
 
 
 def test_each_use_of_a_macro_is_a_new_tree() -> None:
