@@ -1,7 +1,7 @@
 """The builtin table: one row for each builtin value and function.
 
 A row is data: names, arguments, mode, safety, allowed probes, documentation. Its check is the method that handles its
-name in the family's module of ``frontend.check``; the emission is in ``codegen.lower.expressions``, the handler
+name in a family's module of ``frontend.check``, its code in the module of its family in ``codegen.lower``, the handler
 of an asynchronous one in ``runtime.output.handlers`` (by event kind). A test checks that none is missing.
 """
 

@@ -771,7 +771,7 @@ ALL: tuple[type[Type], ...] = (
 
 AGGREGATIONS = tuple(kind for kind in ALL if issubclass(kind, Aggregate))
 SUMS = (Count, Sum, Avg, Stats, Hist, LHist)
-"""Aggregations that only add to their value or buckets."""
+"""Aggregations that only add to their value or buckets: two values of one are added member by member."""
 
 _ANY = reduce(or_, ALL)
 

@@ -34,8 +34,6 @@ SHOWN = 20
 """Entries that are shown unless all are wanted."""
 
 _INDENT = b"    "
-_SUMS = (types.Count, types.Sum, types.Avg, types.Stats, types.Hist, types.LHist)
-"""Aggregations of which two values are added member by member."""
 
 Entry = tuple[Value, Value]
 
@@ -61,7 +59,7 @@ class StackLayout(msgspec.Struct, frozen=True):
     ) -> list[Entry]:
         """Entries with the text of their key in its place; those with the same text are joined where values can be."""
         text = self._key_text(key, texts)
-        if not isinstance(value, _SUMS):
+        if not isinstance(value, types.SUMS):
             return [(text(name), item) for name, item in entries]
         joined: dict[bytes, Value] = {}
         for name, item in entries:
@@ -141,7 +139,7 @@ def _named(words: Sequence[tuple[bytes, types.Type]]) -> list[bytes]:
 
 
 def _added(left: Value, right: Value) -> Value:
-    """The sum of two values of an aggregation of :data:`_SUMS`: numbers, or tuples of them."""
+    """The sum of two values of an aggregation of :data:`types.SUMS`: numbers, or tuples of them."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         return tuple(map(_added, left, right))
     if isinstance(left, int) and isinstance(right, int):

@@ -20,7 +20,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import HITS, WEIGHT, Manifest, ProgramSpec, SampledUnit
 from pytrace.core.options import SAMPLE, Budget
 from pytrace.core.probe_kinds import INTERVAL, ITER, known_kind
-from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
+from pytrace.core.types import SUMS, Type
 from pytrace.render import json
 from pytrace.results.formats.about import cost_line, cost_text
 from pytrace.runtime.load import loaded_script
@@ -450,8 +450,6 @@ ESTIMATE = "estimate"
 ONLY_SAMPLED = "sample"
 """The mark of what is of some of the hits only: values that cannot be scaled, as the greatest, the last one, a text."""
 
-_SCALED = (Count, Sum, Avg, Stats, Hist, LHist)
-
 
 class Marks:
     """The marks of what was counted while hits were left out: of maps, and of events that print something.
@@ -484,7 +482,7 @@ class Marks:
     def _mark(self, unit: SampledUnit, mark: str, *, counts: bool) -> None:
         """Mark what a program writes and sends; *counts*: its aggregations are scaled."""
         for name in unit.writes:
-            scaled = counts and isinstance(self._values[name], _SCALED)
+            scaled = counts and isinstance(self._values[name], SUMS)
             # Of two marks that of a sample stays, which promises less.
             if self._maps.get(name) != ONLY_SAMPLED:
                 self._maps[name] = ESTIMATE if scaled else mark

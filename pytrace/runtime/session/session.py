@@ -618,7 +618,7 @@ class Session:
         return run.renderer.state.exit_code or (status if run.options.exit_status else 0)
 
     def _explain_waiting(self) -> None:
-        """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
+        """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/memory``)."""
         run = self._run
         if names := self._still_waiting(user=True):
             text = f"a traced thread waits for memory in {', '.join(names)}: detaching waits for it"

@@ -194,8 +194,7 @@ def _single(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequenc
 
 # ---------------------------------------------------------------------------------------------- rows that are alike
 
-_SUMS = types.Count | types.Sum | types.Avg | types.Stats | types.Hist | types.LHist
-_EXTREMES = types.Min | types.Max
+_EXTREMES = (types.Min, types.Max)
 _ROWS = 4096
 """Joined rows of a block."""
 
@@ -215,7 +214,7 @@ class AlikeRows:
         self, spec: MapSpec, blocks: Iterator[Block], chunk: Callable[[bytes], bytes | None] = lambda _digest: None
     ) -> Iterator[Block]:
         """The rows of a map; those that are alike are one. *chunk* is that of the map's reader."""
-        if not isinstance(spec.value, _SUMS | _EXTREMES):
+        if not isinstance(spec.value, types.SUMS + _EXTREMES):
             return blocks
         shown = [place for place in places(spec) if not place.in_value]
         join = _extreme if isinstance(spec.value, _EXTREMES) else _sum
