@@ -22,7 +22,7 @@ from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
 from pytrace.results import file_form
 from pytrace.runtime.binaries.user_binary import Binary
-from tests.runtime.elf.test_debug_files import Site
+from tests.runtime.binaries.test_debug_files import Site
 from tests.support import bad_line, faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.bad_line import Line

@@ -20,7 +20,7 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.stacks.address_space import MappingRecorder
 from pytrace.runtime.stacks.symbolizer import Symbolizer
-from tests.runtime.elf.test_debug_files import Site
+from tests.runtime.binaries.test_debug_files import Site
 from tests.support import fuse_server
 from tests.support.compile import SOURCES, compiled, tool
 from tests.support.machine import need

@@ -31,7 +31,7 @@ from pytrace.runtime.stacks import python_processes
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
 from tests.runtime.output.test_ring import data_of, expected, listed
-from tests.runtime.python.test_interpreters import TABLE, record
+from tests.runtime.stacks.test_interpreters import TABLE, record
 from tests.support import encode, snapshots
 
 _HARMFUL = re.compile(

@@ -1,4 +1,4 @@
-/* For tests/runtime/unwind/test_exits.py. */
+/* For tests/runtime/stacks/test_exits.py. */
 #include <stdio.h>
 #define APART __attribute__((noinline, noclone))
 typedef int (*function)(int);

@@ -1,4 +1,4 @@
-/* For tests/runtime/dwarf/test_units.py. */
+/* For tests/runtime/binaries/test_units.py. */
 #include <string>
 #include <map>
 namespace zoo { struct Cat { std::string name; const int legs = 4; int walk(int n) const; }; }

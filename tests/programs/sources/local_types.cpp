@@ -1,4 +1,4 @@
-/* For tests/runtime/dwarf/test_entries.py. */
+/* For tests/runtime/binaries/test_entries.py. */
 extern "C" int rand(void);
 namespace app { namespace {
 struct Part { int n; inline __attribute__((always_inline)) int twice() { return n * rand(); } };

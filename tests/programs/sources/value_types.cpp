@@ -1,4 +1,4 @@
-/* For tests/runtime/dwarf/test_value_types.py. */
+/* For tests/runtime/binaries/test_value_types.py. */
 #include <stddef.h>
 typedef int number;
 enum colour { RED, BLUE = 7 };

@@ -21,11 +21,11 @@ from pytrace.runtime.load import features, remote_kernel
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.load.remote_kernel import RemoteKernel
 from pytrace.runtime.machine import perf
-from tests.runtime.btf.test_kernel import add_event, folder, module, vmlinux
+from tests.runtime.binaries.test_kernel_types import add_event, folder, module, vmlinux
 from tests.support.btf_builder import BtfBuilder
 
 # ---------------------------------------------------------------------------------------------- kernel answers
-# What this machine says of itself, over the small kernel of :mod:`tests.runtime.btf.test_kernel`.
+# What this machine says of itself, over the small kernel of :mod:`tests.runtime.binaries.test_kernel_types`.
 
 
 __all__ = ["folder"]

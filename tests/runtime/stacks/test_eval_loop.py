@@ -21,7 +21,7 @@ from pytrace.runtime.stacks.python_interpreters import (
     eval_loop,
     interpreter,
 )
-from tests.runtime.python.test_interpreters import FUNCTIONS, WHERE, tail_calls
+from tests.runtime.stacks.test_interpreters import FUNCTIONS, WHERE, tail_calls
 from tests.support.compile import compiled
 from tests.support.pythons import PYTHONS, Python
 
