@@ -24,6 +24,7 @@ from pytrace.core.probe_kinds import kind_of
 from pytrace.core.source import Source
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.expand import c_definitions as definitions_pass
+from pytrace.frontend.expand import call_probes as calls_pass
 from pytrace.frontend.expand import imports as imports_pass
 from pytrace.frontend.expand import macros as macros_pass
 from pytrace.frontend.expand import parameters as parameters_pass
@@ -125,6 +126,11 @@ def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes
     return macros_pass.expand(chosen, defined, c.diagnostics)
 
 
+def calls(c: Compilation, expanded: nodes.Program) -> nodes.Program:
+    """The AST with two probes in place of each ``call:``."""
+    return calls_pass.expand(expanded, c.options, c.kernel, c.diagnostics)
+
+
 def attach_points(c: Compilation, expanded: nodes.Program, config: Config) -> list[ProbeUnit]:
     """One unit for each program, with all its targets."""
     return attach_points_pass.expand(expanded, c.options, c.kernel, config, c.diagnostics)
@@ -147,7 +153,9 @@ def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
         raise ScriptError from problem
 
 
-PASSES = (parse, imports, settings, definitions, parameters, conditions, macros, attach_points, analysis, generate)
+PASSES = (
+    parse, imports, settings, definitions, parameters, conditions, macros, calls, attach_points, analysis, generate,
+)  # fmt: skip
 """All passes, in the order in which they run."""
 
 # ---------------------------------------------------------------------------------------------- pipeline
@@ -164,7 +172,7 @@ def find_programs(c: Compilation) -> Programs:
         config = c.do(settings, merged)
         defined = c.do(definitions, merged)
         chosen = c.do(conditions, c.do(parameters, merged), defined, config)
-        expanded = c.do(macros, chosen, defined)
+        expanded = c.do(calls, c.do(macros, chosen, defined))
         units = c.do(attach_points, expanded, config)
     return Programs(merged, expanded, config, defined, units)
 

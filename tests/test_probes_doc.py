@@ -1,4 +1,4 @@
-"""Runs the commands of docs/reference/probes.md; ``needs: FEATURE`` before one skips it without that."""
+"""Runs the commands of docs/reference/probes.md and calls.md; ``needs: FEATURE`` before one skips it without that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.server import Server
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "probes.md"
+_FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+PAGES = (_FOLDER / "probes.md", _FOLDER / "calls.md")
 _BLOCK = re.compile(
     r"(?:^<!-- needs: (?P<needs>\w+) -->\n)?^```sh\n(?P<command>.*?)^```\n"
     r"(?:```output contains\n(?P<output>.*?)^```\n)?",
@@ -25,6 +26,7 @@ _BLOCK = re.compile(
 class Command:
     """One command of the page, and lines that its output must contain."""
 
+    page: str
     line: int
     needs: str
     argv: tuple[str, ...]
@@ -32,18 +34,20 @@ class Command:
 
 
 def commands() -> list[Command]:
-    text = PAGE.read_text()
     found = []
-    for match in _BLOCK.finditer(text):
-        words = shlex.split(match["command"])
-        assert words[0] == "pytrace"
-        line = text[: match.start()].count("\n") + 1
-        found.append(Command(line, match["needs"] or "", tuple(words[1:]), tuple((match["output"] or "").splitlines())))
+    for page in PAGES:
+        text = page.read_text()
+        for match in _BLOCK.finditer(text):
+            words = shlex.split(match["command"])
+            assert words[0] == "pytrace"
+            line = text[: match.start()].count("\n") + 1
+            output = tuple((match["output"] or "").splitlines())
+            found.append(Command(page.stem, line, match["needs"] or "", tuple(words[1:]), output))
     return found
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("command", commands(), ids=lambda command: f"line-{command.line}")
+@pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.page}-line-{command.line}")
 def test_command(command: Command, server: Server, programs: Path, tmp_path: Path) -> None:
     if command.needs:
         need(command.needs)
@@ -61,7 +65,7 @@ def test_command(command: Command, server: Server, programs: Path, tmp_path: Pat
 def test_every_kind_of_probe_is_described() -> None:
     from pytrace.core.probe_kinds import PROBE_KINDS
 
-    text = PAGE.read_text()
+    text = PAGES[0].read_text()
     for kind in PROBE_KINDS:
         assert f"`{kind.name}`" in text
         assert all(f"`{alias}`" in text for alias in kind.aliases)

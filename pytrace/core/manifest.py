@@ -431,6 +431,9 @@ class Manifest(msgspec.Struct, frozen=True):
     """For stacks that are walked by the kernel, by their limits."""
     stack_chunks: str = ""
     """Symbol of the map with the frames of stacks that are chunked."""
+    call_maps: tuple[MapSpec, ...] = ()
+    """The maps of ``call:`` probes from calls that are under way to what is kept of their entries; no output has them.
+    Counters about maps number them after :attr:`maps`."""
 
     def printed_types(self) -> Iterator[Type]:
         """Types of all values that events and maps may print, and of their parts."""

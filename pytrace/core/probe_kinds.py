@@ -252,6 +252,8 @@ BEGIN, END, SELF, TEST, BENCH = "begin", "end", "self", "test", "bench"
 KPROBE, KRETPROBE, FENTRY, FEXIT = "kprobe", "kretprobe", "fentry", "fexit"
 UPROBE, URETPROBE, USDT = "uprobe", "uretprobe", "usdt"
 PYTHON, PYTHONRET = "python", "pythonret"
+CALL, SYSCALL = "call", "syscall"
+"""Calls: no kinds of programs, but what `frontend.expand.call_probes` turns into two of them."""
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"
 PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
     "profile", "interval", "software", "hardware", "watchpoint", "iter",
@@ -467,6 +469,25 @@ def split_attach_point(text: str) -> list[str]:
 def kind_of(text: str) -> ProbeKind | None:
     """The kind of an attach point; None for a pattern, a parameter, and a name that is no provider."""
     return probe_kind(split_attach_point(text)[0].strip())
+
+
+_CALL_NAMES = (
+    (re.compile(r"\btracepoint:syscalls:sys_(?:enter|exit)_"), f"{SYSCALL}:"),
+    (re.compile(r"\b(?:fentry|fexit|kprobe|kretprobe):(?:vmlinux:)?"), f"{CALL}:kernel:"),
+    (re.compile(r"\bpython(?:ret)?:"), f"{CALL}:python:"),
+    (re.compile(r"\b(usdt|tracepoint):"), rf"{CALL}:\1:"),
+    (re.compile(r"\bu(?:ret)?probe:"), f"{CALL}:"),
+    (re.compile(r"\b(?:uprobe|uretprobe|fentry|fexit|kprobe|kretprobe|python|pythonret)\b(?!:)"), CALL),
+)
+
+
+def call_name(text: str) -> str:
+    """A text about the probes of a call (a name, a message), with the name of the call in their place."""
+    for pattern, replacement in _CALL_NAMES:
+        text, found = pattern.subn(replacement, text)
+        if found:
+            break
+    return text
 
 
 # ---------------------------------------------------------------------------------------------- events that perf counts

@@ -10,7 +10,7 @@ from pytrace.core.options import CompileOptions, Config
 from pytrace.core.source import Source, Span
 from pytrace.frontend.check import analysis
 from pytrace.frontend.check.checker import Checker
-from pytrace.frontend.expand import c_definitions, imports, macros, parameters, settings
+from pytrace.frontend.expand import c_definitions, call_probes, imports, macros, parameters, settings
 from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.typed_program import CheckedProgram
@@ -61,7 +61,7 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
     if not _failed(found):
         program = analysis.choose(program, options, kernel, c_part, config, found)
     if not _failed(found):
-        program = macros.expand(program, c_part, found)
+        program = call_probes.expand(macros.expand(program, c_part, found), options, kernel, found)
     if _failed(found):
         return Result(found, None)
     units = attach_points.expand(program, options, kernel, config, found)

@@ -65,7 +65,7 @@ class ContextBuiltins(Builtins):
     def _probe(self, node: Node) -> Operand:
         """Name of the attach point that fired, from the program's table of names."""
         type_ = self.e.type(node)
-        names = [target.probe.encode("utf-8", "surrogateescape") for target in self.program.unit.targets]
+        names = [name.encode("utf-8", "surrogateescape") for name in self.program.unit.names]
         table = b"".join(name[: type_.size].ljust(type_.size, b"\0") for name in names)
         index = self.b.at_most(self.b.opaque(self.e.events.target_index()), len(names) - 1)
         place = self.b.offset(self.module.constant(table), self.b.mul(index, type_.size))

@@ -14,8 +14,11 @@ from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, Made, Memory, Nothing, Number, Operand, Parts, Ptr, Remote, Scalar
 from pytrace.codegen.lower.maps import Maps
 from pytrace.codegen.lower.operators import Members, Operators
+from pytrace.codegen.walkers.processes import CallParts
+from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probe_kinds import PYTHON_KINDS
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Float, Int, Pointer, String, Struct, Type, USym, Void
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
@@ -441,6 +444,11 @@ class Expressions(Part):
             )
         return self.b.address(self.e.place(operand).pointer)
 
+    def _call_part(self, node: nodes.CallPart) -> Operand:
+        if node.part == "frame" and self.program.unit.kind.name in PYTHON_KINDS:
+            return Scalar(PythonCalls(self.e).frame(), UINT64)
+        return Scalar(CallParts(self.e).value(node.part), UINT64)
+
     _UNARY: ClassVar[Mapping[str, Callable[..., Operand]]] = {
         "!": _not,
         "-": _negate,
@@ -467,6 +475,7 @@ class Expressions(Part):
         nodes.FieldAccess: lambda self, node: self.members.field(node),
         nodes.TupleAccess: _tuple_access,
         nodes.Index: lambda self, node: self.members.index(node),
+        nodes.CallPart: _call_part,
         nodes.MapRef: lambda self, node: self.maps.read(node),
         nodes.MapIndex: lambda self, node: self.maps.read(node),
         nodes.Identifier: call,

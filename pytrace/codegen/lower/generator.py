@@ -263,8 +263,8 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         )
         for unit in checked.units
     )
-    specs = tuple(
-        MapSpec(
+    specs = {
+        info.name: MapSpec(
             info.name,
             "" if info.key is None else map_access.symbol(info.name),
             info.kind,
@@ -282,10 +282,11 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             info.key_names,
         )
         for info in checked.maps.values()
-    )
+    }
     return Manifest(
         programs=programs + services,
-        maps=specs,
+        maps=tuple(spec for name, spec in specs.items() if not checked.maps[name].hidden),
+        call_maps=tuple(spec for name, spec in specs.items() if checked.maps[name].hidden),
         events=tuple(checked.event_list),
         strings=tuple(checked.strings),
         config=checked.config,

@@ -10,6 +10,7 @@ Maps with large keys are keyed by digests: two sums of products of the key's wor
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Callable, Sequence
 
@@ -235,7 +236,7 @@ class Key(msgspec.Struct, frozen=True):
 
 def symbol(name: str) -> str:
     """Name of a map in the ELF file."""
-    return f"map_{name.removeprefix('@')}"
+    return "map_" + re.sub(r"\W", lambda match: f"_{ord(match.group()):x}_", name.removeprefix("@"))
 
 
 def keys_symbol(name: str) -> str:

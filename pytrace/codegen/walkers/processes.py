@@ -671,6 +671,57 @@ class FunctionExits(Part):
         self.e.end_early(b.truth(b.op("or", taken, always)))
 
 
+_GOROUTINE = {"x86_64": "r14", "aarch64": "r28"}
+"""The register that has ``runtime.g`` in functions of Go (src/cmd/compile/abi-internal.md)."""
+_STACK_TOP = 8
+"""Offset of ``g.stack.hi``."""
+_PROCESS_SHIFT, _ALIGNMENT = 42, 5
+"""Process ids have 22 bits, user addresses 47; Go allocates a ``g`` aligned to 32 bytes."""
+
+
+class CallParts(Part):
+    """What identifies a call, the same at its entry and its return (``frontend.syntax.nodes.CallPart``)."""
+
+    def value(self, part: str) -> Number:
+        """One part."""
+        if part == "thread":
+            return self.e.tasks.process_ids("init")[1]
+        if part == "owner":
+            process = self.e.tasks.process_ids("init")[0]
+            if not self._go():
+                return process
+            b = self.b
+            return b.op("or", b.op("lshr", self._goroutine(), _ALIGNMENT), b.op("shl", process, _PROCESS_SHIFT))
+        return self._function() if part == "function" else self._frame()
+
+    def _function(self) -> Number:
+        if exit_places(self.program.unit):
+            exits = FunctionExits(self.e)
+            return self.b.sub(self.e.probe.register(self.e.probe.registers().pc), exits.distance())
+        return self.e.probe.function_address()
+
+    def _frame(self) -> Number:
+        """Where on the stack the return address is, or was; for a trampoline, where it keeps the arguments."""
+        b, unit, table = self.b, self.program.unit, self.e.probe.registers()
+        if unit.kind.context is Context.SLOTS:
+            return b.address(self.e.raw_context)
+        stack = self.e.probe.register(table.stack)
+        if self._go():
+            b.store(0, self.e.cell)
+            b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, b.add(self._goroutine(), _STACK_TOP))
+            return b.sub(b.load(self.e.cell), stack)
+        if not unit.kind.returns or exit_places(unit) or table.pc != "ip":
+            return stack
+        return b.sub(stack, 8)  # the return address has been popped
+
+    def _go(self) -> bool:
+        place = self.program.unit.targets[0].place
+        return isinstance(place, UserTarget) and place.go
+
+    def _goroutine(self) -> Number:
+        return self.e.probe.register(_GOROUTINE[self.script.kernel.arch])
+
+
 class Gates(Part):
     """Leaves out hits of sampled and limited programs."""
 

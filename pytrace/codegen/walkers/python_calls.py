@@ -225,6 +225,7 @@ class _Call(CalledCode, frozen=True):
         self.load_row(done)
         b.copy(self.e.area(self.work), self.row(_CALLS, done), CALL_ROW)
         thread, frame = (0, self._ending_frame()) if unit.kind.returns else self.innermost(done)
+        b.store(frame, self.e.area(self.objects + 8 * (len(unit.context.arguments) + 1)))
         code, instruction = self._code(frame, done)
         index = self.unit_index(code, instruction)
         if unit.kind.returns:
@@ -409,7 +410,7 @@ class PythonCalls(Part):
             )
         scratch = self.program.scratch
         state, work = scratch.allocate(python_threads.STATE_SIZE), scratch.allocate(WORK_SIZE)
-        objects = scratch.allocate(8 * (len(unit.context.arguments) + 1))
+        objects = scratch.allocate(8 * (len(unit.context.arguments) + 2))
         site = script.layout.site(_SITE, location(unit.span))
         self.program.python = PythonCall(state, work, objects, site)
         done, on = self.b.block(), self.b.block()
@@ -419,6 +420,12 @@ class PythonCalls(Part):
         self.e.end()
         self.b.start(on)
         self.b.new_prologue()
+
+    def frame(self) -> I64:
+        """The address of the frame, which a call of the function has from its first to its last instruction."""
+        assert self.program.python is not None
+        place = self.program.python.objects + 8 * (len(self.program.unit.context.arguments) + 1)
+        return self.b.load(self.e.area(place))
 
     def name(self) -> tuple[Ptr, I64]:
         """The state of the call, and the address of the function's qualified name."""

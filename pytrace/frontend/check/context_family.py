@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytrace.base.dispatch import handles_names
 from pytrace.core.diagnostics import TraceError, counted, did_you_mean
-from pytrace.core.probe_kinds import BEGIN, END, PYTHON_KINDS, SELF, Context, FileTarget, IteratorTarget
+from pytrace.core.probe_kinds import BEGIN, CALL, END, PYTHON_KINDS, SELF, Context, FileTarget, IteratorTarget
 from pytrace.core.stack_formats import DEEPEST_STACK
 from pytrace.core.types import (
     BOOL,
@@ -121,7 +121,7 @@ class ContextChecks:
         """``probe``."""
         if self.checker.unit is None:
             return self.checker.error("a function does not know which probe called it", node.span)
-        names = [target.probe.encode("utf-8", "surrogateescape") for target in self.checker.unit.targets]
+        names = [name.encode("utf-8", "surrogateescape") for name in self.checker.unit.names]
         if len(names) == 1:
             self.checker.set_constant(node, names[0])
         return String(max((len(name) for name in names), default=0) + 1)
@@ -133,6 +133,8 @@ class ContextChecks:
             return self.checker.error("a function does not know which probe called it", node.span)
         kind = self.checker.unit.kind
         name = b"special" if kind.name in (BEGIN, END, SELF) else kind.name.encode()
+        if self.checker.unit.role:
+            name = CALL.encode()
         self.checker.set_constant(node, name)
         return String(len(name) + 1)
 

@@ -162,6 +162,11 @@ class Expressions:
         self.checker.set_constant(node, value)
         return String(size)
 
+    @handles(nodes.CallPart)
+    def call_part(self, _node: nodes.CallPart) -> Type:
+        """A part of what identifies a call."""
+        return UINT64
+
     @handles(nodes.OpenParameter)
     def parameter(self, node: nodes.OpenParameter) -> Type:
         """A parameter that is known only when the ahead-of-time file runs."""

@@ -45,6 +45,7 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.check.checker import Checker, MapState
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.expand.call_probes import MOST_CALLS
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
@@ -259,7 +260,8 @@ class Maps:
 
     def finish(self) -> None:
         """Fill in the program's maps; report declarations that conflict with the use."""
-        for name, state in sorted(self.checker.maps.items()):
+        # Those of calls come last: a manifest has them apart.
+        for name, state in sorted(self.checker.maps.items(), key=lambda item: (":" in item[0], item[0])):
             if state.declaration is not None and not state.named:
                 self.checker.warn(f"{name} is declared but never used", state.declaration.span)
             if not state.used:
@@ -281,6 +283,8 @@ class Maps:
                 self._report_kind(declaration, value)
             return MapInfo(state.name, None, value, "global", 1, span, _help(state, span))
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
+        if ":" in state.name:
+            entries = max(entries, MOST_CALLS)
         if declaration is not None:
             kind = declaration.kind
             size = self.checker.constant(declaration.size)

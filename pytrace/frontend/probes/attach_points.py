@@ -36,7 +36,9 @@ from pytrace.core.probe_kinds import (
     ProbeTarget,
     RawTracepointTarget,
     TracepointTarget,
+    TypedFunctionTarget,
     UserTarget,
+    call_name,
     kind_of,
     probe_kind,
     sampling_period,
@@ -134,8 +136,12 @@ def build_programs(
                 pid_filter=(sampling or user or (automatic and injected)) and by_pid,
                 of_child=sampling and _by_child(scope.options),
                 filtered=automatic and filtered and scope.options.filtered,
-                foreign=automatic and scope.options.foreign and _records_current_task(group.matches, uses),
+                # Entry and return of a call have the same filters, whatever their bodies read.
+                foreign=automatic
+                and scope.options.foreign
+                and (bool(probe.role) or _records_current_task(group.matches, uses)),
                 follow=scope.options.follow and (sampling or (automatic and follow)),
+                role=probe.role,
             )
         )
     return units
@@ -328,16 +334,19 @@ def expand(
     )
     blocks: list[Block] = []
     dropped = False
+    entering: list[Match] | None = None
     for index, probe in enumerate(program.probes):
         if probe.off:
             continue
-        matches = places(probe, scope)
+        matches = places(probe, scope) if not probe.role else _call_places(probe, scope, entering)
+        if probe.role:
+            entering = matches if probe.role == nodes.CALL_ENTRY else None
         kept = [item for item in matches if _runs_in_mode(item.kind, options) and _may_attach(item, scope)]
         dropped = dropped or len(kept) < len(matches)
         kept = uprobes.leave_out_harmful(kept, scope)
         if kept:
             blocks.append(Block(probe, index, kept, providers.uses_of([probe.predicate, probe.body])))
-    units = _units(blocks, program, scope)
+    units = _units(_returning(blocks), program, scope)
     if not diagnostics.failed:
         _check_limits(units, scope)
         _check_some(units, program, options, diagnostics, dropped=dropped)
@@ -363,6 +372,47 @@ def _applies_filters_itself(program: nodes.Program) -> bool:
     """Whether a script uses ``in_scope``, and so applies the process filters itself."""
     names = (nodes.Identifier, nodes.Call)
     return any(isinstance(node, names) and node.name == IN_SCOPE for node in nodes.walk(program))
+
+
+def _call_places(probe: nodes.Probe, scope: Scope, entering: list[Match] | None) -> list[Match]:
+    """The targets of one half of a ``call:``; *entering* are those of its entry.
+
+    Messages name the call. What the entry has reported is not reported again for the return.
+    """
+    if probe.role == nodes.CALL_RETURN and entering is not None and not entering:
+        return []
+    items = scope.diagnostics.items
+    before = len(items)
+    matches = places(probe, scope)
+    known = set(items[:before])
+    reported = [replace(item, message=call_name(item.message), hints=tuple(map(call_name, item.hints)))
+                for item in items[before:]]  # fmt: skip
+    items[before:] = [item for item in dict.fromkeys(reported) if item not in known]
+    return matches
+
+
+def _returning(blocks: list[Block]) -> list[Block]:
+    """The blocks; entries of calls without functions whose returns are not seen, as these would be kept for ever."""
+    kept: list[Block] = []
+    for index, block in enumerate(blocks):
+        if block.probe.role == nodes.CALL_ENTRY:
+            following = blocks[index + 1] if index + 1 < len(blocks) else None
+            leaving = following.matches if following is not None and following.probe.role == nodes.CALL_RETURN else []
+            functions = {_function_of(match) for match in leaving}
+            matches = [match for match in block.matches if _function_of(match) in functions]
+            if not matches:
+                continue
+            block = replace(block, matches=matches)
+        kept.append(block)
+    return kept
+
+
+def _function_of(match: Match) -> Hashable:
+    """What a call's entry and return have in common."""
+    place = match.place
+    if isinstance(place, UserTarget):
+        return place.path, place.symbol
+    return (place.module, place.function) if isinstance(place, TypedFunctionTarget) else None
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:

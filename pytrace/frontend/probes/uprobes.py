@@ -356,7 +356,7 @@ class UserProbe(BinaryProvider):
     def _symbol_match(
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
-        place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0)
+        place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0, go=symbol.go)
         subject = UserFunction(path, symbol.name, offset > 0, symbol.size, symbol.go, symbol.address)
         return Match(point.kind, name, place, point.span, subject, wild)
 

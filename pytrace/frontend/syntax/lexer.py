@@ -15,7 +15,7 @@ from typing import TypeVar
 from ply import lex
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.core.probe_kinds import Context, probe_kind
+from pytrace.core.probe_kinds import CALL, SYSCALL, Context, probe_kind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import lexer_tables, nodes
 from pytrace.frontend.syntax.tokens import (
@@ -88,12 +88,23 @@ class AttachPointScan:
         """Whether the slash at offset *slash* belongs to a path of the attach point."""
         if self.part == 1:
             return False
-        kind = probe_kind(self.provider)
+        provider, part = self.provider, self.part
+        if provider.lower() == SYSCALL:
+            return False
+        if provider.lower() == CALL:
+            # What follows is an attach point of its own: call:PATH:…, call:usdt:PATH:…
+            rest = text[self.begin + len(provider) + 1 : slash]
+            provider, colon, _ = rest.partition(":")
+            if colon and probe_kind(provider) is not None:
+                part -= 1
+            elif provider in (SYSCALL, "kernel") and colon:
+                return False
+        kind = probe_kind(provider)
         if kind is not None and kind.context is Context.ITERATOR:
-            return self.part >= 3
+            return part >= 3
         if kind is not None and not kind.user:
             return False
-        if self.part != 2:
+        if part != 2:
             return False
         if text.startswith(("/", '"/', "./", "../"), self.part_start):
             return True

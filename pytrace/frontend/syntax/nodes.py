@@ -223,6 +223,16 @@ class Call(Expr, frozen=True, eq=False):
     args: tuple[Expr | TypeExpr, ...]
 
 
+class CallPart(Expr, frozen=True, eq=False):
+    """A part of what identifies a call at its entry and return, in probes of ``call:``.
+
+    *part* is ``frame`` (where on the stack it is), ``function`` (its address), ``owner`` (the process, of Go the
+    goroutine) or ``thread``.
+    """
+
+    part: str
+
+
 class Sizeof(Expr, frozen=True, eq=False):
     """``sizeof(T)`` or ``sizeof(expression)``."""
 
@@ -389,10 +399,14 @@ class AttachPoint(Node, frozen=True, eq=False):
     options: tuple[tuple[str, str], ...] = ()
 
 
+CALL_ENTRY, CALL_RETURN = "entry", "return"
+"""Roles of the two probes that a ``call:`` becomes."""
+
+
 class Probe(Node, frozen=True, eq=False):
     """``attachpoint, … /predicate/ { … }``; *head* spans the attach points.
 
-    *off*: the script's options disable it, so it is not attached.
+    *off*: the script's options disable it, so it is not attached. *role*: ``entry`` or ``return`` of a ``call:``.
     """
 
     attach_points: tuple[AttachPoint, ...]
@@ -400,6 +414,7 @@ class Probe(Node, frozen=True, eq=False):
     body: Block
     head: Span
     off: bool = False
+    role: str = ""
 
 
 class MapDecl(Node, frozen=True, eq=False):
@@ -584,7 +599,7 @@ def rebuild(node: Node, function: Callable[[Node], Node]) -> Node:
     *function* gets a node whose children are rebuilt already and returns its replacement, or the node itself. A node
     without changes is not copied: the result shares it with the old tree.
     """
-    return _build(node, lambda old, below: function(_with_children(old, below)))
+    return _build(node, lambda old, below: function(with_children(old, below)))
 
 
 def copy(node: N) -> N:
@@ -638,7 +653,8 @@ def _build(node: Node, make: Callable[[Node, list[Node]], Node]) -> Node:
     return done[0]
 
 
-def _with_children(node: Node, below: list[Node]) -> Node:
+def with_children(node: Node, below: list[Node]) -> Node:
+    """*node* with other children; itself if they are the same."""
     if all(new is old for new, old in zip(below, children(node), strict=True)):
         return node
     return _fresh(node, below)

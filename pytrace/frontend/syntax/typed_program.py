@@ -98,7 +98,14 @@ from pytrace.core.event_layout import (
 )
 from pytrace.core.manifest import Target
 from pytrace.core.options import Config
-from pytrace.core.probe_kinds import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, ProbeKind, TracepointTarget
+from pytrace.core.probe_kinds import (
+    RAW_TRACEPOINT,
+    SYSTEM_CALLS,
+    IteratorTarget,
+    ProbeKind,
+    TracepointTarget,
+    call_name,
+)
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Field, Struct, Type
 from pytrace.frontend.syntax import nodes
@@ -532,6 +539,13 @@ class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
     """With :data:`~pytrace.core.probe_kinds.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
     follow: bool = False
     """With ``--follow``: the program checks that it runs in the process of ``-p`` or ``-c`` or a descendant."""
+    role: str = ""
+    """``entry`` or ``return`` of a ``call:``."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the targets, as the script has them."""
+        return [call_name(target.probe) if self.role else target.probe for target in self.targets]
 
     @property
     def combined(self) -> bool:
@@ -575,6 +589,11 @@ class MapInfo(msgspec.Struct, frozen=True):
     help: str = ""
     key_names: tuple[str, ...] = ()
     """What the script calls the members of its keys; empty where an expression has no name."""
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is one of a ``call:`` probe, not of the script: its name is none that a script can write."""
+        return ":" in self.name
 
     @property
     def shared(self) -> bool:

@@ -105,7 +105,7 @@ def _program_name(manifest: Manifest, subject: int) -> str:
 
 
 def _map_name(manifest: Manifest, subject: int) -> str:
-    return manifest.maps[subject].name
+    return (*manifest.maps, *manifest.call_maps)[subject].name
 
 
 def _site_name(manifest: Manifest, subject: int) -> str:

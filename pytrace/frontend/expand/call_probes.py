@@ -1,0 +1,507 @@
+"""The pass that turns each ``call:`` probe into one program for the entry and one for the return of a call.
+
+Both are ordinary probes. They share a hidden map, from the call to what the script needs of its entry: the time, and
+the arguments that its body or predicate reads. What identifies a call (``nodes.CallPart``)
+is a place that is the same at entry and return and that no other call has meanwhile: of a user function the stack
+pointer and the function in its process (of Go the distance from the top of the goroutine's stack, which may move), of a
+kernel function the trampoline's frame, of a Python function its frame, of a system call the thread. So recursion,
+coroutines, signal handlers on another stack and calls that were left by ``longjmp`` or an exception cannot be confused,
+and no depth has to be counted.
+
+A body that needs nothing of the entry has no entry program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from pytrace.core.builtins import builtin
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import (
+    CALL,
+    FENTRY,
+    FEXIT,
+    KPROBE,
+    KRETPROBE,
+    PYTHON,
+    PYTHONRET,
+    SYSCALL,
+    TRACEPOINT,
+    UPROBE,
+    URETPROBE,
+    USDT,
+)
+from pytrace.core.source import Span
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.nodes import CALL_ENTRY, CALL_RETURN, HYGIENE
+
+KERNEL = "kernel"
+MOST_CALLS = 65536
+"""Calls of one probe that may be under way at the same time."""
+
+_RECORD = f"call{HYGIENE}record"
+_DEPTH = f"call{HYGIENE}depth"
+_WORDS = ("duration", "depth", "entry_ustack", "entry_kstack")
+_ARGUMENT = re.compile(r"arg[0-9]+")
+_PAIR = "{0} needs two probes with a comma between them: {1}"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """An attach point after ``call:``, as those of entry and return.
+
+    *parts* identify a call. *pair*: two static probes, without a result. *result*: what ``retval`` is. *whole*: the
+    return has the arguments, too.
+    """
+
+    family: str
+    entries: tuple[str, ...]
+    returns: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    pair: bool = False
+    result: str = "retval"
+    whole: bool = False
+
+
+def expand(
+    program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
+) -> nodes.Program:
+    """*program* with two probes in place of each ``call:`` probe.
+
+    Args:
+        program: the AST with macros expanded.
+        options: options of the compilation.
+        kernel: facts about the machine, which decide how functions of the kernel are traced.
+        diagnostics: receives errors.
+    """
+    if not any(map(_has_calls, program.probes)):
+        return program
+    expansion = _Expansion(options, kernel, diagnostics)
+    items: list[nodes.RootItem] = []
+    for item in program.items:
+        if isinstance(item, nodes.Probe) and _has_calls(item):
+            items.extend(expansion.probes(item))
+        else:
+            items.append(item)
+    return replace(program, items=tuple(items))
+
+
+def _has_calls(probe: nodes.Probe) -> bool:
+    return any(is_call(point.text) for point in probe.attach_points)
+
+
+def is_call(text: str) -> bool:
+    """Whether an attach point is a ``call:`` or ``syscall:``."""
+    return text.partition(":")[0].lower() in (CALL, SYSCALL) and ":" in text
+
+
+class _Expansion:
+    def __init__(self, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> None:
+        self._options = options
+        self._kernel = kernel
+        self._diagnostics = diagnostics
+        self._names: set[str] = set()
+
+    def probes(self, probe: nodes.Probe) -> Iterator[nodes.Probe]:
+        """The probes in place of *probe*: its ordinary attach points, and two for each call."""
+        ordinary: list[nodes.AttachPoint] = []
+        calls: list[list[nodes.AttachPoint]] = []
+        after_call = False
+        for point in probe.attach_points:
+            if is_call(point.text):
+                calls.append([point])
+                after_call = True
+            elif after_call and ":" not in point.text:
+                calls[-1].append(point)
+            else:
+                ordinary.append(point)
+                after_call = False
+        if ordinary:
+            yield replace(probe, attach_points=tuple(ordinary))
+        for number, points in enumerate(calls):
+            target = self._target(points)
+            if target is not None:
+                own = probe if not number and not ordinary else nodes.copy(probe)
+                yield from self._pair(own, points, target)
+
+    def _error(self, message: str, span: Span, *hints: str) -> None:
+        self._diagnostics.error(message, span, hints=hints)
+
+    # ------------------------------------------------------------------------------------------ attach points
+
+    def _target(self, points: list[nodes.AttachPoint]) -> Target | None:
+        """The attach points of a call's entry and return; None after an error."""
+        first = points[0]
+        head, _, rest = first.text.partition(":")
+        family = SYSCALL
+        if head.lower() == CALL:
+            word, _, after = rest.partition(":")
+            if word in (SYSCALL, KERNEL, PYTHON, USDT, TRACEPOINT):
+                family, rest = word, after
+            else:
+                family = UPROBE
+        names = [rest, *(point.text for point in points[1:])]
+        if not rest or not all(names):
+            self._error(f"{head}: needs a target", first.span, f"write {_EXAMPLES[family]}")
+            return None
+        if family not in (SYSCALL, USDT, TRACEPOINT) and len(names) > 1:
+            self._error(
+                f"{names[1]!r} is no attach point", points[1].span,
+                f"each function has its own: {first.text}, {first.text.rpartition(':')[0]}:{names[1]}",
+            )  # fmt: skip
+            return None
+        return self._FAMILIES[family](self, first, names)
+
+    def _system_call(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        for name in names:
+            if ":" in name:
+                self._error(
+                    f"{name!r} is no system call", first.span, "write syscall:openat, or syscall:open*, or syscall:*"
+                )
+                return None
+        entries = tuple(f"tracepoint:syscalls:sys_enter_{name}" for name in names)
+        returns = tuple(f"tracepoint:syscalls:sys_exit_{name}" for name in names)
+        return Target(SYSCALL, entries, returns, ("thread",), result="ret")
+
+    def _kernel_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        del first
+        name = names[0]
+        typed = self._kernel.feature("fentry") and "fentry" not in self._options.disabled
+        if typed or not self._kernel.feature("kprobe"):
+            return Target(KERNEL, (f"{FENTRY}:{name}",), (f"{FEXIT}:{name}",), ("frame",), whole=True)
+        return Target(KERNEL, (f"{KPROBE}:{name}",), (f"{KRETPROBE}:{name}",), ("frame", "function"))
+
+    def _user_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        del first
+        binary, _, function = names[0].partition(":")
+        if "::" in function and not function.startswith(('"', 'cpp:"')):
+            name = function.removeprefix("cpp:")
+            function = f'cpp:"{name}"'
+        text = f"{binary}:{function}" if function else binary
+        return Target(UPROBE, (f"{UPROBE}:{text}",), (f"{URETPROBE}:{text}",), ("owner", "frame", "function"))
+
+    def _python_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        text = names[0]
+        if ":" not in text:
+            module, _, function = text.rpartition(".")
+            if not module or not function:
+                self._error(f"{text!r} names no function of a module", first.span, f"write {_EXAMPLES[PYTHON]}")
+                return None
+            text = f"{module}:{function}"
+        return Target(PYTHON, (f"{PYTHON}:{text}",), (f"{PYTHONRET}:{text}",), ("owner", "frame"))
+
+    def _static_pair(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        return self._two(USDT, first, names)
+
+    def _tracepoint_pair(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        return self._two(TRACEPOINT, first, names)
+
+    def _two(self, kind: str, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        if len(names) != 2:
+            self._error(_PAIR.format(f"call:{kind}", _EXAMPLES[kind]), first.span)
+            return None
+        place, colon, _ = names[0].rpartition(":")
+        return Target(
+            kind, (f"{kind}:{names[0]}",), (f"{kind}:{place}{colon}{names[1]}",), ("thread",), pair=True, result=""
+        )
+
+    _FAMILIES: ClassVar[dict[str, Callable[[_Expansion, nodes.AttachPoint, list[str]], Target | None]]] = {
+        SYSCALL: _system_call,
+        KERNEL: _kernel_function,
+        UPROBE: _user_function,
+        PYTHON: _python_function,
+        USDT: _static_pair,
+        TRACEPOINT: _tracepoint_pair,
+    }
+
+    # ------------------------------------------------------------------------------------------ the two programs
+
+    def _pair(
+        self, probe: nodes.Probe, points: list[nodes.AttachPoint], target: Target
+    ) -> Iterator[nodes.Probe]:
+        words = _Words(target, self._diagnostics)
+        same, conditions = self._conditions(probe, target)
+        early = [part for part in conditions if words.decided_at_entry(part)]
+        late = [part for part in conditions if part not in early]
+        body = words.body_at_return(probe.body)
+        decided = [words.condition_at_return(part) for part in late]
+        text = ",".join(point.text for point in points)
+        span = points[0].span
+
+        def attached(texts: Iterable[str]) -> tuple[nodes.AttachPoint, ...]:
+            options = points[0].options
+            return tuple(nodes.AttachPoint(span, item, points[0].name, options) for item in texts)
+
+        if not words.needs_entry and not same and not early:
+            whole = _joined(decided)
+            yield replace(probe, attach_points=attached(target.returns), predicate=whole, body=body, role=CALL_RETURN)
+            return
+        if target.whole and not words.kept_value and not same:
+            # The return has the arguments: no record is needed.
+            whole = _joined([words.without_entry(part) for part in early] + decided)
+            yield replace(probe, attach_points=attached(target.returns), predicate=whole, body=body, role=CALL_RETURN)
+            return
+        key = words.key(same, span)
+        table = self._table(text, span)
+        entry = words.entry_body(table, key, span)
+        condition = _joined([words.without_entry(part) for part in early])
+        yield nodes.Probe(
+            probe.span, attached(target.entries), condition, entry, probe.head, off=probe.off, role=CALL_ENTRY
+        )  # fmt: skip
+        leaving = words.return_body(table, key, body, _joined(decided), span)
+        yield replace(probe, attach_points=attached(target.returns), predicate=None, body=leaving, role=CALL_RETURN)
+
+    def _table(self, text: str, span: Span) -> nodes.MapRef:
+        """The hidden map of a probe."""
+        name, number = f"@{text}" if ":" in text else f"@call:{text}", 1
+        while name in self._names:
+            number += 1
+            name = f"@{text}#{number}"
+        self._names.add(name)
+        return nodes.MapRef(span, name)
+
+    def _conditions(self, probe: nodes.Probe, target: Target) -> tuple[tuple[nodes.Expr, ...], list[nodes.Expr]]:
+        """The expressions of ``same()``, and the other parts of a predicate that all have to hold."""
+        same: tuple[nodes.Expr, ...] = ()
+        rest: list[nodes.Expr] = []
+        for part in _parts(probe.predicate):
+            if isinstance(part, nodes.Call) and part.name == "same":
+                arguments = tuple(item for item in part.args if isinstance(item, nodes.Expr))
+                if not target.pair:
+                    self._error(
+                        "same() is for pairs of probes: this one knows which return belongs to which entry", part.span
+                    )
+                elif same or not arguments:
+                    self._error("same() is used once, with the expressions that both probes share", part.span)
+                else:
+                    same = arguments
+            else:
+                rest.append(part)
+        return same, rest
+
+
+_EXAMPLES = {
+    SYSCALL: "syscall:openat",
+    KERNEL: "call:kernel:vfs_read",
+    UPROBE: "call:libc:getaddrinfo",
+    PYTHON: "call:python:app.handlers:*",
+    USDT: "call:usdt:./server:request__start,request__end",
+    TRACEPOINT: "call:tracepoint:block:block_rq_issue,block_rq_complete",
+}
+
+
+def _parts(predicate: nodes.Expr | None) -> list[nodes.Expr]:
+    """The conditions that a predicate joins by ``&&``, in order."""
+    if isinstance(predicate, nodes.Binary) and predicate.operator == "&&":
+        return [*_parts(predicate.left), *_parts(predicate.right)]
+    return [] if predicate is None else [predicate]
+
+
+def _joined(conditions: list[nodes.Expr]) -> nodes.Expr | None:
+    whole: nodes.Expr | None = None
+    for part in conditions:
+        whole = part if whole is None else nodes.Binary(whole.span.to(part.span), "&&", whole, part)
+    return whole
+
+
+_OF_TASK = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "cpid", "curtask"})
+"""Builtins that are the same at entry and return."""
+_SIMPLE = (
+    nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral, nodes.Binary, nodes.Unary, nodes.Ternary, nodes.Cast,
+    nodes.FieldAccess, nodes.Index, nodes.TypeExpr, nodes.Sizeof, nodes.Offsetof,
+)  # fmt: skip
+
+
+class _Words:
+    """The words of one ``call:`` probe: what they are at the return, and what has to be kept for them at the entry."""
+
+    def __init__(self, target: Target, diagnostics: Diagnostics) -> None:
+        self._target = target
+        self._diagnostics = diagnostics
+        self._kept: list[nodes.Expr] = []
+        self._timed = False
+        self._deep = False
+
+    @property
+    def needs_entry(self) -> bool:
+        """Whether the return needs a record of the entry."""
+        return bool(self._kept or self._timed or self._deep)
+
+    kept_value = needs_entry
+
+    def decided_at_entry(self, part: nodes.Expr) -> bool:
+        """Whether a condition is about arguments and the thread only, so that the entry decides it."""
+        waiting: list[nodes.Node] = [part]
+        while waiting:
+            node = waiting.pop()
+            if _is_entry(node):
+                continue
+            if isinstance(node, nodes.Identifier):
+                if node.name not in _OF_TASK and not _is_argument(node) and (
+                    node.name in (*_WORDS, "unfinished") or builtin(node.name) is not None
+                ):
+                    return False
+            elif not isinstance(node, _SIMPLE) or (isinstance(node, nodes.Unary) and node.operator in ("++", "--")):
+                return False
+            waiting += nodes.children(node)
+        return True
+
+    @staticmethod
+    def without_entry(node: nodes.Expr) -> nodes.Expr:
+        """*node* as the entry evaluates it: ``entry(e)`` is e."""
+
+        def inner(item: nodes.Node) -> nodes.Node:
+            return item.args[0] if isinstance(item, nodes.Call) and _is_entry(item) else item
+
+        result = nodes.rebuild(node, inner)
+        assert isinstance(result, nodes.Expr)
+        return result
+
+    def condition_at_return(self, part: nodes.Expr) -> nodes.Expr:
+        """A part of the predicate as the return evaluates it."""
+        result = self._rewritten(part)
+        assert isinstance(result, nodes.Expr)
+        return result
+
+    def body_at_return(self, body: nodes.Block) -> nodes.Block:
+        """The body as the return runs it."""
+        result = self._rewritten(body)
+        assert isinstance(result, nodes.Block)
+        return result
+
+    def _rewritten(self, node: nodes.Node) -> nodes.Node:
+        """Top down, as what ``entry()`` contains stays as it is."""
+        replacement = self._replacement(node)
+        if replacement is not None:
+            return replacement
+        below = nodes.children(node)
+        changed = {id(item): self._rewritten(item) for item in below}
+        if all(changed[id(item)] is item for item in below):
+            return node
+        return nodes.with_children(node, [changed[id(item)] for item in below])
+
+    def _replacement(self, node: nodes.Node) -> nodes.Node | None:
+        """What stands at the return in place of *node* and all below it; None where it stays."""
+        if isinstance(node, nodes.FieldAccess) and _is_args(node.base):
+            return None if self._target.whole else self._keep(node)
+        if _is_entry(node):
+            assert isinstance(node, nodes.Call)
+            inner = node.args[0]
+            assert isinstance(inner, nodes.Expr)
+            return self._keep(inner)
+        if not isinstance(node, nodes.Identifier | nodes.Call):
+            return None
+        if node.name in ("entry_ustack", "entry_kstack"):
+            stack = node.name.removeprefix("entry_")
+            arguments = node.args if isinstance(node, nodes.Call) else ()
+            whole = nodes.Call(node.span, stack, arguments) if arguments else nodes.Identifier(node.span, stack)
+            return self._keep(whole)
+        if isinstance(node, nodes.Identifier):
+            return self._value(node)
+        if node.name == "entry":
+            self._diagnostics.error("entry() takes one expression", node.span)
+        return None
+
+    def _value(self, node: nodes.Identifier) -> nodes.Expr | None:
+        """What stands at the return in place of a word; None where it stays."""
+        target, span = self._target, node.span
+        if node.name == "duration":
+            self._timed = True
+            return nodes.Binary(span, "-", nodes.Identifier(span, "nsecs"), self._member(span, 0))
+        if node.name == "depth":
+            self._deep = True
+            return nodes.Variable(span, _DEPTH)
+        if node.name == "retval" and target.result != "retval":
+            if not target.result:
+                self._diagnostics.error("a pair of probes has no retval", span)
+                return None
+            return nodes.FieldAccess(span, nodes.Identifier(span, "args"), target.result)
+        if _ARGUMENT.fullmatch(node.name) and not target.whole:
+            return self._keep(node)
+        if node.name == "args" and not target.whole:
+            hints = ["name the arguments that the script needs: args.NAME"]
+            self._diagnostics.error("args as a whole is not kept until the call returns", span, hints=hints)
+        return None
+
+    def _keep(self, value: nodes.Expr) -> nodes.Expr:
+        """A value of the entry, in the record."""
+        for number, known in enumerate(self._kept):
+            if nodes.same(known, value):
+                return self._member(value.span, 1 + number)
+        self._kept.append(nodes.copy(value))
+        return self._member(value.span, len(self._kept))
+
+    @staticmethod
+    def _member(span: Span, index: int) -> nodes.Expr:
+        return nodes.TupleAccess(span, nodes.Variable(span, _RECORD), index)
+
+    # ------------------------------------------------------------------------------------------ code
+
+    def key(self, same: tuple[nodes.Expr, ...], span: Span) -> tuple[nodes.Expr, ...]:
+        """What identifies a call."""
+        return same or tuple(nodes.CallPart(span, part) for part in self._target.parts)
+
+    def entry_body(self, table: nodes.MapRef, key: tuple[nodes.Expr, ...], span: Span) -> nodes.Block:
+        """``@table[key] = (nsecs, values…)``."""
+        statements: list[nodes.Stmt] = []
+        members: list[nodes.Expr] = [nodes.Identifier(span, "nsecs"), *self._kept]
+        if self._deep:
+            level = self._level(table, span)
+            counted = nodes.Binary(span, "+", nodes.Variable(span, _DEPTH), nodes.IntLiteral(span, 1))
+            statements += [
+                nodes.Let(span, nodes.Variable(span, _DEPTH), None, level),
+                nodes.Assign(span, self._level(table, span), "=", counted),
+            ]
+            members.append(nodes.Variable(span, _DEPTH))
+        statements.append(nodes.Assign(span, _element(table, key), "=", nodes.TupleLiteral(span, tuple(members))))
+        return nodes.Block(span, tuple(statements))
+
+    def return_body(
+        self, table: nodes.MapRef, key: tuple[nodes.Expr, ...], body: nodes.Block, condition: nodes.Expr | None,
+        span: Span,
+    ) -> nodes.Block:  # fmt: skip
+        """``let $r = @table[key]; if ($r.0) { delete(@table[key]); if (condition) { body } }``."""
+        record = nodes.Variable(span, _RECORD)
+        statements: list[nodes.Stmt] = [
+            nodes.ExprStmt(span, nodes.Call(span, "delete", (_element(table, key),))),
+        ]
+        if self._deep:
+            depth = nodes.Variable(span, _DEPTH)
+            statements += [
+                nodes.Let(span, depth, None, self._member(span, 1 + len(self._kept))),
+                nodes.Assign(span, self._level(table, span), "=", nodes.Variable(span, _DEPTH)),
+            ]
+        chosen: nodes.Expr = nodes.BlockExpr(body.span, body)
+        if condition is not None:
+            chosen = nodes.If(condition.span, condition, body, None)
+        statements.append(nodes.ExprStmt(body.span, chosen))
+        began = nodes.Binary(span, "!=", self._member(span, 0), nodes.IntLiteral(span, 0))
+        known = nodes.If(span, began, nodes.Block(span, tuple(statements)), None)
+        return nodes.Block(span, (nodes.Let(span, record, None, _element(table, key)), nodes.ExprStmt(span, known)))
+
+    @staticmethod
+    def _level(table: nodes.MapRef, span: Span) -> nodes.MapIndex:
+        """How many calls of the thread are under way."""
+        return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}#depth"), (nodes.CallPart(span, "thread"),))
+
+
+def _element(table: nodes.MapRef, key: tuple[nodes.Expr, ...]) -> nodes.MapIndex:
+    return nodes.MapIndex(table.span, nodes.copy(table), tuple(map(nodes.copy, key)))
+
+
+def _is_entry(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Call) and node.name == "entry" and len(node.args) == 1
+
+
+def _is_args(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Identifier) and node.name == "args"
+
+
+def _is_argument(node: nodes.Identifier) -> bool:
+    return node.name == "args" or _ARGUMENT.fullmatch(node.name) is not None

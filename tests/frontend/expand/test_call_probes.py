@@ -1,0 +1,115 @@
+"""Probes of calls: what they become, and where their words mean something."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core.kernel_info import TracepointField
+from pytrace.core.options import CompileOptions
+from pytrace.core.types import INT32, INT64
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import CheckedProgram
+from tests.support import front
+from tests.support.recorded import COMMON, TRACEPOINTS, Facts
+
+_NUMBER = TracepointField("__syscall_nr", INT32, 8, 4, "int __syscall_nr")
+_RESULT = TracepointField("ret", INT64, 16, 8, "long ret")
+_FD, _COUNT = (TracepointField(name, INT64, 16 + 8 * at, 8, f"int {name}") for at, name in enumerate(("fd", "count")))
+_EVENTS = {
+    **TRACEPOINTS,
+    **{("syscalls", f"sys_enter_{name}"): (*COMMON, _NUMBER, _FD, _COUNT) for name in ("read", "write")},
+    **{("syscalls", f"sys_exit_{name}"): (*COMMON, _NUMBER, _RESULT) for name in ("openat", "read", "write")},
+}
+
+
+def analyse(text: str, options: CompileOptions | None = None) -> front.Result:
+    kernel = Facts()
+    kernel.events = _EVENTS
+    return front.analyse(text, options, kernel)
+
+
+def probes(program: CheckedProgram) -> list[str]:
+    return [target.probe for unit in program.units for target in unit.targets]
+
+
+def test_a_call_is_an_entry_and_a_return() -> None:
+    program = analyse("syscall:openat /retval < 0/ { print(args.dfd); @ = hist(duration); }").checked()
+    assert probes(program) == ["tracepoint:syscalls:sys_enter_openat", "tracepoint:syscalls:sys_exit_openat"]
+    assert [unit.role for unit in program.units] == ["entry", "return"]
+    assert program.units[1].names == ["syscall:openat"]
+    hidden = {name for name, info in program.maps.items() if info.hidden}
+    assert hidden == {"@syscall:openat"}
+    assert str(program.maps["@syscall:openat"].value) == "(uint64,int64)"
+
+
+def test_arguments_are_kept_once_and_as_far_as_they_are_read() -> None:
+    text = "call:syscall:read /args.fd == 3/ { print((args.fd, args.count, args.fd, entry(args.count + 1))); }"
+    program = analyse(text).checked()
+    kept = program.maps["@call:syscall:read"].value
+    assert str(kept).count(",") == 3, kept
+
+
+def test_what_needs_nothing_of_the_entry_has_no_entry() -> None:
+    program = analyse("syscall:openat /retval < 0/ { @[comm] = count(); }").checked()
+    assert probes(program) == ["tracepoint:syscalls:sys_exit_openat"]
+    assert set(program.maps) == {"@"}
+
+
+def test_a_predicate_is_decided_as_early_as_possible() -> None:
+    text = "syscall:read /args.fd == 3 && comm == \"x\" && retval > 0 && duration > 5/ { @ = count(); }"
+    first, second = analyse(text).checked().units
+
+    def names(body: nodes.Block) -> set[str]:
+        return {node.name for node in nodes.walk(body) if isinstance(node, nodes.Identifier | nodes.FieldAccess)}
+
+    assert {"fd", "comm"} <= names(first.body)
+    assert "ret" not in names(first.body)
+    assert "ret" in names(second.body)
+    assert not {"fd", "comm"} & names(second.body)
+
+
+def test_several_calls_share_a_block_with_other_probes() -> None:
+    text = "begin, syscall:read,write, syscall:openat { @[probe] = count(); }"
+    assert sorted(probes(analyse(text).checked())) == [
+        "begin",
+        *(f"tracepoint:syscalls:sys_exit_{name}" for name in ("openat", "read", "write")),
+    ]
+
+
+def test_functions_of_the_kernel_by_what_it_has() -> None:
+    text = "call:kernel:vfs_read { @ = hist(duration); @n = sum(retval); }"
+    assert probes(analyse(text).checked()) == ["fentry:vmlinux:vfs_read", "fexit:vmlinux:vfs_read"]
+    program = analyse("call:kernel:vfs_read { @ = sum(args.count); }").checked()
+    assert probes(program) == ["fexit:vmlinux:vfs_read"]
+    options = CompileOptions(disabled=frozenset({"fentry"}))
+    assert probes(analyse(text, options).checked()) == ["kprobe:vfs_read", "kretprobe:vfs_read"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("syscall:openat /same(1)/ { }", "same() is for pairs of probes: this one knows which return belongs to"),
+        ("syscall:read { print(args); }", "args as a whole is not kept until the call returns"),
+        ("syscall:read { print(entry()); }", "entry() takes one expression"),
+        ("call:tracepoint:sched:sched_switch { }", "call:tracepoint needs two probes with a comma between them"),
+        ("call:tracepoint:sched:sched_switch,sched_wakeup { print(retval); }", "a pair of probes has no retval"),
+        ("call: { }", "call: needs a target"),
+        ("call:kernel:vfs_nothing { }", "there is no kernel function 'vfs_nothing'"),
+        ("call:python:handlers { }", "'handlers' names no function of a module"),
+        ("syscall:a:b { }", "'a:b' is no system call"),
+    ],
+)
+def test_errors(text: str, error: str) -> None:
+    errors = [message for _, message in analyse(text).errors]
+    assert len(errors) == 1
+    assert error in errors[0]
+
+
+def test_words_of_calls_are_free_elsewhere() -> None:
+    text = (
+        "enum names { duration = 5, depth = 6, unfinished = 7 }; fn entry($x : int64) : int64 { return $x; } "
+        "fn same($x : int64) : int64 { return $x; } "
+        "begin { print((duration, depth, unfinished, entry(1), same(2))); }"
+    )
+    assert not analyse(text).errors
+    assert analyse("begin { print(duration); }").errors

@@ -1,0 +1,83 @@
+"""Probes of calls: pairs of entries and returns, compared with what the traced program counts itself."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.compile import SOURCES, compiled
+from tests.support.machine import need
+from tests.support.server import Server
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
+def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path) -> None:
+    """Threads, 200 calls deep, some left by longjmp; a second probe of the same function, and ordinary ones."""
+    need("uprobe")
+    program = compiled(tmp_path, "nested", SOURCES / "nested_calls.c", "-O1", "-pthread")
+    script = (
+        "call:./nested:work { @returns = count(); @time = sum(duration); "
+        "if (retval != ((int64)arg0 ^ 0x5a5a)) { @wrong = count(); } } "
+        "call:./nested:work /arg1 == 199/ { @deepest = count(); @depth = max(depth); } "
+        "uprobe:./nested:work { @entries = count(); }"
+    )
+    result = server.run(("-e", script, "-c", f"{program} 3 400"), cwd=tmp_path, timeout=100)
+    assert result.status == 0, result
+    own = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.stdout)}
+    seen = {name: int(value) for name, value in re.findall(r"^@(\w+): (\d+)$", result.stdout, re.MULTILINE)}
+    assert own["entries"] > own["returns"] == 3 * 2 * 200 * 201 // 2
+    assert seen["entries"] == own["entries"], result
+    assert seen["returns"] == own["returns"], result
+    assert "wrong" not in seen
+    assert seen["deepest"] == 3 * 2
+    assert seen["depth"] == 0
+    assert own["inside"] < seen["time"] < own["outside"], (own, seen)
+
+
+def test_calls_of_the_system_and_pairs_of_static_probes(server: Server, programs: Path, tmp_path: Path) -> None:
+    need("tracepoint")
+    script = (
+        "syscall:openat /retval < 0/ { printf(\"%s %s\\n\", str(args.filename), strerror(-retval)); } "
+        "syscall:read,write /args.fd == 1 && args.count == 3/ { @[probe, probetype, retval] = count(); } "
+        "call:usdt:./usdt:sample:one,four { @pair = count(); @ok = sum(duration > 0); } "
+        "call:usdt:./usdt:sample:one,four /same(tid) && arg0 >= 4/ { @some = count(); }"
+    )
+    command = f"sh -c 'cat {tmp_path}/no; ./usdt 10; echo ab'"
+    result = server.run(("--follow", "-e", script, "-c", command), cwd=programs)
+    assert result.status == 0, result
+    assert f"{tmp_path}/no No such file or directory" in result.stdout
+    assert "@[syscall:write, call, 3]: 1\n" in result.stdout
+    assert "@pair: 10\n" in result.stdout
+    assert "@ok: 10\n" in result.stdout
+    assert "@some: 6\n" in result.stdout
+
+
+_PYTHON = """
+import time
+time.sleep(0.5)
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+def steps():
+    for i in range(3):
+        time.sleep(0.001)
+        yield i
+print(fib(8), list(steps()))
+"""
+
+
+def test_calls_of_python_by_frame(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    (tmp_path / "app.py").write_text(_PYTHON)
+    script = (
+        "call:python:app.fib { @calls = count(); @sum = sum(pyint(args.n)); @depth = max(depth); } "
+        "call:python:app.py:steps { @whole = sum(duration > 3000000); @steps = count(); }"
+    )
+    result = server.run(("-e", script, "-c", f"/usr/bin/python3 {tmp_path}/app.py"), cwd=tmp_path, timeout=60)
+    if "runs no CPython that is known" in result.stderr:
+        pytest.skip("no CPython that is known")
+    assert result.status == 0, result
+    for line in ("@calls: 67", "@depth: 7", "@whole: 1", "@steps: 1"):
+        assert f"{line}\n" in result.stdout, result
