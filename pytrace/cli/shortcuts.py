@@ -44,7 +44,11 @@ _TOOLS = {
     "alloc": ("mallocs", "bytes asked of malloc"),
 }
 """Options, with the tool that each stands for."""
-_FAULTS = "config = { max_map_keys = 16384 } software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"
+_FAULTS = """/*
+ * faults: who causes page faults
+ */
+config = { max_map_keys = 16384 }
+software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"""
 _WHOLE_STACKS = {"PYTRACE_STACK_UNWINDING": "auto", "PYTRACE_PYTHON_FRAMES": "true"}
 """Config keys by which user stacks are whole in programs without frame pointers, too, as most packages, and show
 the functions of Python."""

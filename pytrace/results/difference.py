@@ -12,7 +12,7 @@ from pytrace.core import types
 from pytrace.render.value_kind import Change
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
-from pytrace.results.findings import amounts_of, changes, same_function
+from pytrace.results.findings import Stacks, changes, same_function
 from pytrace.results.merge import common_type
 from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Value
 from pytrace.results.stack_samples import is_profile, members_of, unlike
@@ -176,7 +176,7 @@ def difference(
         old, new = before.maps.get(name), after.maps.get(name)
         found: tuple[str, ...] = ()
         if by_function and after.runs and old is not None and new is not None and is_profile(old) and is_profile(new):
-            found = tuple(changes(old, new, amounts_of(new, after.runs[-1])))
+            found = tuple(changes(Stacks(new, after.runs[-1], old)))
             if {run.identity for run in before.runs}.isdisjoint(run.identity for run in after.runs):
                 old, new, note = _by_function(old, new)
                 found = (note, *found)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from pytrace.core import types
 from pytrace.core.types import JIT
 from pytrace.render import histogram
 from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, Value
-from pytrace.results.stack_samples import INTERPRETED, KERNEL, Path, frame_name, is_profile, members_of, numbers, paths
+from pytrace.results.stack_samples import (
+    BETWEEN,
+    INTERPRETED,
+    KERNEL,
+    MARK,
+    USER,
+    frame_name,
+    is_profile,
+    members_of,
+    numbers,
+    paths,
+    second_task,
+)
 
 SHOWN = 5
 """Functions that are named."""
-MOST_ENTRIES = 100_000
-"""Of more stacks only the innermost functions are looked at."""
 
 _SOURCES = {
     "node": "node --perf-basic-prof", "java": "java -XX:+PreserveFramePointer and jcmd PID Compiler.perfmap",
@@ -26,52 +36,401 @@ _SOURCES = {
 
 
 def findings(snapshot: SnapshotData) -> list[str]:
-    """Of stacks the functions that took most, with share and unit; of histograms count and quantiles."""
+    """Of stacks the functions that took most, with share and unit; of histograms count and quantiles; and what makes
+    compiled code without names have some.
+    """
     run = snapshot.runs[-1] if snapshot.runs else None
     lines: list[str] = []
+    stacks: list[Stacks] = []
     for data in snapshot.shown.values():
-        if run is not None:
-            lines += findings_of(data, run)
+        if run is not None and data.entries and is_profile(data):
+            stacks.append(Stacks(data, run))
+            lines += stacks[-1].lines()
+        elif data.entries and isinstance(data.value, types.Hist | types.LHist):
+            lines += _histogram(data)
     if not any(data.entries for data in snapshot.maps.values()) and not snapshot.tables:
         return ["nothing was counted"]
-    return lines
+    unnamed = unnamed_code(stacks, snapshot.runs)
+    return [*lines, *([f"note: {unnamed}"] if unnamed else ())]
 
 
 def findings_of(data: MapData, run: Run) -> list[str]:
     """As :func:`findings`, of one map."""
     if data.entries and is_profile(data):
-        return list(_profile(data, run))
+        return Stacks(data, run).lines()
     return list(_histogram(data)) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
 
 
-def unnamed_code(snapshot: SnapshotData) -> str:
+# ---------------------------------------------------------------------------------------------- stacks
+
+
+class Item(NamedTuple):
+    """A frame as people know it: wherever in a function the next one was called, as long as it is the same line."""
+
+    name: str
+    module: str
+    kind: int
+    """As in :mod:`pytrace.results.stack_samples`."""
+    file: str
+    line: int
+
+
+class Trie:
+    """Frames that many stacks share: each node once, with its parent, which has a lower number. 0 is the root."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = [-1]
+        self.items: list[int] = [-1]
+        """Of each node the number of its frame."""
+        self._known: dict[tuple[int, int], int] = {}
+
+    def child(self, parent: int, item: int) -> int:
+        """The node of a frame below another."""
+        key = (parent, item)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.parents)
+            self.parents.append(parent)
+            self.items.append(item)
+        return known
+
+    def children(self) -> list[list[int]]:
+        """Of each node."""
+        found: list[list[int]] = [[] for _ in self.parents]
+        for node in range(1, len(self.parents)):
+            found[self.parents[node]].append(node)
+        return found
+
+
+class Owner(NamedTuple):
+    """Who the number of a stack counts for."""
+
+    label: str
+    function: tuple[str, str]
+    """Name and module, equal for installations of one program in different places (:func:`same_function`)."""
+    item: int
+    """The frame that stands for it."""
+
+
+class Listing(NamedTuple):
+    """A list of the answer: who has most of the whole."""
+
+    title: str
+    text: str
+    """The title after the total in the terminal."""
+    owners: list[Owner]
+    of: list[int]
+    """Of each entry the number of its owner."""
+
+
+class Stacks:
+    """The stacks of a map, read once: a trie of their frames, whose numbers they are, and the lists of the answer."""
+
+    def __init__(self, data: MapData, run: Run | None, before: MapData | None = None) -> None:
+        key = data.key
+        assert key is not None
+        self.data, self.amounts, self.what = data, Amounts(""), ""
+        if run is not None:
+            self.amounts, self.what = amounts_of(data, run), what_of(run)
+        self.trie = Trie()
+        self.items: list[Item] = []
+        self.keys = list({**(before.entries if before is not None else {}), **data.entries})
+        self.members = [list(members_of(key, entry)) for entry in self.keys]
+        number = numbers(data.value)
+        self.values = [number(data.entries[entry])[-1] if entry in data.entries else 0 for entry in self.keys]
+        self.olds: list[int] = []
+        if before is not None:
+            older = numbers(before.value)
+            self.olds = [older(before.entries[entry])[-1] if entry in before.entries else 0 for entry in self.keys]
+        self.nodes = self._read([column.type for column in data.key_columns])
+        self.scripted = False
+        """Whether functions of an interpreter have much of the whole: then these are what people wrote."""
+        self._paths: dict[int, list[Item]] = {}
+        self._weigh()
+
+    def _read(self, types_: Sequence[types.Type]) -> list[int]:
+        path, child = paths(types_), self.trie.child
+        known: dict[tuple[Frame, int], int] = {}
+        numbered: dict[Item, int] = {}
+        nodes = []
+        for members in self.members:
+            node = 0
+            for one in path(members):
+                item = known.get(one)
+                if item is None:
+                    frame, kind = one
+                    shown = Item(frame_name(frame), frame.module, kind, frame.file, frame.line)
+                    item = known[one] = numbered.setdefault(shown, len(numbered))
+                node = child(node, item)
+            nodes.append(node)
+        self.items = list(numbered)
+        return nodes
+
+    def _weigh(self) -> None:
+        """Of each node the sum of all below it, of both states that are compared."""
+        parents, totals = self.trie.parents, [0] * len(self.trie.parents)
+        for node, value in zip(self.nodes, self.values, strict=True):
+            totals[node] += value
+        for node, value in zip(self.nodes, self.olds, strict=False):
+            totals[node] += value
+        inner = [False] * len(parents)  # a script's function is above it
+        scripts = 0
+        for node in range(len(parents) - 1, 0, -1):
+            totals[parents[node]] += totals[node]
+        for node in range(1, len(parents)):
+            script = self.items[self.trie.items[node]].kind == INTERPRETED
+            if script and not inner[parents[node]]:
+                scripts += totals[node]
+            inner[node] = script or inner[parents[node]]
+        self.totals = totals
+        self.scripted = scripts * LEAST_SCRIPTED > totals[0]
+
+    def path(self, node: int) -> list[Item]:
+        """The frames from the root to a node."""
+        found = []
+        while node > 0:
+            found.append(self.items[self.trie.items[node]])
+            node = self.trie.parents[node]
+        return found[::-1]
+
+    # ------------------------------------------------------------------------------------------ whose it is
+
+    def listings(self) -> list[Listing]:
+        """The lists of the answer; the first one divides the whole."""
+        split = second_task([column.type for column in self.data.key_columns])
+        if split is not None:
+            at = self.data.key_titles.index(WAKER) if WAKER in self.data.key_titles[:split] else None
+            return [
+                self._listing("Woken by", "woken by", lambda path, waker: _woke(path[: _middle(path)], waker), at),
+                self._listing("Waited in", "waited in", lambda path, _: _caller(path[: _middle(path) : -1])),
+            ]
+        if self.what == "waited":
+            return [self._listing("Most waited in", "most in the function", lambda path, _: _caller(path))]
+        if self.amounts.counts == "calls":
+            same = self._same_end()
+            title = "Most calls from"
+            return [self._listing(title, "most from", lambda path, _: _caller(path[: len(path) - same] or path))]
+        if self.scripted:
+            title = "Most in the function and native code that it calls"
+            return [self._listing(title, f"m{title[1:]}", lambda path, _: _script(path))]
+        return [self._listing("Most in the function itself", "most in", lambda path, _: self._own(path))]
+
+    def _own(self, path: list[Item]) -> tuple[str, Item]:
+        """The innermost function; of events in the C library with who called it."""
+        item = path[-1]
+        library = item.kind == USER and _LIBRARY.match(os.path.basename(item.module))
+        return _caller(path) if self.amounts.counts == "events" and library else (item.name, item)
+
+    def _listing(
+        self, title: str, text: str, owner: Callable[[list[Item], str], tuple[str, Item]], at: int | None = None
+    ) -> Listing:
+        """A list by the owner of a stack and of the member *at* of its key."""
+        known: dict[tuple[int, str], tuple[str, Item]] = {}
+        owners: dict[tuple[str, tuple[str, str]], Owner] = {}
+        places: dict[tuple[str, tuple[str, str]], int] = {}
+        number = {item: at for at, item in enumerate(self.items)}
+        of = []
+        for members, node in zip(self.members, self.nodes, strict=True):
+            member = "" if at is None else _plain(members[at])
+            found = known.get((node, member))
+            if found is None:
+                found = known[node, member] = owner(self.path(node), member)
+            label, item = found
+            key = (label, _function(item.name, item.module or item.file))
+            owners.setdefault(key, Owner(label, key[1], number[item]))
+            of.append(places.setdefault(key, len(places)))
+        return Listing(title, text, list(owners.values()), of)
+
+    def _same_end(self) -> int:
+        """How many of the innermost functions all stacks have in common: those of the event itself."""
+        ends = [[item.name for item in reversed(self.path(node))] for node in set(self.nodes)]
+        return next((at for at, row in enumerate(zip(*ends, strict=False)) if len(set(row)) > 1), min(map(len, ends)))
+
+    def callers(self) -> tuple[str, list[int]]:
+        """Functions that tell something by what they call, where calls branch; the title of their list.
+
+        Of an interpreter's functions, which people wrote, each that is not only called by another of them; of others
+        each that does not only call another. Numbers are those of :attr:`items`, of any line of a function.
+        """
+        scripts = self.scripted
+        if second_task([column.type for column in self.data.key_columns]) is not None:
+            return "", []  # what stands above the middle calls nothing
+        function, children, totals = self._functions(), self.trie.children(), self.totals
+        sums: dict[int, int] = {}
+        own: dict[int, int] = {}
+        largest: dict[int, dict[int, int]] = {}
+        active: dict[int, int] = {}
+        waiting: list[tuple[int, int]] = [(child, -1) for child in children[0]]
+        while waiting:
+            node, above = waiting.pop()
+            if node < 0:
+                active[~node] -= 1
+                continue
+            item = self.trie.items[node]
+            one, chosen = function[item], not scripts or self.items[item].kind == INTERPRETED
+            if chosen:
+                if not active.get(one):
+                    sums[one] = sums.get(one, 0) + totals[node]
+                own[one] = own.get(one, 0) + totals[node] - sum(totals[child] for child in children[node])
+                if above >= 0 and above != one and not (scripts and self.items[above].name.startswith("<")):
+                    inner, outer = (one, above) if scripts else (above, one)
+                    calls = largest.setdefault(inner, {})
+                    calls[outer] = calls.get(outer, 0) + totals[node]
+                active[one] = active.get(one, 0) + 1
+                waiting.append((~one, -1))
+            waiting += [(child, one if chosen else above) for child in children[node]]
+        rows = []
+        for one, total in sums.items():
+            only = [to for to, value in largest.get(one, {}).items() if value > ONLY * total]
+            if scripts:
+                # One that has less than its caller is of interest, though nobody else calls it.
+                only = [to for to in only if sums[to] * ONLY < total]
+                only += [one] if self.items[one].name.startswith("<") else []
+            if total > own[one] and not only and self.items[one].kind != MARK:
+                rows.append(one)
+        rows.sort(key=lambda one: (-sums[one], self.items[one].name))
+        return f"Most with what it calls{' (interpreted)' if scripts else ''}", rows
+
+    def _functions(self) -> list[int]:
+        """Of each item the first one of its function."""
+        first: dict[tuple[str, str, int], int] = {}
+        return [first.setdefault((one.name, one.module, one.kind), at) for at, one in enumerate(self.items)]
+
+    def sums(self, found: Sequence[int]) -> list[int]:
+        """Of functions all that they and what they call have; one that calls itself has it once."""
+        function, children = self._functions(), self.trie.children()
+        totals: dict[int, int] = dict.fromkeys(found, 0)
+        active: dict[int, int] = {}
+        waiting = list(children[0])
+        while waiting:
+            node = waiting.pop()
+            if node < 0:
+                active[~node] -= 1
+                continue
+            one = function[self.trie.items[node]]
+            if one in totals:
+                totals[one] += 0 if active.get(one) else self.totals[node]
+                active[one] = active.get(one, 0) + 1
+                waiting.append(~one)
+            waiting += children[node]
+        return [totals[one] for one in found]
+
+    # ------------------------------------------------------------------------------------------ text
+
+    def lines(self) -> list[str]:
+        """What the terminal says."""
+        whole = sum(self.values)
+        if whole <= 0 or min(self.values) < 0:
+            return []
+        total = self.amounts.full(whole)
+        if self.what:
+            first, space, rest = total.partition(" (")
+            total = f"{first} {self.what}{space}{rest}"
+        lines = []
+        for number, listing in enumerate(self.listings()):
+            lines.append(f"{total}, {listing.text}:" if not number else f"{listing.text}:")
+            lines += _largest(self._by_owner(listing, self.values), whole, self.amounts.short)
+        found = self.callers()[1] if self.scripted else []
+        if found:
+            lines.append("interpreted functions with what they call:")
+            named: dict[str, int] = {}
+            for one, number in zip(found, self.sums(found), strict=True):
+                named[self.items[one].name] = max(number, named.get(self.items[one].name, 0))
+            lines += _largest(named, whole, self.amounts.short)
+        return lines
+
+    def _by_owner(self, listing: Listing, values: Sequence[int]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for owner, value in zip(listing.of, values, strict=True):
+            label = listing.owners[owner].label
+            found[label] = found.get(label, 0) + value
+        return found
+
+    def unnamed(self) -> int:
+        """The number of stacks that hold compiled code without names."""
+        holds = [False] * len(self.trie.parents)
+        for node in range(1, len(holds)):
+            holds[node] = holds[self.trie.parents[node]] or self.items[self.trie.items[node]].name == JIT
+        return sum(value for node, value in zip(self.nodes, self.values, strict=True) if holds[node])
+
+    def texts(self) -> set[str]:
+        """All texts of keys."""
+        return {_plain(one) for one in {one for each in self.members for one in each if isinstance(one, bytes | str)}}
+
+
+LEAST_SCRIPTED = 20
+"""The share of the whole, as its inverse, from which on functions of an interpreter are what an answer names."""
+ONLY = 0.95
+"""A function that has as much of another's whole only passes its calls on."""
+
+
+WAKER = "waker command"
+"""The title of a member of keys: who woke another."""
+
+
+def _plain(member: Portable) -> str:
+    return member.decode("utf-8", "replace") if isinstance(member, bytes) else str(member)
+
+
+def _middle(path: Sequence[Item]) -> int:
+    """Where the stacks of a second task begin."""
+    return next(at for at, item in enumerate(path) if item.kind == MARK and item.name == BETWEEN.function)
+
+
+def _script(path: list[Item]) -> tuple[str, Item]:
+    """The innermost function of an interpreter, without one the innermost."""
+    item = next((item for item in reversed(path) if item.kind == INTERPRETED), path[-1])
+    return item.name, item
+
+
+_LIBRARY = re.compile(r"(?:libc|libpthread|libm|ld|libstdc\+\+)\b[-.]|ld-linux|ld-musl|libc\.musl")
+"""Names of files with functions that programs call to wait and to ask the kernel."""
+_PREEMPTED = ("asm_sysvec_", "irqentry_exit_to_user_mode", "preempt_schedule_irq", "el0_irq", "el0t_64_irq")
+"""Functions of the kernel by which a thread leaves that is ready to run."""
+
+
+def _caller(path: list[Item]) -> tuple[str, Item]:
+    """The program's function that entered the kernel, with who called the C library for it; of threads of the kernel
+    the outermost function.
+    """
+    users = [item for item in path if item.kind in (USER, INTERPRETED)]
+    if not users:
+        return path[0].name, path[0]
+    inner = users[-1]
+    if any(item.kind == KERNEL and item.name.startswith(_PREEMPTED) for item in path):
+        found = next((item for item in reversed(users) if item.kind == INTERPRETED), inner)
+        return f"{found.name} (preempted)", found
+    wrote = next((item for item in reversed(users) if item.kind == INTERPRETED), None)
+    wrote = wrote or next((item for item in reversed(users) if not _LIBRARY.match(os.path.basename(item.module))), None)
+    return (inner.name, inner) if wrote is None or wrote == inner else (f"{wrote.name} → {inner.name}", wrote)
+
+
+_INTERRUPTS = {"asm_sysvec_apic_timer_interrupt": "a timer", "asm_common_interrupt": "a device"}
+"""Functions of the kernel that run on behalf of no program, whatever they interrupted."""
+
+
+def _woke(path: list[Item], command: str) -> tuple[str, Item]:
+    """As :func:`_caller`, of the one that woke another."""
+    if all(item.kind == MARK for item in path):
+        return "nobody: it waited for a CPU", path[0]
+    for item in path:
+        if item.kind == KERNEL and item.name in _INTERRUPTS:
+            return _INTERRUPTS[item.name], item
+    label, item = _caller(path)
+    return f"{command}: {label}" if command else label, item
+
+
+def unnamed_code(stacks: Sequence[Stacks], runs: Sequence[Run]) -> str:
     """A sentence on compiled code without names and what gives it names; empty where there is little of it."""
-    whole = without = 0
-    texts: set[str] = {run.target for run in snapshot.runs}
-    for data in snapshot.shown.values():
-        if data.entries and is_profile(data):
-            for path, names, amount in _stacks(data):
-                whole += amount
-                if any(frame_name(frame) == JIT for frame, _ in path):
-                    without += amount
-                    texts |= names
+    whole = sum(sum(one.values) for one in stacks)
+    without = sum(one.unnamed() for one in stacks)
     if not whole or without * 10 < whole:
         return ""
+    texts = {run.target for run in runs}.union(*(one.texts() for one in stacks))
     share = f"{100 * without / whole:.0f} % of the stacks hold compiled code without names ({JIT})"
     words = {word.rpartition("/")[2] for text in texts for word in text.split()}
     known = [option for name, option in _SOURCES.items() if name in words]
     return f"{share}: {' or '.join(known)} gives names" if known else f"{share}: an option of its runtime may give them"
-
-
-def _stacks(data: MapData) -> Iterator[tuple[Path, set[str], int]]:
-    """Of each entry the frames from the root, the texts of its key, and its number."""
-    key = data.key
-    assert key is not None
-    path, value = paths([column.type for column in data.key_columns]), numbers(data.value)
-    for entry, item in data.entries.items():
-        members = list(members_of(key, entry))
-        texts = {member.decode("utf-8", "replace") for member in members if isinstance(member, bytes)}
-        yield path(members), texts | {member for member in members if isinstance(member, str)}, value(item)[-1]
 
 
 class Amounts(NamedTuple):
@@ -100,64 +459,31 @@ def amounts_of(data: MapData, run: Run) -> Amounts:
     return Amounts("", *counted(run)) if isinstance(data.value, types.Count) else Amounts(data.unit)
 
 
-def _profile(data: MapData, run: Run) -> Iterator[str]:
-    amounts = amounts_of(data, run)
-    what = what_of(run)
-    own: dict[str, int] = {}
-    interpreted: dict[str, int] = {}
-    calls: dict[tuple[str, str], int] = {}
-    whole = 0
-    for path, _, amount in _stacks(data):
-        whole += amount
-        inner = _waiting(path) if what == "waited" else frame_name(path[-1][0])
-        own[inner] = own.get(inner, 0) + amount
-        if len(data.entries) <= MOST_ENTRIES:
-            scripts = [frame_name(frame) for frame, kind in path if kind == INTERPRETED]
-            for name in set(scripts):
-                interpreted[name] = interpreted.get(name, 0) + amount
-            for pair in set(pairwise(scripts)):
-                calls[pair] = calls.get(pair, 0) + amount
-    if whole <= 0 or min(own.values()) < 0:
-        return
+def changes(stacks: Stacks, *, scaled: bool = False) -> list[str]:
+    """Of stacks with an earlier state the totals, and the functions that grew and shrank most themselves.
 
-    total = amounts.full(whole)
-    if what:
-        first, space, rest = total.partition(" (")
-        total = f"{first} {what}{space}{rest}"
-    yield f"{total}, most in{' the function' if what == 'waited' else ''}:"
-    yield from _largest(own, whole, amounts.short)
-    if interpreted and max(interpreted.values()) * 20 > whole:
-        yield "interpreted functions with what they call:"
-        # A function that does nothing but call another says it for both.
-        passed_on = {
-            name
-            for (caller, name), amount in calls.items()
-            if caller[:1] != "<" and caller != name and amount * 1.05 > max(interpreted[caller], interpreted[name])
-        }
-        outer = {name: one for name, one in interpreted.items() if name[:1] != "<" and name not in passed_on}
-        yield from _largest(outer, whole, amounts.short)
-
-
-def changes(before: MapData, after: MapData, amounts: Amounts) -> list[str]:
-    """Of two states of a map of stacks the totals, and the functions that grew and shrank most themselves."""
-    owns: list[dict[tuple[str, str], int]] = []
-    for data in (before, after):
-        own: dict[tuple[str, str], int] = {}
-        for path, _, amount in _stacks(data):
-            function = same_function(path[-1][0])
-            own[function] = own.get(function, 0) + amount
-        owns.append(own)
-    old, new = owns
-    was, now = sum(old.values()), sum(new.values())
+    *scaled*: what is compared with has the total of the other, so that shares are compared.
+    """
+    amounts = stacks.amounts
+    was, now = sum(stacks.olds), sum(stacks.values)
     percent = f" ({100 * (now - was) / was:+.1f} %)" if was else ""
     lines = [f"{amounts.full(was)} before, {amounts.full(now)} after: {_signed(now - was, amounts)}{percent}"]
-    deltas = {key: new.get(key, 0) - old.get(key, 0) for key in {**old, **new}}
+    factor = now / was if scaled and was else 1
+    if scaled:
+        lines[0] += "; below, before is scaled to the total after"
+    listing = stacks.listings()[0]
+    new, old = [0] * len(listing.owners), [0] * len(listing.owners)
+    for owner, value, earlier in zip(listing.of, stacks.values, stacks.olds, strict=True):
+        new[owner] += value
+        old[owner] += earlier
+    old = [round(number * factor) for number in old]
+    deltas = [number - earlier for number, earlier in zip(new, old, strict=True)]
     for word, sign in (("grew most:", 1), ("shrank most:", -1)):
-        found = sorted((key for key, delta in deltas.items() if delta * sign > 0), key=lambda key: -deltas[key] * sign)
+        found = sorted((at for at, delta in enumerate(deltas) if delta * sign > 0), key=lambda at: -deltas[at] * sign)
         lines += [word] if found else []
-        for key in found[:SHOWN]:
-            values = f"{amounts.short(old.get(key, 0))} before, {amounts.short(new.get(key, 0))} after"
-            lines.append(f"  {_signed(deltas[key], amounts):>10}  {key[0]} ({values})")
+        for at in found[:SHOWN]:
+            values = f"{amounts.short(old[at])} before, {amounts.short(new[at])} after"
+            lines.append(f"  {_signed(deltas[at], amounts):>10}  {listing.owners[at].label} ({values})")
     return lines
 
 
@@ -173,13 +499,11 @@ def same_function(frame: Frame) -> tuple[str, str]:
 
     Folders (virtual environments, build directories) and versions in names of files are left out.
     """
-    return frame_name(frame), _VERSION.sub("#", (frame.module or frame.file).rpartition("/")[2])
+    return _function(frame_name(frame), frame.module or frame.file)
 
 
-def _waiting(path: Path) -> str:
-    """The innermost function of the program, or the outermost of the kernel in its own threads."""
-    users = [frame for frame, kind in path if kind != KERNEL]
-    return frame_name(users[-1] if users else path[0][0])
+def _function(name: str, module: str) -> tuple[str, str]:
+    return name, _VERSION.sub("#", module.rpartition("/")[2])
 
 
 def _largest(found: Mapping[str, int], whole: int, text: Callable[[int], str]) -> Iterator[str]:
@@ -261,6 +585,9 @@ _OF_TOOLS: dict[str, Callable[[str, str], str]] = {
 _SUMMARY = re.compile(r"\A\s*/\*[\s*]*[\w-]+: *([^\n]+)")
 """The first line of a tool's comment: its name, and what it shows."""
 
+_CONFIG = re.compile(r"\bconfig\s*=\s*\{[^}]*\}\s*;?")
+"""Settings of a script, which ask nothing."""
+
 _RATE = re.compile(r"\b(?:p(?:rofile)?:(hz|s|ms|us)|s(?:oftware)?:(?:cpu|task|cpu-clock|task-clock)):(\d+)\b")
 """A probe that samples: the unit of its number (none: nanoseconds of processor time), and the number."""
 _PERIODS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "": 1e-9}
@@ -313,7 +640,7 @@ def question(run: Run, host: str) -> str:
     if summary is not None:
         words = summary[1].rstrip(". ")
         return f"{words[0].upper()}{words[1:]}" + (f": {target}" if target else f", on {host}")
-    name = run.script if run.script != "-e" else _cut(" ".join(run.text.split())) or "a one-liner"
+    name = run.script if run.script != "-e" else _cut(" ".join(_CONFIG.sub("", run.text).split())) or "a one-liner"
     return f"{name}: {target}" if target else f"{name}, on {host}"
 
 

@@ -212,7 +212,7 @@ class MapData(msgspec.Struct):
         own = columns[1:] if self.label else columns
         if len(own) != len(names) or isinstance(self.key, Record):
             return tuple(column.name for column in columns)
-        titles = [_TITLES.get(name, name) for name in names]
+        titles = [" ".join(_TITLES.get(word, word) for word in name.split(" ")) for name in names]
         known = [
             title if title and titles.count(title) == 1 else column.name
             for title, column in zip(titles, own, strict=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.results.findings import Amounts, changes, findings, readable, unnamed_code
+from pytrace.results.findings import Stacks, changes, findings, readable
 from pytrace.results.snapshot import Frame, MapData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
@@ -41,6 +42,58 @@ def test_waits_are_of_the_programs_function() -> None:
     assert [line.split()[-1] for line in lines[1:]] == ["read", "do_wait"]
 
 
+SYSTEM = "/usr/lib/libc.so.6"
+
+
+def test_waits_name_who_called_the_library_and_who_was_preempted() -> None:
+    switch, timer = stack("schedule", user=False), stack("schedule", "asm_sysvec_apic_timer_interrupt", user=False)
+    sleep = StackTrace((Frame("nanosleep", 1, SYSTEM), Frame("usleep", 1, SYSTEM), *stack("pause", "main").frames))
+    entries = {(switch, sleep): 3_000_000, (timer, stack("work", "main")): 1_000_000}
+    data = map_data("@usecs", types.Tuple((K, U)), types.Sum(), entries)
+    lines = findings(snapshot(data, of=run(script="offcputime")))
+    assert [line[22:] for line in lines[1:]] == ["pause → nanosleep", "work (preempted)"]
+
+
+def test_who_woke_whom() -> None:
+    switch, futex = stack("schedule", "futex_wait", user=False), stack("futex_wake", user=False)
+    timer, nothing = stack("hrtimer", "asm_sysvec_apic_timer_interrupt", user=False), StackTrace((), user=False)
+    by = StackTrace((Frame("wake", 1, SYSTEM), *stack("hold", "main").frames))
+    waits = (switch, StackTrace((Frame("wait", 1, SYSTEM), *stack("take").frames)))
+    entries = {
+        ("waker", "app", by, futex, "--", *waits): 700, ("waker", "idle", StackTrace(()), timer, "--", *waits): 200,
+        ("waker", "", StackTrace(()), nothing, "--", *waits): 100,
+    }  # fmt: skip
+    key = types.Tuple((STRING, STRING, U, K, STRING, K, U))
+    data = replace(map_data("@us", key, types.Sum(), entries), key_names=("", "waker comm", "", "", "", "", ""))
+    assert findings(snapshot(data, of=run(script="offwaketime"))) == [
+        "1 ms waited, woken by:",
+        "   70.0 %     700 us  app: hold → wake", "   20.0 %     200 us  a timer",
+        "   10.0 %     100 us  nobody: it waited for a CPU",
+        "waited in:", "  100.0 %       1 ms  take → wait",
+    ]  # fmt: skip
+
+
+def test_calls_are_of_who_called_the_event() -> None:
+    entered = ("sys_read", "entry")
+    entries = {
+        (stack(*entered, user=False), StackTrace((Frame("read", 1, SYSTEM), *stack(name, "main").frames))): count
+        for name, count in (("load", 9), ("poll", 1))
+    }
+    data = map_data("@", types.Tuple((K, U)), COUNT, entries)
+    lines = findings(snapshot(data, of=run(script="stackcount")))
+    assert lines == ["10 calls, most from:", "   90.0 %          9  load", "   10.0 %          1  poll"]
+
+
+def test_functions_of_a_script_have_the_native_code_that_they_call() -> None:
+    script = Frame("total", 1, "", "", "/srv/app.py", 7)
+    entries = {StackTrace((Frame(name, 1), script, *stack("eval").frames)): 50 for name in ("add", "mul")}
+    lines = findings(snapshot(map_data("@", U, COUNT, entries), of=run(script="-e", text=SAMPLES)))
+    assert lines[:2] == [
+        "1 s on CPU (100 samples), most in the function and native code that it calls:",
+        "  100.0 %        1 s  total",
+    ]
+
+
 def test_histograms() -> None:
     entries = {"a": {8: 90, 12: 9}, "b": {20: 1}}
     (line,) = findings(snapshot(map_data("@lat_us", STRING, types.Hist(0), entries)))
@@ -53,9 +106,9 @@ def test_code_without_names(amounts: tuple[int, int], said: bool) -> None:
     key = types.Tuple((U, STRING))
     entries = {(jit, "node"): amounts[0], (stack("main"), "node"): amounts[1]}
     entries = {entry: count for entry, count in entries.items() if count}
-    text = unnamed_code(snapshot(map_data("@", key, COUNT, entries)))
-    hint = "60 % of the stacks hold compiled code without names ([JIT]): node --perf-basic-prof gives names"
-    assert text == (hint if said else "")
+    text = findings(snapshot(map_data("@", key, COUNT, entries)))[-1]
+    hint = "note: 60 % of the stacks hold compiled code without names ([JIT]): node --perf-basic-prof gives names"
+    assert (text == hint) is said
 
 
 def test_nothing_of_nothing() -> None:
@@ -63,7 +116,6 @@ def test_nothing_of_nothing() -> None:
     assert findings(made) == []
     assert findings(snapshot(map_data("@", U, COUNT, {}))) == ["nothing was counted"]
     assert findings(snapshot(tables=(table(("n",), (types.INT32,), [(1,)]),))) == []
-    assert unnamed_code(made) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +139,8 @@ def test_changes_are_by_function_whatever_the_folder_and_version() -> None:
         return map_data("@", U, COUNT, entries)
 
     before, after = state("/venv/old", "1.2", parse=700, store=200), state("/build", "2", parse=900, send=100, store=50)
-    assert changes(before, after, Amounts("", "samples", 0.01)) == [
+    of = run(script="-e", text=SAMPLES)
+    assert changes(Stacks(after, of, before)) == [
         "9 s (900 samples) before, 10.5 s (1,050 samples) after: +1.5 s (+16.7 %)",
         "grew most:", "        +2 s  parse (7 s before, 9 s after)", "        +1 s  send (0 s before, 1 s after)",
         "shrank most:", "      -1.5 s  store (2 s before, 500 ms after)",

@@ -44,10 +44,17 @@ SEPARATE void grow_cache(void) { cache = malloc(100000); memset(cache, 1, 100000
 SEPARATE void read_config(void) {
     char text[64]; int f = open("/etc/hostname", O_RDONLY); sum += read(f, text, 64); close(f);
 }
+static pthread_mutex_t rows = PTHREAD_MUTEX_INITIALIZER;
+SEPARATE void hold_rows(void) { pthread_mutex_lock(&rows); compress_block(20000000); pthread_mutex_unlock(&rows); }
+SEPARATE void wait_for_rows(void) { pthread_mutex_lock(&rows); pthread_mutex_unlock(&rows); }
+static void *reader(void *) { for (;;) { wait_for_rows(); usleep(500); } }
 int main(int argc, char **argv) {
+    pthread_t thread;
+    if (argc > 3) pthread_create(&thread, 0, reader, 0);
     double end = now() + 1.5, half = end - 0.7;
     int work = argc > 1 ? atoi(argv[1]) : 1;
     while (now() < end) {
+        if (argc > 3) { hold_rows(); usleep(1000); continue; }
         if (argc > 2 && now() < half) { sort_rows(1000); continue; }
         compress_block(3000000 * work); sort_rows(600000); read_config(); grow_cache(); wait_for_disk();
     }
@@ -131,15 +138,23 @@ REPORTS = {
         ("Where ./app 1 phases spent its time", "sort_rows", _SHARE),
         "sort_rows",
     ),
-    "c-off-cpu": Report("flame --off-cpu -c './app'", ("Where ./app waited", "s waited", "clock_nanosleep", _SHARE)),
-    "c-wakeup": Report("flame --wakeup -c './app'", ("Who woke ./app from its waits", "s waited", _SHARE)),
+    "c-off-cpu": Report(
+        "flame --off-cpu -c './app'", ("Where ./app waited", "s waited", "wait_for_disk → clock_nanosleep", _SHARE)
+    ),
+    "c-wakeup": Report(
+        "flame --wakeup -c './app 1 2 locks'",
+        ("Who woke ./app 1 2 locks from its waits", "s waited", _SHARE, "Woken by", "app: hold_rows", "wait_for_rows"),
+    ),
     "c-alloc": Report(
         "flame --alloc -c './app'", ("Who allocates memory in ./app", "grow_cache", r"\d [Mk]B", _SHARE), "grow_cache"
     ),
-    "c-faults": Report("flame --faults -c './app'", ("software:page-faults", r"[\d,\u202f]+ events", _SHARE)),
+    "c-faults": Report(
+        "flame --faults -c './app'",
+        ("Who causes page faults: ./app", r"[\d,\u202f]+ events", "grow_cache → __memset", _SHARE),
+    ),
     "c-reads": Report(
         "flame -e t:syscalls:sys_enter_read -c './app'",
-        ("Who calls tracepoint:syscalls:sys_enter_read in ./app", r"\d calls", _SHARE),
+        ("Who calls tracepoint:syscalls:sys_enter_read in ./app", r"\d calls", "read_config → read", _SHARE),
     ),
     "python": Report(
         "flame -c 'python3 app.py'", ("Where python3 app.py spent its time", "slow_sum", _SHARE, "interpreted")
@@ -150,9 +165,13 @@ REPORTS = {
         against="python",
     ),
     "python-alloc": Report(
-        "flame --alloc -c 'python3 app.py'", ("Who allocates memory in python3 app.py", r"\d MB allocated", _SHARE)
+        "flame --alloc -c 'python3 app.py'",
+        ("Who allocates memory in python3 app.py", r"\d MB allocated", "JSONEncoder.iterencode", _SHARE),
     ),
-    "python-off-cpu": Report("flame --off-cpu -c 'python3 app.py'", ("Where python3 app.py waited", _TIME, _SHARE)),
+    "python-off-cpu": Report(
+        "flame --off-cpu -c 'python3 app.py'",
+        ("Where python3 app.py waited", "serve → clock_nanosleep", _TIME, _SHARE),
+    ),
     "python-prefork": Report(
         "flame --follow -c 'python3 prefork.py'",
         ("Where python3 prefork.py spent its time", "render_page", _SHARE),

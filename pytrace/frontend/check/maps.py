@@ -125,10 +125,23 @@ def _block_comment(text: str, end: int) -> str:
 
 
 def key_names(keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
-    """What a script calls the members of a key: ``comm``, ``filename`` of ``str(args.filename)``; else empty."""
+    """What a script calls the members of a key: ``comm``, ``filename`` of ``str(args.filename)``; else empty.
+
+    Members of several records of one name have that of the record, too: ``waker comm`` of ``$waker.comm``.
+    """
     if len(keys) == 1 and isinstance(keys[0], nodes.TupleLiteral):
         keys = keys[0].members
-    return tuple(map(_name_of, keys))
+    names = list(map(_name_of, keys))
+    return tuple(
+        f"{_name_of(key.base)} {name}".lstrip()
+        if names.count(name) > 1 and isinstance(key, nodes.FieldAccess) and not isinstance(key.base, nodes.Call)
+        else name
+        for key, name in zip(keys, names, strict=True)
+    )
+
+
+_NAMED = {"syscall_name": "syscall", "signal_name": "signal", "strerror": "error"}
+"""What functions return, where that is not their argument in another form."""
 
 
 def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
@@ -143,6 +156,8 @@ def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
             return node.map.name.removeprefix("@")
         case nodes.Cast() | nodes.Unary():
             return _name_of(node.operand)
+        case nodes.Call() if node.name in _NAMED:
+            return _NAMED[node.name]
         case nodes.Call():
             return (node.args and _name_of(node.args[0])) or node.name
         case nodes.Binary(right=nodes.IntLiteral()):

@@ -28,6 +28,7 @@ from pytrace.results.findings import (
     BYTES,
     SECONDS,
     Amounts,
+    Stacks,
     amounts_of,
     changes,
     findings_of,
@@ -249,7 +250,7 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
         if of.part:
             lines = []
         elif before is not None:
-            lines = changes(before, data, amounts)
+            lines = changes(Stacks(data, run, before))
         else:
             lines = findings_of(data, run) if run is not None else []
         name = f"{profile.name} ({of.part})" if of.part else profile.name

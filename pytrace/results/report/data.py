@@ -25,10 +25,10 @@ from pytrace.render.tseries import TimeSeries
 from pytrace.render.value_kind import Change as KeyChange
 from pytrace.render.values import value_kind_of
 from pytrace.results.difference import MapDifference
-from pytrace.results.findings import counted, what_of
+from pytrace.results.findings import Listing, Stacks, counted, same_function
 from pytrace.results.merge import common_type
 from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
-from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
+from pytrace.results.stack_samples import Text, measures, numbers, unlike
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -61,9 +61,13 @@ class Document(msgspec.Struct, frozen=True):
     texts: Texts = msgspec.field(default_factory=Texts)
     frames: dict[tuple[int, int, int], int] = msgspec.field(default_factory=dict)
     """Functions of all flame graphs: name, module (texts) and kind, with their numbers."""
+    alike: dict[tuple[str, str, int], int] = msgspec.field(default_factory=dict)
+    """Of runs that are compared: name, module without folder and version, and kind of functions, with their number."""
     places: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
     """Source lines: file (a text) and line, with their numbers."""
     parts: list[AnyPart] = msgspec.field(default_factory=list)
+    stacks: list[Stacks] = msgspec.field(default_factory=list)
+    """Those of the flame graphs."""
 
     def text(self, text: str) -> int:
         """The number of a text of a traced program, whose control characters and bytes are escapes."""
@@ -155,6 +159,20 @@ class FlamePart(Part, tag="flame"):
     """When the first slice begins, in seconds since 1970."""
     lost: list[int] = []
     """Of each slice the samples that found no room, up to the last that lost one."""
+    lists: list[ListPart] = []
+    """The answer; of a comparison the first one is compared."""
+    callers: tuple[str, list[int]] = ("", [])
+    """The title of one more list, and the functions that it may name with all that they call."""
+
+
+class ListPart(msgspec.Struct, frozen=True):
+    """A list of the answer above a flame graph: who has most."""
+
+    title: str
+    rows: list[tuple[int, int]]
+    """Their names (texts), and the functions that stand for them."""
+    of: list[int]
+    """Of each sample the row that it counts for."""
 
 
 class TablePart(Part, tag="table"):
@@ -379,45 +397,62 @@ def flame_part(
 
     *taken* are the samples of each slice of time (:attr:`MapData.slice_column`), with those that found no room.
     """
-    key = after.key
-    assert key is not None
-    members = after.key_columns
+    stacks = Stacks(after, document.runs[-1] if document.runs else None, before)
+    document.stacks.append(stacks)
     at = after.slice_column
-    samples = _Samples(document, members, after.key_titles, text, at)
+    groups = _Groups(document, after, text, at)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
     rows = []
-    for entry in {**old_entries, **after.entries}:
+    for number, (entry, members, node) in enumerate(zip(stacks.keys, stacks.members, stacks.nodes, strict=True)):
         now, was = after.entries.get(entry), old_entries.get(entry)
-        columns_of = list(members_of(key, entry))
-        place = samples.place(columns_of)
-        time = columns_of[at] if at is not None else 0
+        time = members[at] if at is not None else 0
         assert isinstance(time, int)
-        rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was), time))
-    order, nodes = samples.trie.in_order()
-    rows.sort(key=lambda row: (order[row[0][0]], row[0][1], row[3]))
-    labels = samples.label_texts(
-        {place[1] for place, _, was, _ in rows if was is not nothing},
-        {place[1] for place, now, _, _ in rows if now is not nothing},
+        group = groups.number(members)
+        sides = nothing if now is None else values(now), nothing if was is None else olds(was)
+        rows.append(_Row(node, group, *sides, time, number))
+    order, nodes, frames = _trie(document, stacks, compared=before is not None)
+    rows.sort(key=lambda row: (order[row.node], row.group, row.time))
+    labels = groups.labels(
+        {row.group for row in rows if row.was is not nothing}, {row.group for row in rows if row.now is not nothing}
     )
     over_time = _Slices()
     if at is not None and before is None and document.runs:
-        over_time = _slices([(time, now[-1]) for _, now, _, time in rows], taken or {}, document.runs[-1].start)
+        over_time = _slices([(row.time, row.now[-1]) for row in rows], taken or {}, document.runs[-1].start)
     counts, period = counted(document.runs[-1]) if document.runs and isinstance(after.value, types.Count) else ("", 0.0)
+    title, found = stacks.callers()
+
+    def listed(listing: Listing) -> ListPart:
+        owners = [(document.text(owner.label), frames[owner.item]) for owner in listing.owners]
+        return ListPart(listing.title, owners, [listing.of[row.number] for row in rows])
+
     return FlamePart(
         name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
         measures=[(part, unit) for part, unit in measures(after)],
         labels=labels.names, groups=labels.groups, nodes=nodes,
-        node=[order[place[0]] for place, *_ in rows],
-        group=[labels.numbers[place[1]] for place, *_ in rows],
-        values=[exacts(column) for column in columns([now for _, now, _, _ in rows], len(nothing))],
+        node=[order[row.node] for row in rows],
+        group=[labels.numbers[row.group] for row in rows],
+        values=[exacts(column) for column in columns([row.now for row in rows], len(nothing))],
         before=None if before is None else [
-            exacts(column) for column in columns([was for _, _, was, _ in rows], len(nothing))
+            exacts(column) for column in columns([row.was for row in rows], len(nothing))
         ],
         slices=over_time.numbers, slice=over_time.width, start=over_time.start, lost=over_time.lost,
-        counts=counts, period=period, what=what_of(document.runs[-1]) if document.runs else "",
+        counts=counts, period=period, what=stacks.what,
+        lists=[listed(listing) for listing in stacks.listings()], callers=(title, [frames[one] for one in found]),
     )  # fmt: skip
+
+
+class _Row(NamedTuple):
+    """A sample."""
+
+    node: int
+    group: int
+    now: tuple[int, ...]
+    was: tuple[int, ...]
+    time: int
+    number: int
+    """That of its entry."""
 
 
 MOST_SLICES = 10_000
@@ -462,90 +497,63 @@ def _note(data: MapData, fixed: str) -> str:
 # ---------------------------------------------------------------------------------------------- tries
 
 
-class Trie:
-    """Frames that many stacks share: each node once, with its parent."""
+def _trie(document: Document, stacks: Stacks, *, compared: bool) -> tuple[list[int], list[list[int]], list[int]]:
+    """New numbers of the nodes of a trie, in the order of a walk; depth, frame and place of each (without the root);
+    the document's numbers of the frames.
 
-    def __init__(self) -> None:
-        self.parents: list[int] = [-1]
-        self.frames: list[int] = [-1]
-        self.places: list[int] = [-1]
-        self._known: dict[tuple[int, int, int], int] = {}
-
-    def child(self, parent: int, frame: int, place: int) -> int:
-        """The node of a frame and source line below another."""
-        key = (parent, frame, place)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = len(self.parents)
-            self.parents.append(parent)
-            self.frames.append(frame)
-            self.places.append(place)
-        return known
-
-    def in_order(self) -> tuple[list[int], list[list[int]]]:
-        """New numbers of the nodes, parents before children; and depth, frame and place of each (without the root)."""
-        children: list[list[int]] = [[] for _ in self.parents]
-        for node in range(1, len(self.parents)):
-            children[self.parents[node]].append(node)
-        order, rows = [-1] * len(self.parents), list[tuple[int, int, int]]()
-        waiting = [(node, 0) for node in reversed(children[0])]
-        while waiting:
-            node, depth = waiting.pop()
-            order[node] = len(rows)
-            rows.append((depth, self.frames[node], self.places[node]))
-            waiting += [(child, depth + 1) for child in reversed(children[node])]
-        return order, columns(rows, 3)
+    *compared*: functions of one name in files of one name are the same one.
+    """
+    frames, places = [], []
+    for item in stacks.items:
+        row = (document.text(item.name), document.text(item.module), item.kind)
+        if compared:
+            like = (*same_function(Frame(item.name, 0, item.module)), item.kind)
+            number = document.alike.get(like)
+            if number is None:
+                number = document.alike[like] = document.frames.setdefault(row, len(document.frames))
+            frames.append(number)
+        else:
+            frames.append(document.frames.setdefault(row, len(document.frames)))
+        place = (document.text(item.file), item.line)
+        places.append(document.places.setdefault(place, len(document.places)) if item.file else -1)
+    children = stacks.trie.children()
+    order, rows = [-1] * len(children), list[tuple[int, int, int]]()
+    waiting = [(node, 0) for node in reversed(children[0])]
+    while waiting:
+        node, depth = waiting.pop()
+        item_number = stacks.trie.items[node]
+        order[node] = len(rows)
+        rows.append((depth, frames[item_number], places[item_number]))
+        waiting += [(child, depth + 1) for child in reversed(children[node])]
+    return order, columns(rows, 3), frames
 
 
-class _Samples:
-    """Places of keys: a node of the trie, and a group of the members that are no stacks."""
+class _Groups:
+    """Different values of the members of keys that are no stacks."""
 
     def __init__(
-        self,
-        document: Document,
-        columns: Sequence[Column],
-        titles: Sequence[str],
-        text: Callable[[types.Type], Text],
-        left_out: int | None,
+        self, document: Document, data: MapData, text: Callable[[types.Type], Text], left_out: int | None
     ) -> None:
-        self.trie = Trie()
         self._document = document
+        columns = data.key_columns
         self._no_labels = [isinstance(column.type, types.Stack) or at == left_out for at, column in enumerate(columns)]
         self._labels = [
             (title, text(column.type))
-            for title, column, no_label in zip(titles, columns, self._no_labels, strict=True)
+            for title, column, no_label in zip(data.key_titles, columns, self._no_labels, strict=True)
             if not no_label
         ]
-        self._path = paths([column.type for column in columns])
         self._groups: dict[tuple[int, ...], int] = {}
-        self._frame_numbers: dict[tuple[Frame, int], tuple[int, int]] = {}
 
-    def place(self, members: Sequence[Portable]) -> tuple[int, int]:
-        """Node and group of a key."""
-        node = 0
-        child, known = self.trie.child, self._frame_numbers
-        for item in self._path(members):
-            numbered = known.get(item)
-            if numbered is None:
-                numbered = known[item] = self._numbered(*item)
-            node = child(node, *numbered)
+    def number(self, members: Sequence[Portable]) -> int:
+        """The group of a key."""
         texts = (item for item, no_label in zip(members, self._no_labels, strict=True) if not no_label)
         group = tuple(
             self._document.text(form(item).decode("utf-8", "surrogateescape"))
             for (_, form), item in zip(self._labels, texts, strict=True)
         )
-        return node, self._groups.setdefault(group, len(self._groups))
+        return self._groups.setdefault(group, len(self._groups))
 
-    def _numbered(self, frame: Frame, kind: int) -> tuple[int, int]:
-        document = self._document
-        row = (document.text(frame_name(frame)), document.text(frame.module), kind)
-        number = document.frames.setdefault(row, len(document.frames))
-        if not frame.file:
-            return number, -1
-        place = (document.text(frame.file), frame.line)
-        return number, document.places.setdefault(place, len(document.places))
-
-    def label_texts(self, before: set[int], after: set[int]) -> _Labels:
+    def labels(self, before: set[int], after: set[int]) -> _Labels:
         """The labels that are shown; *before* and *after* are the groups of two snapshots that are compared.
 
         Left out are those that are the same in all keys, as the ``"waker"`` of ``@["waker", comm, kstack]``, where
@@ -556,7 +564,12 @@ class _Samples:
         other = unlike([groups[number] for number in sorted(before)], [groups[number] for number in sorted(after)])
         kept = [index for index, one in enumerate(same) if not one and index not in other]
         texts = self._document.texts.all() if any(same) else []
-        fixed = ", ".join(f"{name} = {texts[groups[0][index]]}" for index, name in enumerate(names) if same[index])
+        # Words between the members, which no name of the script stands for, say nothing about the run.
+        fixed = ", ".join(
+            f"{name} = {texts[groups[0][index]]}"
+            for index, name in enumerate(names)
+            if same[index] and not _NUMBERED.fullmatch(name)
+        )
         sentences = [f"In all keys: {fixed}."] if fixed else []
         sentences += [f"Left out, as before and after have no {names[index]} in common." for index in sorted(other)]
         shown = [tuple([group[index] for index in kept]) for group in groups]
@@ -565,6 +578,10 @@ class _Samples:
             [self._document.text(names[index]) for index in kept], [list(group) for group in places],
             [places[group] for group in shown], " ".join(sentences),
         )  # fmt: skip
+
+
+_NUMBERED = re.compile(r"key\d+")
+"""A member of a key without a name."""
 
 
 class _Labels(NamedTuple):

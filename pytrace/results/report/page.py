@@ -94,8 +94,6 @@ class Head(msgspec.Struct, frozen=True):
     """Lines about them, as ``--about`` prints them."""
     losses: tuple[str, ...]
     """Those that say what was lost."""
-    unnamed: str = ""
-    """A sentence on code without names, if there is much of it."""
 
 
 def page(
@@ -119,6 +117,9 @@ def page(
     program = program.replace("</script", "<\\/script")
     policy = _POLICY.format(program=_digest(program), style=_digest(style))
     header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads))
+    unnamed = unnamed_code(document.stacks, document.runs)
+    if unnamed:
+        header += f'<p class="warning" role="note">{escaped(unnamed)}.</p>'
     about = "".join(map(_about, heads)) + _scripts(heads)
     if about:
         about = f'<details class="about"><summary>About this run</summary>{about}</details>'
@@ -167,8 +168,6 @@ def _header(head: Head) -> str:
     """When and how long, in a line; and what was lost."""
     line = _moment(head.runs)
     header = f'<p class="when">{escaped(f"{head.title}: {line}" if head.title else line)}</p>' if line else ""
-    if head.unnamed:
-        header += f'<p class="warning" role="note">{escaped(head.unnamed)}.</p>'
     if head.losses:
         items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
         few = " few" if len(head.losses) == 1 else ""
@@ -253,7 +252,7 @@ def _of_slices(snapshot: SnapshotData) -> MapData | None:
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> Head:
     about, losses = tuple(forms.about(snapshot)), tuple(forms.losses(snapshot))
-    return Head(title, snapshot.runs, about, losses, unnamed_code(snapshot))
+    return Head(title, snapshot.runs, about, losses)
 
 
 def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[TablePart]:

@@ -87,10 +87,9 @@ class Export:
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
             if self._path is not None and self._row.name in _PICTURES:
-                from pytrace.results.findings import findings, unnamed_code  # few formats are pictures
+                from pytrace.results.findings import findings  # few formats are pictures
 
                 self.found += findings(chosen.snapshot)
-                self.found += [f"note: {sentence}" for sentence in (unnamed_code(chosen.snapshot),) if sentence]
         except TraceError as error:
             return "; ".join((error.message, *error.hints))
         return ""

@@ -6,7 +6,7 @@
 import { button, choice, counted, dark, el, percent, quantity, readable, redrawn, tick } from "./dom.js";
 import { overTime } from "./over_time.js";
 import { table } from "./table.js";
-import { buildTree, exactSum, functions, layout, search, sourceLines } from "./tree.js";
+import { buildTree, exactSum, functions, layout, rowSums, search, sourceLines } from "./tree.js";
 
 const ROW = 18, FONT = "12px ui-monospace, monospace", SMALLEST = 0.5, LEAST_HEIGHT = 260, FEWEST_FOLDED = 4, SHOWN = 5, CHIPS = 8;
 const KINDS = ["user", "kernel", "interpreter", "key"];
@@ -272,20 +272,20 @@ export function flame(data, part, number = 0) {
       answer.replaceChildren(el("p", { className: "headline" }, el("b", { textContent: tree.name(0) }), `: ${amount(tree.total[0])}. Above it what calls it, below it what it calls.`));
       return;
     }
-    const all = functions(tree), sum = tree.total[0], lists = [];
+    const sum = tree.total[0], lists = [], summed = (rows) => rowSums(part, tree, rows, state.measure);
     let line = sum ? `${amount(sum)}${part.what ? ` ${part.what}` : ""}${state.groups ? ", of the keys that are chosen" : ""}${state.range ? ", in the time that is chosen" : ""}` : "Nothing was counted";
     if (part.before) {
-      const was = tree.old[0] * factor(), delta = (row) => row.self - row.oldSelf * factor();
+      const was = tree.old[0] * factor(), delta = (row) => row.value - row.old * factor();
       line = `${amount(tree.old[0])} before, ${amount(sum)} after: ${signed(sum - tree.old[0])}${tree.old[0] ? ` (${signedPercent(sum - tree.old[0], tree.old[0])})` : ""}${state.scaled ? ", both scaled to the same total" : ""}`;
-      const order = all.filter((row) => delta(row)).sort((a, b) => delta(b) - delta(a));
+      const order = summed(part.lists[0]).filter((row) => delta(row)).sort((a, b) => delta(b) - delta(a));
       const most = Math.max(was, sum);
       lists.push(list("Grew most (the functions themselves)", order.filter((row) => delta(row) > 0), delta, most, signed));
       lists.push(list("Shrank most", order.filter((row) => delta(row) < 0).reverse(), delta, most, signed));
-    } else if (all.length) {
-      const own = part.what === "waited" ? waits(tree) : all.filter((row) => row.self);
-      lists.push(list(part.what === "waited" ? "Most waited in" : "Most in the function itself", own.sort((a, b) => b.self - a.self), (row) => row.self, sum, short));
-      const callers = callersOf(tree, all).sort((a, b) => b.total - a.total);
-      lists.push(list(callers[0] && tree.kind(callers[0].node) === 2 ? "Most with what it calls (interpreted)" : "Most with what it calls", callers, (row) => row.total, sum, short));
+    } else {
+      for (const rows of part.lists) lists.push(list(rows.title, summed(rows).filter((row) => row.value).sort((a, b) => b.value - a.value), (row) => row.value, sum, short));
+      const [title, chosen] = part.callers, wanted = new Set(chosen);
+      const callers = functions(tree).filter((row) => wanted.has(row.id) && row.total).sort((a, b) => b.total - a.total);
+      lists.push(list(title, callers.map((row) => ({ text: data.frames[0][row.id], frame: row.id, value: row.total })), (row) => row.value, sum, short));
     }
     answer.replaceChildren(el("p", { className: "headline", textContent: line }), ...lists.filter(Boolean));
   }
@@ -293,9 +293,9 @@ export function flame(data, part, number = 0) {
   function list(title, found, value, sum, text) {
     if (!found.length) return "";
     const lines = found.slice(0, innerHeight < 700 ? 3 : SHOWN).map((row) => {
-      const share = sum ? (100 * Math.abs(value(row))) / sum : 0;
-      const line = el("button", { type: "button", className: "top", title: `${tree.name(row.node)} ${tree.module(row.node)}\nclick: its callers, and what it calls`, onclick: () => focusOn(row.id) },
-        el("span", { className: "share", textContent: `${share.toFixed(share < 9.95 ? 1 : 0)} %` }), el("span", { className: "function", textContent: shortName(tree.name(row.node)) }), el("span", { className: "amount", textContent: text(value(row)) }));
+      const share = sum ? (100 * Math.abs(value(row))) / sum : 0, name = data.texts[row.text];
+      const line = el("button", { type: "button", className: "top", title: `${name} ${data.texts[data.frames[1][row.frame]]}\nclick: its callers, and what it calls`, onclick: () => focusOn(row.frame) },
+        el("span", { className: "share", textContent: `${share.toFixed(share < 9.95 ? 1 : 0)} %` }), el("span", { className: "function", textContent: shortName(name) }), el("span", { className: "amount", textContent: text(value(row)) }));
       line.style.setProperty("--share", `${Math.min(100, share)}%`);
       return el("li", {}, line);
     });
@@ -535,44 +535,6 @@ export function flame(data, part, number = 0) {
   // For tests, and for whoever wants the numbers: the frames that are drawn.
   element.frames = () => shown.filter((item) => !item.many).map((item) => ({ name: item.tree.name(item.node), folded: item.fold?.length ?? 0, depth: item.row, x: item.x, y: top(item), width: item.width, value: item.tree.total[item.node], before: item.tree.old[item.node], self: item.tree.self[item.node], colour: colour(item) }));
   return element;
-}
-
-// The functions that tell something by what they call: where calls branch. Of an interpreter's functions, which people wrote, each that is not
-// only called by another of them; of others each that does not only call another.
-function callersOf(tree, all) {
-  const interpreted = all.filter((row) => tree.kind(row.node) === 2), sum = tree.total[0];
-  const chosen = interpreted.some((row) => row.total > 0.05 * sum) ? interpreted : all;
-  const largest = new Map(); // of each function the most that one call of it leads to, by function
-  for (let node = 1; node < tree.parent.length; node++) {
-    if (!tree.isFrame(node)) continue;
-    let up = tree.parent[node];
-    if (chosen === interpreted) while (up > 0 && tree.kind(up) !== 2) up = tree.parent[up];
-    if (up <= 0 || !tree.isFrame(up)) continue;
-    const [from, to] = chosen === interpreted ? [tree.id[node], tree.id[up]] : [tree.id[up], tree.id[node]];
-    if (from === to || (chosen === interpreted && tree.name(up).startsWith("<"))) continue;
-    const calls = largest.get(from) ?? largest.set(from, new Map()).get(from);
-    calls.set(to, (calls.get(to) ?? 0) + tree.total[node]);
-  }
-  const passes = (row) => [...(largest.get(row.id)?.values() ?? [])].some((value) => value > 0.95 * row.total);
-  const totals = new Map(all.map((row) => [row.id, row.total]));
-  // A function of an interpreter that has less than its caller is of interest, though nobody else calls it.
-  const alone = (row) => passes(row) && (chosen !== interpreted || [...(largest.get(row.id) ?? [])].some(([to, value]) => value > 0.95 * row.total && totals.get(to) < 1.05 * row.total));
-  return chosen.filter((row) => row.total > row.self && !alone(row) && !(chosen === interpreted && tree.name(row.node).startsWith("<") && row.total > 0.5 * sum));
-}
-
-// Of waits the functions of programs that waited: the innermost before the kernel. Of threads of the kernel the outermost.
-function waits(tree) {
-  const rows = new Map();
-  for (let node = 1; node < tree.parent.length; node++) {
-    const up = tree.parent[node], kernel = tree.isFrame(node) && tree.kind(node) === 1, entry = kernel && !(tree.isFrame(up) && tree.kind(up) === 1);
-    const own = kernel ? (entry ? tree.total[node] : 0) : tree.isFrame(node) ? tree.self[node] : 0;
-    const at = entry && tree.isFrame(up) ? up : node;
-    if (!own) continue;
-    const row = rows.get(tree.id[at]) ?? { node: at, id: tree.id[at], self: 0 };
-    row.self += own;
-    rows.set(row.id, row);
-  }
-  return [...rows.values()];
 }
 
 // Names of compiled code have the path of their source: its last part is enough where there is little room.

@@ -5,7 +5,6 @@
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
   const labels = names.length; // numbers above are texts of labels
-  const same = part.before ? sameFunctions(data) : null;
   const [depths, frames] = part.nodes;
   const above = parentsOf(depths);
   const values = part.values[options.measure].map(Number);
@@ -19,7 +18,7 @@ export function buildTree(data, part, options) {
     if (options.range && (part.slices[sample] < options.range[0] || part.slices[sample] >= options.range[1])) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
     path.length = 0;
-    for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(same ? same[frames[node]] : frames[node]);
+    for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
     let from = 0, to = path.length; // of the path, innermost first
     if (focus >= 0) {
       const outermost = path.lastIndexOf(focus);
@@ -47,21 +46,8 @@ export function buildTree(data, part, options) {
   tree.module = (node) => (isFrame(node) ? data.texts[modules[id[node]]] : "");
   tree.kind = (node) => (isFrame(node) ? kinds[id[node]] : 3);
   tree.isFrame = isFrame;
-  tree.same = same;
   Object.assign(tree, childrenOf(tree, data, labels));
   return tree;
-}
-
-// Of two runs that are compared: the first function of a name in a module of a name. Folders, and versions in names of
-// files, differ between installations of one program.
-function sameFunctions(data) {
-  const [names, modules, kinds] = data.frames, known = new Map();
-  return names.map((name, frame) => {
-    const module = data.texts[modules[frame]].split("/").pop().replace(/\d+(\.\d+)*/g, "#");
-    const key = `${name} ${kinds[frame]} ${module}`;
-    if (!known.has(key)) known.set(key, frame);
-    return known.get(key);
-  });
 }
 
 // Nodes by number, found by parent and frame in a hash table of numbers: a Map of a million keys takes ten times as long.
@@ -178,7 +164,7 @@ export function sourceLines(data, part, tree, node, column) {
     if (!on) continue;
     // The line of the innermost frame of that function; where it calls itself, others are the same stack's.
     for (let one = part.node[sample]; one >= 0; one = above[one]) {
-      if ((tree.same ? tree.same[frames[one]] : frames[one]) !== tree.id[node] || places[one] < 0) continue;
+      if (frames[one] !== tree.id[node] || places[one] < 0) continue;
       found.set(places[one], (found.get(places[one]) ?? 0) + Number(column[sample]));
       break;
     }
@@ -201,4 +187,15 @@ export function functions(tree) {
     if (up <= 0) { row.total += tree.total[node]; row.old += tree.old[node]; }
   }
   return [...rows.values()];
+}
+
+// Of the samples of a tree what each row of a list has, now and before.
+export function rowSums(part, tree, rows, measure) {
+  const found = rows.rows.map(([text, frame]) => ({ text, frame, value: 0, old: 0 }));
+  rows.of.forEach((row, sample) => {
+    if (tree.leaf[sample] < 0) return;
+    found[row].value += Number(part.values[measure][sample]);
+    if (part.before) found[row].old += Number(part.before[measure][sample]);
+  });
+  return found;
 }
