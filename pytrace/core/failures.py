@@ -69,6 +69,8 @@ FAILURES: dict[str, Failure] = {
     "unjoined": Failure("list of strings truncated by join() after 16 strings",
                         "lists of strings truncated by join() after 16 strings", "program"),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),
+    "untraced": Failure("child process was not traced: --follow traces it, too",
+                        "child processes were not traced: --follow traces them, too", "", told=ALL),
     "helper": Failure("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip
 

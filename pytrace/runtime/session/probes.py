@@ -58,6 +58,8 @@ class Probes:
         """Of programs that were detached alone, the hits that their links had skipped."""
         self._started = _now()
         self._detached: Moment | None = None
+        self.untraced: dict[str, int] = {}
+        """Children of the processes of ``-p`` that are not traced, by what the processes are called."""
 
     def attach(self) -> list[Attached]:
         """Attach the probes. A script whose programs are all run by hand needs nothing of what attaches.
@@ -128,6 +130,7 @@ class Probes:
         """A server of several processes works in its children, of which ``-p`` of their parent shows nothing."""
         if left_out:
             of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
+            self.untraced = {of: left_out}
             what = "1 child process of {} is" if left_out == 1 else f"{left_out} child processes of {{}} are"
             self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too\n")
 

@@ -127,6 +127,8 @@ class Snapshots:
         run = self._run
         run.symbols.poll()
         losses = messages.by_kind(self._manifest, run.renderer.all_losses(run.losses.totals()))
+        if run.probes.untraced:
+            losses["untraced"] = dict(run.probes.untraced)
         described, costs = self._described(), {}
         if not most and run.costs is not None:
             costs[self._identity] = run.costs.read()
