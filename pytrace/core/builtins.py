@@ -123,6 +123,10 @@ VALUES: tuple[Builtin, ...] = (
     Builtin("cpu", "process", "cpu", "Number of the CPU that runs the program.", value=True),
     Builtin("curtask", "process", "curtask", "The current task as `struct task_struct *`.", value=True,
             example="profile:hz:99 { @[curtask.real_parent.comm] = count(); }"),
+    Builtin("user_registers", "process", "user_registers",
+            "Registers with which the current task entered the kernel, as `struct pt_regs *`: number and arguments of "
+            "its system call (Linux 5.17).", value=True,
+            example="rawtracepoint:sched_switch { @[syscall_name(user_registers.orig_ax)] = count(); }"),
     Builtin("gid", "process", "gid", "Group id of the current process, in the initial namespace.", value=True),
     Builtin("uid", "process", "uid", "User id of the current process, in the initial namespace.", value=True),
     Builtin("username", "process", "username", "Name of the current user; only for printing.", value=True,

@@ -112,6 +112,10 @@ class ProcessBuiltins(Builtins):
             return Scalar(self.b.helper(helpers.GET_CURRENT_TASK_BTF), type_, direct=True)
         return Scalar(self.b.helper(helpers.GET_CURRENT_TASK), type_)
 
+    def _user_registers(self, node: Node) -> Operand:
+        task = self.b.helper(helpers.GET_CURRENT_TASK_BTF)
+        return Scalar(self.b.helper(helpers.TASK_PT_REGS, task), self.e.type(node), direct=True)
+
     def _in_scope(self, node: Node) -> Operand:
         has_argument = isinstance(node, nodes.Call) and node.args
         task = OtherTask(self.e, self._task(node)) if has_argument else CurrentTask(self.e)
@@ -154,6 +158,7 @@ class ProcessBuiltins(Builtins):
         "cpid": _cpid,
         "cpu": _cpu,
         "curtask": _curtask,
+        "user_registers": _user_registers,
         "gid": _gid,
         IN_SCOPE: _in_scope,
         "leader_comm": _related_comm("group_leader"),

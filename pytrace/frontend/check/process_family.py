@@ -128,6 +128,15 @@ class ProcessChecks:
             return UINT64
         return Pointer(task, AddressSpace.KERNEL, trusted=self.checker.kernel.feature("current_task_btf"))
 
+    @handles_names("user_registers")
+    def user_registers(self, node: Node, _arguments: Arguments) -> Type:
+        """``user_registers``: the verifier knows the type that ``bpf_task_pt_regs`` returns."""
+        registers = self.checker.definitions.struct("struct", "pt_regs")
+        if registers is None or not self.checker.kernel.feature("bpf_loop"):
+            message = "user_registers needs Linux 5.17 and the kernel's type information (BTF)"
+            return self.checker.error(message, node.span)
+        return Pointer(registers, AddressSpace.KERNEL, trusted=True)
+
     @handles_names("netns")
     def netns(self, node: Node, _arguments: Arguments) -> Type:
         """``netns``."""

@@ -882,6 +882,11 @@ def test_other_machines_do_not_tell_user_mode() -> None:
     assert refused("begin { print(usermode); }", kernel=arm()) == ("1:15-23", "usermode is not available on aarch64")
 
 
+def test_saved_registers_need_their_helper() -> None:
+    message = "user_registers needs Linux 5.17 and the kernel's type information (BTF)"
+    assert refused("begin { print(user_registers.di); }") == ("1:15-29", message)
+
+
 # fmt: off
 REFUSED_stack = [
     ("begin { kstack(0); }", "1:9-18", "kstack() takes 1 to 127 frames, not 0"),
