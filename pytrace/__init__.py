@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytrace.interface.tracing import open as open  # noqa: A004
     from pytrace.interface.tracing import open_async as open_async
     from pytrace.interface.tracing import run as run
+    from pytrace.interface.why import why as why
     from pytrace.remote.pods import Cluster as Cluster
     from pytrace.render.aggregations import Average as Average
     from pytrace.render.aggregations import Stats as Stats
@@ -66,6 +67,7 @@ _PUBLIC = {
     "open_async": "interface.tracing",
     "probes": "interface.listing",
     "run": "interface.tracing",
+    "why": "interface.why",
 }
 """Public names and the modules that have them."""
 

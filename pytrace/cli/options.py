@@ -366,7 +366,8 @@ _BY_KEY = {row.key: row for row in OPTIONS}
 _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
-SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
+SUBCOMMANDS = {"why": "tell where the time of threads went",
+               "merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
                "agent": "run a script for a controller", "fleet": "run a script on many hosts",
                "help": "read the documents, by topic", "lsp": "serve an editor (language server)"}  # fmt: skip
 """Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""

@@ -269,6 +269,21 @@ def _fleet(words: Sequence[str]) -> int:
     return fleet_command.run(words, write_snapshot)
 
 
+# ---------------------------------------------------------------------------------------------- why
+
+
+def _why_parser() -> CommandParser:
+    from pytrace.cli import why_command  # with it the Python interface
+
+    return why_command.parser()
+
+
+def _why(words: Sequence[str]) -> int:
+    from pytrace.cli import why_command  # as above
+
+    return why_command.run(words)
+
+
 # ---------------------------------------------------------------------------------------------- help
 
 
@@ -417,5 +432,6 @@ _RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], in
     "fleet": (_fleet_parser, _fleet),
     "help": (_help_parser, _help),
     "lsp": (_lsp_parser, _lsp),
+    "why": (_why_parser, _why),
 }
 """Commands that take no files: the parser of their options, and what they do with their words."""

@@ -1,0 +1,578 @@
+"""The account: from the maps of ``account.bt`` to states of threads, causes of waiting, and who ended the waits."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import msgspec
+
+from pytrace.account import causes
+from pytrace.account.causes import Cause
+from pytrace.account.frames import Place, own_place, place_of, waiting_function
+from pytrace.results.snapshot import Frame, Portable, SnapshotData, StackTrace
+
+ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
+"""States without a stack: ``enum states`` of ``account.bt``."""
+FIRST_PLACE = 16
+
+_READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
+_HELD_UP = {
+    THROTTLED: Cause("throttled", "throttled by a cgroup's limit", tool="runqlat"),
+    STOPPED: Cause("stopped", "stopped by a signal", tool="killsnoop"),
+    TRACED: Cause("traced", "held by a debugger", tool="offcputime"),
+    FROZEN: Cause("frozen", "frozen by a cgroup", tool="offcputime"),
+    UNSEEN: Cause(
+        "unseen", "waiting since before the trace", idle="a wait from before the trace", always_idle=True,
+        tool="offcputime",
+    ),
+}  # fmt: skip
+_CPU = Cause("cpu", "on CPU", tool="flame")
+_RUN_QUEUE = Cause("run-queue", "waiting for a CPU", tool="runqlat")
+_LOST = Cause("not-kept", "waiting, the cause was not kept", tool="offcputime")
+
+IDLE_SHARE = 0.8
+"""A thread that spends more than this share of its life waiting for work waits for work."""
+
+
+class Who(msgspec.Struct, frozen=True):
+    """Who ended waits, or held what was waited for."""
+
+    relation: str
+    """``held by``, ``released by``, ``signalled by``, ``woken by`` …"""
+    who: str
+    """A thread's own code, a process, a kernel thread, or the device of an interrupt."""
+    ns: int
+    """Of the waits that it concerns."""
+    pid: int = 0
+    doing: str = ""
+    """What a holder was doing when the wait began."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A function of a line."""
+
+    place: Place
+    ns: int
+    threads: int = 0
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Time of one cause."""
+
+    cause: Cause
+    ns: int
+    share: float
+    """Of the time of threads that are not idle, 0 to 1."""
+    count: int = 0
+    most: int = 0
+    """The longest wait in nanoseconds."""
+    p99: int = 0
+    """At most an eighth too large; 0 where unknown."""
+    about: str = ""
+    """A file, an address, a process."""
+    parts: tuple[Part, ...] = ()
+    """By function of the user's own code, the largest first."""
+    by: tuple[Who, ...] = ()
+    """The largest first."""
+    threads: int = 0
+    user_ns: int = 0
+    """On CPU: of it in user mode, by samples."""
+    samples: int = 0
+    error: float = 0.0
+    """Of a share by samples: its standard error, 0 to 1."""
+
+
+class Thread(msgspec.Struct):
+    """One thread, from its start (or the trace's) to its end (or the trace's)."""
+
+    tid: int
+    pid: int
+    name: str
+    begin: int
+    end: int
+    """Nanoseconds since boot, as *begin*."""
+    cpu: int = 0
+    ready: int = 0
+    blocked: int = 0
+    idle: int = 0
+    """Of *blocked*: waiting for work."""
+    idle_in: str = ""
+    kernel_cpu: int = -1
+    """The kernel's own account of time on CPU (``se.sum_exec_runtime``); -1 where unknown."""
+    kernel_delay: int = -1
+    """The same of waiting for one (``sched_info.run_delay``)."""
+
+    @property
+    def life(self) -> int:
+        """Nanoseconds that it was watched."""
+        return self.end - self.begin
+
+    @property
+    def accounted(self) -> int:
+        """Nanoseconds in any state."""
+        return self.cpu + self.ready + self.blocked
+
+
+class Account(msgspec.Struct):
+    """Where the time of all threads went."""
+
+    target: str
+    """The command, or the processes."""
+    options: str
+    """Options that select the same for another tool."""
+    wall: int
+    threads: tuple[Thread, ...]
+    lines: tuple[Line, ...]
+    """By time, the largest first."""
+    idle: tuple[tuple[str, int, int], ...]
+    """Threads that wait for work: what in, how many, nanoseconds."""
+    losses: Mapping[str, int]
+    """What was lost, and how often."""
+    unknown: int = 0
+    """Nanoseconds whose cause was not kept."""
+
+    @property
+    def thread_time(self) -> int:
+        """Nanoseconds of all threads together, by their starts and ends."""
+        return sum(thread.life for thread in self.threads)
+
+    @property
+    def accounted(self) -> float:
+        """The share of it that is in a state."""
+        total = self.thread_time
+        return sum(thread.accounted for thread in self.threads) / total if total else 1.0
+
+    @property
+    def kernel_difference(self) -> float:
+        """How far time on and waiting for a CPU is from the kernel's own account, as a share of all threads' time."""
+        known = [thread for thread in self.threads if thread.kernel_cpu >= 0]
+        total = sum(thread.life for thread in known)
+        ours = sum(thread.cpu + thread.ready for thread in known)
+        kernels = sum(thread.kernel_cpu + thread.kernel_delay for thread in known)
+        return abs(ours - kernels) / total if total else 0.0
+
+    @property
+    def idle_time(self) -> int:
+        """Nanoseconds of waiting for work."""
+        return sum(ns for _, _, ns in self.idle)
+
+    def line(self, name: str) -> Line | None:
+        """The largest line of a cause."""
+        return next((line for line in self.lines if line.cause.name == name), None)
+
+    def share(self, name: str) -> float:
+        """The share of a cause, all its lines together."""
+        return sum(line.share for line in self.lines if line.cause.name == name)
+
+
+# ------------------------------------------------------------------------------------------------------- recorded maps
+
+
+class _Site(NamedTuple):
+    """A place as the script kept it."""
+
+    pid: int
+    comm: str
+    call: int
+    kind: int
+    kernel: tuple[Frame, ...]
+    user: tuple[Frame, ...]
+
+
+def _frames(stack: object) -> tuple[Frame, ...]:
+    return stack.frames if isinstance(stack, StackTrace) else ()
+
+
+class _Spent(NamedTuple):
+    times: int
+    ns: int
+    most: int
+
+
+class Kernel(NamedTuple):
+    """What ``/proc`` says of a thread that still runs at the end."""
+
+    name: str
+    cpu: int
+    delay: int
+
+
+class _Group:
+    """Waits of one line, while they are added up."""
+
+    def __init__(self, cause: Cause, about: str) -> None:
+        self.cause, self.about = cause, about
+        self.count = self.ns = self.most = 0
+        self.parts: dict[Place, int] = defaultdict(int)
+        self.by_part: dict[Place, set[int]] = defaultdict(set)
+        self.threads: set[int] = set()
+        self.sites: set[int] = set()
+
+    def add(self, tid: int, site: int, place: Place, spent: _Spent) -> None:
+        self.count += spent.times
+        self.ns += spent.ns
+        self.most = max(self.most, spent.most)
+        self.parts[place] += spent.ns
+        self.by_part[place].add(tid)
+        self.threads.add(tid)
+        self.sites.add(site)
+
+    def sorted_parts(self) -> tuple[Part, ...]:
+        """By function, with the line of it where most was spent."""
+        lines: dict[tuple[str, str], list[Place]] = defaultdict(list)
+        for place in self.parts:
+            lines[place.function, place.file].append(place)
+        parts = (
+            Part(
+                max(places, key=lambda place: self.parts[place]),
+                sum(self.parts[place] for place in places),
+                len({tid for place in places for tid in self.by_part[place]}),
+            )
+            for places in lines.values()
+        )
+        return tuple(sorted(parts, key=lambda part: -part.ns))
+
+
+class Reading:
+    """Reads the maps of a run.
+
+    Args:
+        snapshot: of the end of the run of ``account.bt``.
+        target: what was traced, for people.
+        options: options that select the same for another tool.
+        attached: the processes ran already (``-p``): their main threads may be idle, too.
+        alive: by thread id, what ``/proc`` says of threads that have not ended.
+    """
+
+    def __init__(
+        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, Kernel]
+    ) -> None:
+        self._maps = {name: data.entries for name, data in snapshot.maps.items()}
+        self._losses = snapshot.losses
+        self._target, self._options, self._attached, self._alive = target, options, attached, alive
+
+    def _map(self, name: str) -> Mapping[Portable, object]:
+        return self._maps.get(name, {})
+
+    def _number(self, name: str) -> int:
+        return int(cast("int", next(iter(self._map(name).values()), 0)))
+
+    # ---- plain contents
+
+    @cached_property
+    def _sites(self) -> dict[int, _Site]:
+        found = {}
+        for key, value in self._map("@place").items():
+            pid, comm, call, kind, kernel, user = cast("tuple[int, str, int, int, object, object]", value)
+            found[cast("int", key)] = _Site(pid, comm, call, kind, _frames(kernel), _frames(user))
+        return found
+
+    @cached_property
+    def _threads(self) -> dict[int, Thread]:
+        over, found = self._number("@over"), {}
+        running = self._map("@thread")
+        for key, value in self._map("@life").items():
+            tid = cast("int", key)
+            pid, comm, begin, end, cpu, delay = cast("tuple[int, str, int, int, int, int]", value)
+            thread = Thread(tid, pid, comm, begin, end or over)
+            known = self._alive.get(tid)
+            if end:
+                thread.kernel_cpu, thread.kernel_delay = cpu, delay
+            elif key in running and known is not None:
+                thread.name, thread.kernel_cpu, thread.kernel_delay = known.name, known.cpu - cpu, known.delay - delay
+            found[tid] = thread
+        return found
+
+    @cached_property
+    def _time(self) -> dict[tuple[int, int, int], _Spent]:
+        """Thread, state and object, with what was spent; open states reach to the end."""
+        found = {
+            cast("tuple[int, int, int]", key): _Spent(*cast("tuple[int, int, int]", value))
+            for key, value in self._map("@time").items()
+        }
+        over = self._number("@over")
+        for tid, value in self._map("@thread").items():
+            at, state, object_, _, _ = cast("tuple[int, int, int, int, int]", value)
+            ns = max(over - at, 0)
+            key = (cast("int", tid), state, object_)
+            old = found.get(key, _Spent(0, 0, 0))
+            found[key] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
+        return found
+
+    # ---- names
+
+    def _about(self, object_: int, cause: Cause) -> str:
+        """What an object is: a path, an address, a process."""
+        if cause.about and cause.name in ("condition", "semaphore", "futex", "join", "accept", "terminal"):
+            return ""
+        value = self._map("@object").get(object_)
+        if value is None:
+            return ""
+        known = cast("tuple[int, str, str, str, str, int, bool, int]", value)
+        kind, name, above, further, address, port, here, pid = known
+        if kind & 0x100:
+            family = kind & 0xFF
+            if family == causes.UNIX:
+                return self._process(pid) if pid else "a socket"
+            return f"own port {port}" if here else f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+        if kind == causes.PIPE:
+            return ""
+        parts = [part for part in (further, above, name) if part and part != "/"]
+        return "/".join(parts[-2:]) if kind in (causes.FILE, causes.DIRECTORY) else name
+
+    def _process(self, pid: int) -> str:
+        names = [thread.name for thread in self._threads.values() if thread.tid == pid]
+        return f"{names[0]} ({pid})" if names else f"process {pid}"
+
+    @cached_property
+    def _place(self) -> dict[int, Place]:
+        return {number: place_of(site.user, site.kernel) for number, site in self._sites.items()}
+
+    @cached_property
+    def _cause(self) -> dict[int, Cause]:
+        return {
+            number: causes.cause_of(site.call, site.kind, site.user, site.kernel)
+            for number, site in self._sites.items()
+        }
+
+    # ---- who
+
+    def _wakers(self, group: _Group) -> Iterable[Who]:
+        totals: dict[tuple[str, str, int], int] = defaultdict(int)
+        for key, ns in self._map("@woken").items():
+            site, by = cast("tuple[int, int]", key)
+            if site in group.sites and by in self._sites:
+                totals[self._waker(group.cause, self._sites[by])] += cast("int", ns)
+        held: dict[tuple[str, int, str], int] = defaultdict(int)
+        if group.cause is causes.LOCK:
+            for key, ns in self._map("@held").items():
+                site, owner, state = cast("tuple[int, int, int]", key)
+                if site in group.sites and self._known_owner(site):
+                    name, doing = self._holder(owner, state)
+                    held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += cast("int", ns)
+        for (name, pid, doing), total in held.items():
+            yield Who("held by", name, total, pid, doing)
+        for (relation, name, pid), total in totals.items():
+            yield Who(relation, name, total, pid)
+
+    def _known_owner(self, site: int) -> bool:
+        """Whether the word beside a futex is known to be its owner: of mutexes of the C library, and of PI futexes."""
+        known = self._sites[site]
+        if known.kind & 0x7F in (6, 13):
+            return True
+        return any("pthread_mutex" in frame.function or "lll_lock_wait" in frame.function for frame in known.user[:4])
+
+    def _holder(self, owner: int, state: int) -> tuple[str, str]:
+        thread = self._threads.get(owner)
+        name = thread.name if thread is not None else f"thread {owner}"
+        if state == ON_CPU:
+            return name, "on CPU"
+        if state in _READY:
+            return name, "waiting for a CPU"
+        if state in self._place:
+            return f"{self._place[state].function} ({name})", self._cause[state].title
+        return name, ""
+
+    def _waker(self, cause: Cause, by: _Site) -> tuple[str, str, int]:
+        device = causes.interrupt(by.kernel)
+        if device:
+            names = {"timer": "a timer", "interrupt": "an interrupt"}
+            return "woken by", names.get(device, f"an interrupt ({device})"), 0
+        if by.kind or not by.user:
+            doing = waiting_function(by.kernel)
+            return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
+        place = own_place(by.user)
+        traced = any(thread.pid == by.pid for thread in self._threads.values())
+        if traced and self._processes == 1:
+            return cause.relation, place.text if place is not None else by.comm, by.pid
+        process = f"{by.comm} ({by.pid})"
+        return cause.relation, process if place is None else f"{place.function} of {process}", by.pid
+
+    @cached_property
+    def _processes(self) -> int:
+        return len({thread.pid for thread in self._threads.values()})
+
+    def _p99(self, sites: Iterable[int], most: int) -> int:
+        buckets: dict[int, int] = defaultdict(int)
+        wanted = set(sites)
+        for key, count in self._map("@spread").items():
+            site, bucket = cast("tuple[int, int]", key)
+            if site in wanted:
+                buckets[bucket] += cast("int", count)
+        left = math.ceil(sum(buckets.values()) * 0.99)
+        for bucket in sorted(buckets):
+            left -= buckets[bucket]
+            if left <= 0:
+                shift = bucket // 8 - 1
+                end = bucket if bucket < 16 else ((bucket - shift * 8 + 1) << shift) - 1
+                return min(end * 1000, most)
+        return 0
+
+    # ---- the account
+
+    def account(self) -> Account:
+        """All of it."""
+        threads = self._threads
+        waits: dict[tuple[int, int, int], tuple[Cause, _Spent]] = {}
+        ready: dict[int, _Spent] = {}
+        unknown = 0
+        for (tid, state, object_), spent in self._time.items():
+            thread = threads.get(tid)
+            if thread is None:
+                continue
+            if state == ON_CPU:
+                thread.cpu += spent.ns
+            elif state in _READY:
+                thread.ready += spent.ns
+                ready[tid] = _joined(ready.get(tid), spent)
+            else:
+                cause = _HELD_UP.get(state) or self._cause.get(state, _LOST)
+                if state == THROTTLED:
+                    thread.ready += spent.ns
+                else:
+                    thread.blocked += spent.ns
+                unknown += spent.ns if cause is _LOST else 0
+                waits[tid, state, object_] = (cause, spent)
+        idle = self._idle(waits)
+        total = sum(thread.accounted - thread.idle for thread in threads.values()) or 1
+        blocked = (self._line(group, total) for group in self._groups(waits))
+        lines = [self._cpu_line(total), *self._ready_line(ready, total), *blocked]
+        lost = {
+            f"{kind} {name}": count for kind, names in self._losses.items() for name, count in names.items() if count
+        }
+        begin = min((thread.begin for thread in threads.values()), default=0)
+        end = max((thread.end for thread in threads.values()), default=0)
+        return Account(
+            self._target, self._options, end - begin, tuple(threads.values()),
+            tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
+        )  # fmt: skip
+
+    def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
+        """Take the time of threads that wait for work out of *waits*."""
+        may: dict[int, int] = defaultdict(int)
+        traced = {thread.pid for thread in self._threads.values()}
+        for (tid, _, _), (cause, spent) in waits.items():
+            if self._may_idle(tid, cause, traced):
+                may[tid] += spent.ns
+        found: dict[str, tuple[set[int], int]] = {}
+        for key, (cause, spent) in list(waits.items()):
+            tid = key[0]
+            thread = self._threads[tid]
+            always = cause.always_idle or (cause is causes.CHILD and traced != {thread.pid})
+            waits_for_work = self._may_idle(tid, cause, traced) and may[tid] >= IDLE_SHARE * thread.life
+            if not always and not waits_for_work:
+                continue
+            label = cause.idle or cause.about or cause.title
+            members, ns = found.get(label, (set(), 0))
+            members.add(tid)
+            found[label] = members, ns + spent.ns
+            thread.idle += spent.ns
+            thread.idle_in = label
+            del waits[key]
+        rows = ((label, len(members), ns) for label, (members, ns) in found.items())
+        return tuple(sorted(rows, key=lambda row: -row[2]))
+
+    def _may_idle(self, tid: int, cause: Cause, traced: set[int]) -> bool:
+        """Whether a thread may have nothing to do while it waits so."""
+        if cause.always_idle or (cause is causes.CHILD and traced != {self._threads[tid].pid}):
+            return True
+        thread = self._threads[tid]
+        first = thread.tid == thread.pid and not self._attached
+        if cause.name == "events":
+            return not first
+        works = (causes.CONDITION, causes.SEMAPHORE, causes.FUTEX, causes.TERMINAL)
+        return cause in works and not (first and self._alone(tid))
+
+    def _alone(self, tid: int) -> bool:
+        pid = self._threads[tid].pid
+        return sum(thread.pid == pid for thread in self._threads.values()) == 1
+
+    def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, _Spent]]) -> list[_Group]:
+        groups: dict[tuple[str, str, str], _Group] = {}
+        for (tid, state, object_), (cause, spent) in waits.items():
+            place = self._place.get(state, Place("?"))
+            about = self._about(object_, cause)
+            split = place.function if cause in (causes.LOCK, causes.CONDITION, causes.SEMAPHORE, causes.FUTEX) else ""
+            key = (cause.name, about, split)
+            if key not in groups:
+                groups[key] = _Group(cause, about)
+            groups[key].add(tid, state, place, spent)
+        return list(groups.values())
+
+    def _line(self, group: _Group, total: int) -> Line:
+        by = tuple(sorted(self._wakers(group), key=lambda who: -who.ns))
+        return Line(
+            group.cause, group.ns, group.ns / total, group.count, group.most, self._p99(group.sites, group.most),
+            group.about, group.sorted_parts(), by, len(group.threads),
+        )  # fmt: skip
+
+    def _ready_line(self, ready: Mapping[int, _Spent], total: int) -> Sequence[Line]:
+        if not ready:
+            return ()
+        ns = sum(spent.ns for spent in ready.values())
+        count, most = sum(spent.times for spent in ready.values()), max(spent.most for spent in ready.values())
+        return (Line(_RUN_QUEUE, ns, ns / total, count, most, threads=len(ready)),)
+
+    def _cpu_line(self, total: int) -> Line:
+        """Time on CPU: exact; in which functions and how much of it in user mode, by samples."""
+        ns = sum(thread.cpu for thread in self._threads.values())
+        places: dict[Place, int] = defaultdict(int)
+        lines: dict[tuple[str, str], dict[Place, int]] = defaultdict(lambda: defaultdict(int))
+        samples = user = 0
+        for key, value in self._map("@sampled").items():
+            _, number = cast("tuple[int, int]", key)
+            count, site = cast("int", value), self._sites.get(number)
+            samples += count
+            if site is None:
+                continue
+            user += count if site.kind else 0
+            place = place_of(site.user, site.kernel)
+            lines[place.function, place.file][place] += count
+        for by_line in lines.values():
+            most = max(by_line, key=lambda place: by_line[place])
+            places[most] = sum(by_line.values())
+        parts = tuple(
+            Part(place, ns * count // samples) for place, count in sorted(places.items(), key=lambda item: -item[1])
+        )
+        shares = (count / samples for count in places.values())
+        error = max((math.sqrt(share * (1 - share) / samples) for share in shares), default=0.0)
+        return Line(
+            _CPU, ns, ns / total, parts=parts, threads=sum(thread.cpu > 0 for thread in self._threads.values()),
+            user_ns=ns * user // samples if samples else 0, samples=samples, error=error,
+        )  # fmt: skip
+
+
+def _joined(old: _Spent | None, new: _Spent) -> _Spent:
+    return new if old is None else _Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))
+
+
+def proc_threads(threads: Iterable[int]) -> dict[int, Kernel]:
+    """What ``/proc`` says of threads: names, and time on and waiting for a CPU (``schedstat``)."""
+    found: dict[int, Kernel] = {}
+    for tid in threads:
+        try:
+            with open(f"/proc/{tid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
+                name = file.read().rstrip("\n")
+            with open(f"/proc/{tid}/task/{tid}/schedstat", encoding="ascii") as file:
+                cpu, delay = file.read().split()[:2]
+        except (OSError, ValueError):
+            continue
+        found[tid] = Kernel(name, int(cpu), int(delay))
+    return found
+
+
+def json_text(account: Account) -> bytes:
+    """The account as JSON."""
+    return msgspec.json.format(
+        msgspec.json.encode({
+            "target": account.target, "wall_ns": account.wall, "thread_time_ns": account.thread_time,
+            "accounted": account.accounted, "kernel_difference": account.kernel_difference,
+            "idle_ns": account.idle_time,
+            "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
+        })
+    ) + b"\n"  # fmt: skip
+

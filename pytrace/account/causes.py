@@ -1,0 +1,256 @@
+"""Why a thread was blocked: the cause of a place, by its system call, what that is about, and its stacks."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import msgspec
+
+from pytrace.core import system_calls
+from pytrace.results.snapshot import Frame
+
+DESCRIPTORS = (
+    "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 recvfrom recvmsg recvmmsg sendto sendmsg "
+    "sendmmsg accept accept4 connect fsync fdatasync sync_file_range ftruncate fallocate flock fcntl ioctl getdents64 "
+    "sendfile64 splice tee close"
+)
+"""System calls whose first argument is a file descriptor."""
+POLLS = "poll ppoll select pselect6"
+"""System calls that wait for any of some descriptors; their second argument says how many, or which."""
+EPOLLS = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
+
+_WRITES = frozenset(
+    {"write", "pwrite64", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile64"}
+)
+_SYNCS = frozenset({"fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"})
+_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
+_CHILDREN = frozenset({"wait4", "waitid"})
+_SIGNALS = frozenset({"pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"})
+
+PIPE, CHARACTERS, DIRECTORY, BLOCKS, FILE, LINK, SOCKET = 1, 2, 4, 6, 8, 10, 12
+"""Kinds of files: ``S_IFMT >> 12``. Anonymous files (epoll, eventfd, timers) have 0."""
+INET, UNIX = 2, 1
+_UNINTERRUPTIBLE = 0x10000
+_TIMED = 0x100
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A cause of waiting."""
+
+    name: str
+    """For programs, and as key: ``lock``, ``file-sync`` …"""
+    title: str
+    """For people: ``waiting for a lock``."""
+    relation: str = "woken by"
+    """How whoever ended the wait is related to it."""
+    idle: str = ""
+    """Where waiting so may mean that there is nothing to do: what the thread is in (``accept``)."""
+    always_idle: bool = False
+    """Waiting so never makes anything slow."""
+    tool: str = "offwaketime"
+    """The tool that looks deeper, with its options."""
+    about: str = ""
+    """What it is about where the object does not say."""
+
+
+LOCK = Cause("lock", "waiting for a lock", "released by", tool="futexwait -a -s")
+GIL = Cause("gil", "waiting for Python's GIL", "released by", tool="futexwait --python -a")
+CONDITION = Cause("condition", "waiting for a signal", "signalled by", "a condition", tool="offwaketime")
+SEMAPHORE = Cause("semaphore", "waiting for a semaphore", "signalled by", "a semaphore", tool="futexwait -a -s")
+JOIN = Cause("join", "waiting for a thread's end", "ended with", "join", always_idle=True, tool="threadsnoop")
+FUTEX = Cause("futex", "waiting for another thread", "woken by", "a futex", tool="futexwait -a -s")
+BARRIER = Cause("barrier", "waiting at a barrier", "released by", tool="futexwait -a -s")
+SLEEP = Cause("sleep", "sleeping by itself", "woken by", tool="offcputime")
+CHILD = Cause("child", "waiting for a child", "ended with", "wait", tool="execsnoop")
+SIGNAL = Cause("signal", "waiting for a signal (kill)", "sent by", "sigwait", tool="killsnoop")
+ACCEPT = Cause("accept", "waiting for connections", "woken by", "accept", always_idle=True, tool="tcpaccept")
+EVENTS = Cause("events", "waiting for events", "woken by", "epoll_wait", tool="offwaketime")
+PIPE_READ = Cause("pipe-read", "reading from a pipe", "written by", tool="offwaketime")
+PIPE_WRITE = Cause("pipe-write", "writing to a full pipe", "read by", tool="offwaketime")
+NET_READ = Cause("net-read", "reading from the network", "sent by", tool="offwaketime")
+NET_WRITE = Cause("net-write", "writing to the network", "taken by", tool="tcptop")
+CONNECT = Cause("connect", "connecting", "answered by", tool="tcpconnlat")
+UNIX_READ = Cause("unix-read", "reading from a socket", "sent by", tool="offwaketime")
+UNIX_WRITE = Cause("unix-write", "writing to a socket", "taken by", tool="offwaketime")
+FILE_READ = Cause("file-read", "reading a file", tool="fileslower 1")
+FILE_WRITE = Cause("file-write", "writing a file", tool="fileslower 1")
+FILE_SYNC = Cause("file-sync", "syncing a file to disk", tool="syncsnoop")
+FILE_LOCK = Cause("file-lock", "waiting for a file lock", "released by", tool="offwaketime")
+TERMINAL = Cause("terminal", "reading from a terminal", "typed through", "a terminal")
+DEVICE = Cause("device", "waiting for a device", tool="offcputime")
+FAULT = Cause("page-fault", "page faults", tool="pagefaults")
+DISK = Cause("disk", "waiting for a disk", tool="biosnoop")
+KERNEL_LOCK = Cause("kernel-lock", "waiting for a lock of the kernel", "released by", tool="offcputime -K")
+EXIT = Cause("exit", "ending", tool="offcputime")
+OTHER = Cause("other", "waiting in the kernel", tool="offcputime -K")
+
+
+@cache
+def call_names() -> dict[int, str]:
+    """Names of this machine's system calls by number."""
+    return {number: name for name, number in system_calls.numbers(platform.machine()).items()}
+
+
+def numbers(names: str) -> str:
+    """The numbers of system calls of this machine, with commas."""
+    known = system_calls.numbers(platform.machine())
+    return ",".join(str(known[name]) for name in names.split() if name in known)
+
+
+def number(name: str) -> int:
+    """The number of a system call; one that no call has where this machine lacks it."""
+    return system_calls.numbers(platform.machine()).get(name, 0xFFFFFF)
+
+
+def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame]) -> Cause:
+    """The cause of a wait.
+
+    Args:
+        call: number of the system call; 0xffffffff outside of one (page faults).
+        kind: what the call is about: the operation of a futex, the kind of a file or socket, no descriptors of a poll.
+        user, kernel: the stacks, innermost frame first.
+    """
+    name = call_names().get(call, "")
+    uninterruptible = bool(kind & _UNINTERRUPTIBLE)
+    kind &= _UNINTERRUPTIBLE - 1
+    functions = {frame.function.partition(".")[0] for frame in kernel}
+    if name == "futex" and any(function.startswith(("futex_", "__futex_")) for function in functions):
+        return _futex(kind, user)
+    if functions & _FAULTS and not name:
+        return FAULT
+    if name in _SLEEPS or (name in POLLS.split() and kind == 1):
+        return SLEEP
+    if name in _CHILDREN:
+        return CHILD
+    if name in _SYNCS:
+        return FILE_SYNC
+    if name == "flock" or (name == "fcntl" and functions & {"fcntl_setlk", "do_lock_file_wait"}):
+        return FILE_LOCK
+    if name in ("accept", "accept4"):
+        return ACCEPT
+    if name in EPOLLS or name in POLLS.split() or name in ("io_getevents", "io_uring_enter"):
+        return msgspec.structs.replace(EVENTS, idle=name)
+    if name in _SIGNALS:
+        return SIGNAL
+    if name in ("exit", "exit_group"):
+        return EXIT
+    return _by_file(name, kind, functions, uninterruptible=uninterruptible)
+
+
+_FAULTS = frozenset({"exc_page_fault", "asm_exc_page_fault", "do_user_addr_fault", "handle_mm_fault", "do_page_fault"})
+_DISKS = re.compile(
+    r"^(?:io_schedule|blk_|bio_|submit_bio|folio_wait_|wait_on_page|filemap_|jbd2_|xfs_log|balance_dirty)"
+)
+
+
+def _by_file(name: str, kind: int, functions: set[str], *, uninterruptible: bool) -> Cause:
+    writes = name in _WRITES
+    if kind & 0x100:
+        family = kind & 0xFF
+        if name == "connect":
+            return CONNECT
+        if family == UNIX:
+            return UNIX_WRITE if writes else UNIX_READ
+        return NET_WRITE if writes else NET_READ
+    if kind == PIPE:
+        return PIPE_WRITE if writes else PIPE_READ
+    if kind == CHARACTERS:
+        return TERMINAL if any("tty" in function for function in functions) else DEVICE
+    if kind in (FILE, BLOCKS, DIRECTORY):
+        return FILE_WRITE if writes or name in ("ftruncate", "fallocate") else FILE_READ
+    if any(function.startswith(("rwsem_", "__mutex_", "__down", "percpu_rwsem")) for function in functions):
+        return KERNEL_LOCK
+    if any(_DISKS.match(function) for function in functions):
+        return DISK
+    if functions & _FAULTS:
+        return FAULT
+    if name in ("read", "eventfd2") and not uninterruptible:
+        return msgspec.structs.replace(EVENTS, idle="eventfd")
+    return OTHER
+
+
+def _futex(kind: int, user: Sequence[Frame]) -> Cause:
+    """What a futex stands for, by the functions that wait with it."""
+    names = " ".join(frame.function for frame in user[:24])
+    operation = kind & 0x7F
+    if "pthread_cond_timedwait" in names and _under_python(user, "pthread_cond_timedwait"):
+        return GIL
+    if operation in _PRIORITY_INHERITANCE:
+        return LOCK
+    if "sem_" in names and _under_python(user, "sem_"):
+        return _python_lock(user)
+    for pattern, cause in _FUTEXES:
+        if pattern.search(names):
+            return cause
+    return LOCK if operation == 0 and not kind & _TIMED else FUTEX
+
+
+def _python_lock(user: Sequence[Frame]) -> Cause:
+    """What a lock of CPython stands for, which is a semaphore, by the Python functions that wait for it."""
+    waits = " ".join([frame.function for frame in user if frame.file.endswith(".py")][:4])
+    if re.search(r"\b(?:Thread\.join|Thread\._wait_for\w+|_wait_for_tstate_lock|_shutdown)\b", waits):
+        return JOIN
+    if re.search(r"\b(?:Condition\.wait|Event\.wait|Queue\.get|Queue\.put|Barrier\.wait)\b", waits):
+        return CONDITION
+    return LOCK
+
+
+_PRIORITY_INHERITANCE = (6, 13)
+"""``FUTEX_LOCK_PI`` and ``FUTEX_LOCK_PI2``: the word is the owner's thread id."""
+_FUTEXES = (
+    (re.compile(r"\b(?:take_gil|PyEval_(?:Restore|Acquire)Thread|PyEval_AcquireLock|PyGILState_Ensure)\b"), GIL),
+    (re.compile(r"\bObjectMonitor::[Ee]nter|\bJavaThread::enter"), LOCK),
+    (re.compile(r"\b_*pthread_(?:clockjoin|timedjoin|join)\w*|\bstd::thread::join\b"), JOIN),
+    (re.compile(r"\b_*pthread_barrier_wait\b|\bstd::barrier|\bgomp_\w*barrier"), BARRIER),
+    (re.compile(r"\b_*pthread_mutex_cond_lock"), LOCK),
+    (re.compile(
+        r"\b(?:_*pthread_cond_\w+|Unsafe_Park|ObjectMonitor::wait|uv_cond_\w+|std::condition_variable::wait"
+        r"|std::sys::\S*condvar\S*|std::thread::park\w*)"
+    ), CONDITION),
+    (re.compile(
+        r"\b(?:_*lll_lock_wait\w*|_*pthread_mutex_\w*lock\w*|\w*rwlock_\w+|std::sys::\S*(?:mutex|rwlock)\S*|parking_lot\S*"
+        r"|runtime\.lock\w*|\S*lock_contended|\S*[Ss]pin[Ll]ock\S*)"
+    ), LOCK),
+    (re.compile(r"\b_*(?:new_)?sem_(?:wait|timedwait|clockwait)\w*|\b_*do_futex_wait\b"), SEMAPHORE),
+    (re.compile(r"\bruntime\.(?:notesleep|notetsleep\w*|stopm|mPark|futexsleep|sysmon|findRunnable)\b"),
+     msgspec.structs.replace(FUTEX, idle="the runtime's scheduler", always_idle=True)),
+)  # fmt: skip
+"""What functions in a stack say about a futex, the first that matches."""
+_PYTHON = re.compile(r"/(?:lib)?python\d?[\d.]*(?:\.so[\d.]*)?$")
+
+
+def _under_python(user: Sequence[Frame], prefix: str) -> bool:
+    """Whether CPython itself calls a function whose name begins so."""
+    for number_, frame in enumerate(user):
+        if frame.function.lstrip("_").removeprefix("new_").startswith(prefix):
+            callers = (caller for caller in user[number_ + 1 :] if "libc" not in caller.module.rpartition("/")[2])
+            caller = next(callers, None)
+            return caller is not None and bool(_PYTHON.search(caller.module) or caller.file.endswith(".py"))
+    return False
+
+
+# -------------------------------------------------------------------------------------------------------------- wakers
+
+
+_INTERRUPT = re.compile(
+    r"^(?:asm_)?(?:sysvec_|common_interrupt|exc_nmi|el\d+t?_\d+_irq|irq_exit|handle_irq|gic_handle_irq)"
+)
+_DEVICES = (
+    ("timer", re.compile(r"^(?:_*hrtimer_\w+|process_timeout|call_timer_fn|run_timer_\w+|it_real_fn|alarm\w*)$")),
+    ("disk", re.compile(r"^(?:blk_|bio_|__?end_bio|nvme_|virtblk_|scsi_|ata_|mpt3|megasas|dm_|clone_endio)")),
+    ("network", re.compile(r"^(?:net_rx_action|__?napi_|netif_|tcp_|ip_rcv|sock_def_)")),
+)
+
+
+def interrupt(kernel: Sequence[Frame]) -> str:
+    """The device whose interrupt a waker's stack is of: ``timer``, ``disk``, ``network``, ``interrupt``; or empty."""
+    names = [frame.function for frame in kernel]
+    if not any(_INTERRUPT.match(name) for name in names):
+        return ""
+    for device, pattern in _DEVICES:
+        if any(pattern.match(name) for name in names):
+            return device
+    return "interrupt"

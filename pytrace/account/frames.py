@@ -1,0 +1,98 @@
+"""Whose code a stack is in: the innermost frame of the user's own, below libraries, runtimes and the kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from pytrace.results.snapshot import Frame
+
+_LIBRARY_FILE = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|<frozen |/node_modules/|^node:|/rustc/|/\.cargo/registry/"
+    r"|/go/(?:src|pkg)/|/golang[^/]*/|/usr/include/|/sysdeps/"
+)
+"""Source files of libraries and runtimes."""
+
+_LIBRARY_MODULE = re.compile(
+    r"^\[|^/(?:usr/(?:local/)?)?lib(?:32|64|x32|exec)?/|\.so(?:\.[\d.]+)?$"
+    r"|/(?:lib)?(?:python\d?[\d.]*|node|java|ruby[\d.]*|perl[\d.]*|php[\d.]*|dotnet|mono|lua[\d.]*)$"
+)
+"""Binaries that are libraries or interpreters."""
+
+_LIBRARY_FUNCTION = re.compile(
+    r"^(?:_start|__libc_start_.*|_?start_thread|clone3?|__clone3?|std::|core::|alloc::|tokio::|runtime\.|internal/|syscall\.|sync\."
+    r"|java\.|javax\.|jdk\.|sun\.|__GI_|\[)"
+)
+"""Functions of runtimes that are linked into the program."""
+
+_INTERPRETED = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".pl", ".lua", ".java", ".groovy", ".kt", ".scala")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A function, and a line of it where known."""
+
+    function: str
+    file: str = ""
+    """Source file without directories, else the binary's."""
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        """``function (file:line)``."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{self.function} ({where})" if where else self.function
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether a user frame is one of a library, a runtime or an interpreter."""
+    if _LIBRARY_FUNCTION.match(frame.function):
+        return True
+    if frame.file and _LIBRARY_FILE.search(frame.file):
+        return True
+    if frame.file.endswith(_INTERPRETED):
+        return False
+    return _LIBRARY_MODULE.search(frame.module) is not None
+
+
+def own_place(frames: Iterable[Frame]) -> Place | None:
+    """The innermost frame of the user's own code; None where all are of libraries."""
+    own = next((frame for frame in frames if frame.function and not is_library(frame)), None)
+    if own is None:
+        return None
+    return _place(own)
+
+
+def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
+    """Where a thread is: its own code, else the outermost function of a library with a name, else the kernel's."""
+    own = own_place(user)
+    if own is not None:
+        return own
+    named = [frame for frame in user if frame.function and not frame.function.startswith("[")]
+    entry = ("_start", "clone", "clone3", "__clone3", "start_thread", "__libc_start_main", "__libc_start_call_main")
+    inner = [frame for frame in named if frame.function not in entry]
+    if inner:
+        interpreted = [frame for frame in inner if frame.file.endswith(_INTERPRETED)]
+        return _place((interpreted or inner)[0])
+    waiting = waiting_function(kernel)
+    return Place(waiting or "?", "kernel" if waiting else "")
+
+
+def _place(frame: Frame) -> Place:
+    name = os.path.basename(frame.file or frame.module)
+    return Place(frame.function or "?", name, frame.line if frame.file else 0)
+
+
+_SCHEDULING = re.compile(
+    r"^(?:__traceiter_\w+|__bpf_trace_\w+|bpf_\w+|__schedule|schedule\w*|preempt_schedule\w*|io_schedule\w*|do_wait_for_common|__?cond_resched"
+    r"|wait_for_completion\w*|__wait_for_common|_cond_resched|perf_\w+|trace_\w+|try_to_wake_up|default_wake_function|autoremove_wake_function"
+    r"|__wake_up\w*|ttwu_\w+|wake_up_\w+|bit_wait\w*|out_of_line_wait\w*|__wait_on_bit\w*|rwsem_\w+|mutex_\w+|__mutex_\w+)(?:\.\w+)*$"
+)
+
+
+def waiting_function(kernel: Sequence[Frame]) -> str:
+    """The kernel's function that waits: the innermost one that is not of the scheduler."""
+    found = next((frame.function for frame in kernel if frame.function and not _SCHEDULING.match(frame.function)), "")
+    return found.partition(".")[0]

@@ -1,0 +1,158 @@
+"""The account as text: fits a terminal of 80 columns and 24 rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytrace.account.account import Account, Line, Who
+
+WIDTH = 80
+LINES = 5
+"""Causes of the first screen."""
+_INDENT = " " * 8
+_LEAST = 0.005
+"""Shares below it are one line of their own, unless everything is asked for."""
+
+
+def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
+    """Lines of text."""
+    yield from _head(account)
+    shown = [line for line in account.lines if everything or line.share >= _LEAST]
+    rest = [line for line in account.lines if line not in shown]
+    if not everything:
+        rest = [*shown[LINES:], *rest]
+        shown = shown[:LINES]
+    for line in shown:
+        yield from _line(account, line)
+    if rest:
+        share = sum(line.share for line in rest)
+        names = ", ".join(dict.fromkeys(line.cause.title for line in rest))
+        yield _cut(f" {_percent(share)}  other causes (--all): {names}")
+    yield from _idle(account, everything=everything)
+    yield from _losses(account)
+    yield f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}"
+
+
+def _head(account: Account) -> Iterator[str]:
+    count = len(account.threads)
+    whole = account.accounted
+    complete = "all accounted for" if abs(1 - whole) < 0.001 else f"{whole:.1%} accounted for"
+    tail = (
+        f": {seconds(account.wall)}, {count} thread{'s' * (count != 1)}, {seconds(account.thread_time)} of thread time,"
+        f" {complete}"
+    )
+    # Directories of the command's words say little here.
+    target = " ".join(word.rpartition("/")[2] or word for word in account.target.split(" "))
+    room = WIDTH - len(tail)
+    if len(target) > room:
+        target = f"{target[: max(room - 1, 12)]}…"
+    yield f"{target}{tail}"
+    if account.kernel_difference >= 0.001:
+        yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.1%} of it)"
+
+
+def _line(account: Account, line: Line) -> Iterator[str]:
+    title = line.cause.title
+    where = ", ".join(_part(line, number) for number in range(min(len(line.parts), 3)))
+    if line.about:
+        where = f"{where} → {line.about}" if where else line.about
+    if line.cause.name == "run-queue":
+        where = f"{line.threads} thread{'s' * (line.threads != 1)}"
+    yield _cut(f" {_percent(line.share)}  {title:24} {where}")
+    details = _details(line)
+    if details:
+        yield _cut(f"{_INDENT}{details}")
+    yield _INDENT + _command(f"pytrace {line.cause.tool}", _options(line, account), WIDTH - len(_INDENT))
+
+
+def _command(words: str, options: str, width: int) -> str:
+    """A command with the options that select the same processes; one that is too long is left out."""
+    text = f"{words} {options}".rstrip()
+    if len(text) <= width or not options.startswith(("-c ", "--cmd ")):
+        return text
+    return f"{words} {options.partition(' ')[0]} …"
+
+
+def _options(line: Line, account: Account) -> str:
+    """Options that select the same processes: tools of bcc take ``-c`` for something else."""
+    options = account.options
+    if options.startswith("-c ") and not line.cause.tool.startswith(("flame", "why")):
+        return f"--cmd {options[3:]}"
+    return options
+
+
+def _part(line: Line, number: int) -> str:
+    part = line.parts[number]
+    if len(line.parts) == 1:
+        return part.place.text
+    share = line.share * part.ns / line.ns if line.ns else 0.0
+    text = part.place.text if number == 0 else part.place.function
+    return f"{text} {share:.0%}"
+
+
+def _details(line: Line) -> str:
+    parts = []
+    if line.samples:
+        user = line.user_ns / line.ns if line.ns else 0.0
+        parts.append(f"user {line.share * user:.0%}, kernel {line.share * (1 - user):.0%}")
+        parts.append(f"{line.samples} samples, ±{2 * line.error * line.share:.0%}")
+        return "; ".join(parts)
+    if line.by:
+        parts.append(" and ".join(_who(who) for who in _main(line)))
+    if line.count:
+        parts.append(f"{line.count:,}×, longest {duration(line.most)}, p99 {duration(line.p99)}" if line.p99
+                     else f"{line.count:,}×, longest {duration(line.most)}")  # fmt: skip
+    return "; ".join(parts)
+
+
+def _main(line: Line) -> tuple[Who, ...]:
+    """Who is named: the holder where known, else who ended most of the time; a timer only where nobody else did."""
+    holders = [who for who in line.by if who.relation == "held by"]
+    others = [who for who in line.by if who.who != "a timer"]
+    return tuple(holders[:1] or others[:1] or line.by[:1])
+
+
+def _who(who: Who) -> str:
+    return f"{who.relation} {who.who}" + (f", {who.doing}" if who.doing else "")
+
+
+def _idle(account: Account, *, everything: bool) -> Iterator[str]:
+    if not account.idle:
+        return
+    parts = [f"{count} in {name}" for name, count, _ in account.idle]
+    yield _cut(f"idle threads (not slow), {seconds(account.idle_time)}: {', '.join(parts)}")
+    if everything:
+        for thread in sorted(account.threads, key=lambda item: -item.idle):
+            if thread.idle:
+                yield _cut(f"{_INDENT}{thread.name} ({thread.tid}) {seconds(thread.idle)} in {thread.idle_in}")
+
+
+def _losses(account: Account) -> Iterator[str]:
+    if account.unknown:
+        share = account.unknown / account.thread_time if account.thread_time else 0.0
+        yield f"lost: the causes of {share:.1%} of the time, as maps were full"
+    for name, count in account.losses.items():
+        yield _cut(f"lost: {count:,} {name}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:4.0f} %" if share >= 0.01 else " < 1 %"
+
+
+def seconds(ns: int) -> str:
+    """Nanoseconds as seconds with three digits."""
+    value = ns / 1e9
+    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def duration(ns: int) -> str:
+    """Nanoseconds in a unit that suits them."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+        if ns >= size:
+            value = ns / size
+            return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+    return f"{ns} ns"

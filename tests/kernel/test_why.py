@@ -1,0 +1,205 @@
+"""``pytrace why``: what it says of programs whose own account is known.
+
+Shares are compared with what the program measures in the same run. A wait that the program measures ends when the thread runs
+again, so on a busy machine it is longer than the time blocked, by what the thread waited for a CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import pytrace
+from pytrace.account.account import Account
+from pytrace.account.screen import screen
+from tests.support.machine import need
+from tests.support.patience import patience
+from tests.support.saved import ROOT, start
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+PARTS = ("lock", "pi", "sleep", "spin", "sync", "pipe", "tcp", "fault", "pool", "child")
+SECONDS = 0.6
+BLOCKED = {
+    "lock": "lock", "pi": "lock", "sleep": "sleep", "pipe": "pipe-read", "tcp": "net-read", "child": "child",
+}  # fmt: skip
+"""Parts that wait, with the cause: what they measure is blocked but for the turns on a CPU."""
+
+
+@pytest.fixture(scope="module")
+def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Account, dict[str, int]]:
+    """The account of a run of ``whys``, and its own."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    folder = tmp_path_factory.mktemp("whys")
+    with (folder / "own").open("w+", encoding="ascii") as own:
+        command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
+        account = pytrace.why(command=command, cwd=folder, stdout=own)
+        own.seek(0)
+        rows = [line.split() for line in own]
+    return account, {name: int(ns) for name, ns in rows}
+
+
+def times(account: Account, name: str) -> tuple[int, int]:
+    """Nanoseconds that threads of this name were blocked, and on or waiting for a CPU."""
+    threads = [thread for thread in account.threads if thread.name == name]
+    assert threads, name
+    return sum(thread.blocked for thread in threads), sum(thread.cpu + thread.ready for thread in threads)
+
+
+def test_every_moment_is_in_one_state(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    assert abs(account.accounted - 1) < 0.001
+    assert len(account.threads) == 18
+    for thread in account.threads:
+        assert abs(thread.accounted - thread.life) < 0.001 * thread.life + 50_000, thread
+    assert not account.losses
+    assert account.unknown == 0
+
+
+def test_the_kernel_says_the_same_of_time_on_and_for_a_cpu(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    assert all(thread.kernel_cpu >= 0 for thread in account.threads)
+    assert account.kernel_difference < 0.002
+
+
+@pytest.mark.parametrize("part", BLOCKED)
+def test_a_wait_has_its_share(told: tuple[Account, dict[str, int]], part: str) -> None:
+    account, own = told
+    blocked, running = times(account, part)
+    if part in ("lock", "pi"):
+        # These threads sleep, too, while they hold the mutex.
+        asleep = SECONDS * 1e9
+        assert own[part] - running - 0.03 * asleep <= blocked - asleep * 0.8
+        assert blocked <= own[part] + 1.2 * asleep
+    else:
+        assert own[part] - running <= blocked + 0.03 * own[part]
+        assert blocked <= own[part] * 1.03 + 20e6
+    assert account.share(BLOCKED[part]) > 0 or part == "child"
+
+
+def test_time_on_a_cpu_is_that_of_the_program(told: tuple[Account, dict[str, int]]) -> None:
+    account, own = told
+    (spin,) = (thread for thread in account.threads if thread.name == "spin")
+    assert spin.cpu == pytest.approx(own["spin"], rel=0.1)  # interrupts, and what the machine below takes
+    cpu = account.line("cpu")
+    assert cpu is not None
+    if cpu.samples > 20:
+        assert cpu.parts[0].place.function == "compute"
+
+
+def test_causes_have_places_objects_and_whoever_ended_them(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    found = defaultdict(list)
+    for line in account.lines:
+        found[line.cause.name].append(line)
+    (lock,) = (line for line in found["lock"] if line.parts[0].place.function == "take_turns")
+    assert lock.parts[0].place.file == "whys.c"
+    holder = lock.by[0] if lock.by[0].relation == "held by" else next(who for who in lock.by if who.relation == "held by")
+    assert (holder.who, holder.doing) in {("nap (lock)", "sleeping by itself"), ("nap (pi)", "sleeping by itself")}
+    assert 0 < lock.p99 <= lock.most
+    assert any(who.relation == "released by" and "take_turns" in who.who for who in lock.by)
+    pipe = found["pipe-read"][0]
+    assert (pipe.parts[0].place.function, pipe.by[0].relation) == ("consume", "written by")
+    assert "produce" in pipe.by[0].who
+    asked = max(found["net-read"], key=lambda line: line.ns)
+    assert asked.parts[0].place.function == "ask"
+    assert asked.about.startswith("127.0.0.1:")
+    assert "serve" in asked.by[0].who
+    assert found["sleep"][0].by[0].who == "a timer"
+    assert found["file-sync"][0].about.endswith("whys.data")
+    assert found["page-fault"][0].parts[0].place.function == "touch"
+
+
+def test_idle_threads_are_told_apart(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    idle = {name: count for name, count, _ in account.idle}
+    assert idle["a condition"] == 3
+    assert idle["join"] == 1
+    assert idle["wait"] == 1
+    assert all(thread.idle_in == "a condition" for thread in account.threads if thread.name == "pool")
+
+
+def test_the_first_screen_fits(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    lines = list(screen(account))
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("whys 600 lock pi")
+    assert lines[0].endswith("thread time, all accounted for")
+    assert lines[-1].startswith("next: pytrace why ")
+    assert any("waiting for a lock" in line and "take_turns (whys.c:" in line for line in lines)
+    assert len(list(screen(account, everything=True))) > len(lines)
+
+
+PYTHON = """
+import threading, time
+lock, done = threading.Lock(), []
+def keep(length):
+    lock.acquire()
+    time.sleep(length)
+    lock.release()
+def want():
+    before = time.monotonic()
+    lock.acquire()
+    done.append(time.monotonic() - before)
+    lock.release()
+keeper = threading.Thread(target=keep, args=(0.4,))
+keeper.start()
+while not lock.locked(): pass
+wanting = [threading.Thread(target=want) for _ in range(2)]
+for thread in wanting: thread.start()
+for thread in (keeper, *wanting): thread.join()
+print(sum(done))
+"""
+
+
+def test_a_lock_of_python_is_a_lock_with_its_line(tmp_path: Path) -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    script = tmp_path / "locks.py"
+    script.write_text(PYTHON)
+    with (tmp_path / "own").open("w+") as own:
+        account = pytrace.why(command=[sys.executable, script], stdout=own)
+        own.seek(0)
+        waited = float(own.read())
+    lock = account.line("lock")
+    assert lock is not None
+    assert (lock.parts[0].place.function, lock.parts[0].place.file, lock.threads) == ("want", "locks.py", 2)
+    assert 0.7 * waited < lock.ns / 1e9 <= waited
+    assert any("keep" in who.who and who.relation == "released by" for who in lock.by)
+    assert any(name == "join" for name, _, _ in account.idle)
+
+
+def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
+    """Threads without any event are in a state, too."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    with subprocess.Popen([programs / "whys", "60000", "lock", "pool"], cwd=tmp_path, stdout=subprocess.DEVNULL) as traced:
+        try:
+            child = start("why", "-p", str(traced.pid), "--for", str(SECONDS), "-f", "json")
+            text, errors = child.communicate(timeout=patience(60))
+        finally:
+            traced.kill()
+    assert errors == ""
+    found = json.loads(text)
+    assert len(found["threads"]) == 6
+    assert abs(found["accounted"] - 1) < 0.001
+    names = [row[0] for row in found["idle"]]
+    assert any("before the trace" in name or "condition" in name for name in names)
+    assert any(line["cause"]["name"] == "lock" for line in found["lines"])
+
+
+def test_what_cannot_be_traced_is_refused_in_words() -> None:
+    for words, message in (
+        (("why", "-f", "json"), "why needs a command or processes"),
+        (("why", "-p", "4194303"), "there is no process 4194303"),
+        (("why", "-c", "true", "-p", "1"), "-c and -p exclude each other"),
+        (("why", "-c", "/nonexistent/program"), "/nonexistent/program"),
+    ):
+        done = subprocess.run([sys.executable, "-m", "pytrace", *words], cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, ""), words
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
