@@ -6,14 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from pytrace.account import causes
 from pytrace.account.causes import Cause
 from pytrace.account.frames import Place, own_place, place_of, waiting_function
-from pytrace.results.snapshot import Frame, Portable, SnapshotData, StackTrace
+from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
+
+_T = TypeVar("_T")
 
 ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
 """States without a stack: ``enum states`` of ``account.bt``."""
@@ -183,8 +185,17 @@ class _Site(NamedTuple):
     user: tuple[Frame, ...]
 
 
-def _frames(stack: object) -> tuple[Frame, ...]:
-    return stack.frames if isinstance(stack, StackTrace) else ()
+class _Description(NamedTuple):
+    """What an object is: the value of ``@object``."""
+
+    kind: int
+    name: str
+    above: str
+    further: str
+    address: str
+    port: int
+    here: bool
+    pid: int
 
 
 class _Spent(NamedTuple):
@@ -255,52 +266,56 @@ class Reading:
         self._losses = snapshot.losses
         self._target, self._options, self._attached, self._alive = target, options, attached, alive
 
-    def _map(self, name: str) -> Mapping[Portable, object]:
-        return self._maps.get(name, {})
+    def _map(self, name: str, type_: type[_T]) -> _T:
+        """The keys and values of a map, of the types that the script gives them."""
+        return msgspec.convert(list(self._maps.get(name, {}).items()), type_)
 
     def _number(self, name: str) -> int:
-        return int(cast("int", next(iter(self._map(name).values()), 0)))
+        return next((value for _, value in self._map(name, list[tuple[None, int]])), 0)
 
     # ---- plain contents
 
     @cached_property
     def _sites(self) -> dict[int, _Site]:
-        found = {}
-        for key, value in self._map("@place").items():
-            pid, comm, call, kind, kernel, user = cast("tuple[int, str, int, int, object, object]", value)
-            found[cast("int", key)] = _Site(pid, comm, call, kind, _frames(kernel), _frames(user))
-        return found
+        rows = self._map("@place", list[tuple[int, tuple[int, str, int, int, StackTrace, StackTrace]]])
+        return {
+            number: _Site(pid, comm, call, kind, kernel.frames, user.frames)
+            for number, (pid, comm, call, kind, kernel, user) in rows
+        }
+
+    @cached_property
+    def _running(self) -> dict[int, tuple[int, int, int, int, int]]:
+        """Of threads that have not ended: since when they are in which state, its object, an owner and its state."""
+        return dict(self._map("@thread", list[tuple[int, tuple[int, int, int, int, int]]]))
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
         over, found = self._number("@over"), {}
-        running = self._map("@thread")
-        for key, value in self._map("@life").items():
-            tid = cast("int", key)
-            pid, comm, begin, end, cpu, delay = cast("tuple[int, str, int, int, int, int]", value)
+        for tid, (pid, comm, begin, end, cpu, delay) in self._map(
+            "@life", list[tuple[int, tuple[int, str, int, int, int, int]]]
+        ):
             thread = Thread(tid, pid, comm, begin, end or over)
             known = self._alive.get(tid)
             if end:
                 thread.kernel_cpu, thread.kernel_delay = cpu, delay
-            elif key in running and known is not None:
+            elif tid in self._running and known is not None:
                 thread.name, thread.kernel_cpu, thread.kernel_delay = known.name, known.cpu - cpu, known.delay - delay
             found[tid] = thread
         return found
 
     @cached_property
+    def _objects(self) -> dict[int, _Description]:
+        return dict(self._map("@object", list[tuple[int, _Description]]))
+
+    @cached_property
     def _time(self) -> dict[tuple[int, int, int], _Spent]:
         """Thread, state and object, with what was spent; open states reach to the end."""
-        found = {
-            cast("tuple[int, int, int]", key): _Spent(*cast("tuple[int, int, int]", value))
-            for key, value in self._map("@time").items()
-        }
+        found = dict(self._map("@time", list[tuple[tuple[int, int, int], _Spent]]))
         over = self._number("@over")
-        for tid, value in self._map("@thread").items():
-            at, state, object_, _, _ = cast("tuple[int, int, int, int, int]", value)
+        for tid, (at, state, object_, _, _) in self._running.items():
             ns = max(over - at, 0)
-            key = (cast("int", tid), state, object_)
-            old = found.get(key, _Spent(0, 0, 0))
-            found[key] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
+            old = found.get((tid, state, object_), _Spent(0, 0, 0))
+            found[tid, state, object_] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
         return found
 
     # ---- names
@@ -309,10 +324,9 @@ class Reading:
         """What an object is: a path, an address, a process."""
         if cause.about and cause.name in ("condition", "semaphore", "futex", "join", "accept", "terminal"):
             return ""
-        value = self._map("@object").get(object_)
-        if value is None:
+        known = self._objects.get(object_)
+        if known is None:
             return ""
-        known = cast("tuple[int, str, str, str, str, int, bool, int]", value)
         kind, name, above, further, address, port, here, pid = known
         if kind & 0x100:
             family = kind & 0xFF
@@ -341,19 +355,27 @@ class Reading:
 
     # ---- who
 
+    @cached_property
+    def _woken(self) -> list[tuple[tuple[int, int], int]]:
+        """Places that waited and places that woke, with nanoseconds."""
+        return self._map("@woken", list[tuple[tuple[int, int], int]])
+
+    @cached_property
+    def _spread(self) -> list[tuple[tuple[int, int], int]]:
+        """Places and buckets of microseconds, with the number of waits."""
+        return self._map("@spread", list[tuple[tuple[int, int], int]])
+
     def _wakers(self, group: _Group) -> Iterable[Who]:
         totals: dict[tuple[str, str, int], int] = defaultdict(int)
-        for key, ns in self._map("@woken").items():
-            site, by = cast("tuple[int, int]", key)
+        for (site, by), ns in self._woken:
             if site in group.sites and by in self._sites:
-                totals[self._waker(group.cause, self._sites[by])] += cast("int", ns)
+                totals[self._waker(group.cause, self._sites[by])] += ns
         held: dict[tuple[str, int, str], int] = defaultdict(int)
         if group.cause is causes.LOCK:
-            for key, ns in self._map("@held").items():
-                site, owner, state = cast("tuple[int, int, int]", key)
+            for (site, owner, state), ns in self._map("@held", list[tuple[tuple[int, int, int], int]]):
                 if site in group.sites and self._known_owner(site):
                     name, doing = self._holder(owner, state)
-                    held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += cast("int", ns)
+                    held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += ns
         for (name, pid, doing), total in held.items():
             yield Who("held by", name, total, pid, doing)
         for (relation, name, pid), total in totals.items():
@@ -399,10 +421,9 @@ class Reading:
     def _p99(self, sites: Iterable[int], most: int) -> int:
         buckets: dict[int, int] = defaultdict(int)
         wanted = set(sites)
-        for key, count in self._map("@spread").items():
-            site, bucket = cast("tuple[int, int]", key)
+        for (site, bucket), count in self._spread:
             if site in wanted:
-                buckets[bucket] += cast("int", count)
+                buckets[bucket] += count
         left = math.ceil(sum(buckets.values()) * 0.99)
         for bucket in sorted(buckets):
             left -= buckets[bucket]
@@ -523,9 +544,8 @@ class Reading:
         places: dict[Place, int] = defaultdict(int)
         lines: dict[tuple[str, str], dict[Place, int]] = defaultdict(lambda: defaultdict(int))
         samples = user = 0
-        for key, value in self._map("@sampled").items():
-            _, number = cast("tuple[int, int]", key)
-            count, site = cast("int", value), self._sites.get(number)
+        for (_, number), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
+            site = self._sites.get(number)
             samples += count
             if site is None:
                 continue

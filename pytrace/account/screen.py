@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytrace.account.account import Account, Line, Who
 
 WIDTH = 80
-LINES = 5
+LINES = 6
 """Causes of the first screen."""
 _INDENT = " " * 8
 _LEAST = 0.005

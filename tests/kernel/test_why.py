@@ -99,7 +99,7 @@ def test_causes_have_places_objects_and_whoever_ended_them(told: tuple[Account, 
         found[line.cause.name].append(line)
     (lock,) = (line for line in found["lock"] if line.parts[0].place.function == "take_turns")
     assert lock.parts[0].place.file == "whys.c"
-    holder = lock.by[0] if lock.by[0].relation == "held by" else next(who for who in lock.by if who.relation == "held by")
+    holder = next(who for who in lock.by if who.relation == "held by")
     assert (holder.who, holder.doing) in {("nap (lock)", "sleeping by itself"), ("nap (pi)", "sleeping by itself")}
     assert 0 < lock.p99 <= lock.most
     assert any(who.relation == "released by" and "take_turns" in who.who for who in lock.by)
@@ -177,7 +177,8 @@ def test_a_lock_of_python_is_a_lock_with_its_line(tmp_path: Path) -> None:
 def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     """Threads without any event are in a state, too."""
     need("rawtracepoint", "iter", "bpf_loop")
-    with subprocess.Popen([programs / "whys", "60000", "lock", "pool"], cwd=tmp_path, stdout=subprocess.DEVNULL) as traced:
+    command = [programs / "whys", "60000", "lock", "pool"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as traced:
         try:
             child = start("why", "-p", str(traced.pid), "--for", str(SECONDS), "-f", "json")
             text, errors = child.communicate(timeout=patience(60))
