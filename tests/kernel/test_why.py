@@ -1,7 +1,7 @@
 """``pytrace why``: what it says of programs whose own account is known.
 
-Shares are compared with what the program measures in the same run. A wait that the program measures ends when the thread runs
-again, so on a busy machine it is longer than the time blocked, by what the thread waited for a CPU.
+Shares are compared with what the program measures in the same run. A wait that the program measures ends when the
+thread runs again, so on a busy machine it is longer than the time blocked, by what the thread waited for a CPU.
 """
 
 from __future__ import annotations
