@@ -232,6 +232,10 @@ RATE_LINE = 64
 HITS = "hits"
 """Kind of the counters of programs that may be sampled: hits that passed their filters, and no failures."""
 
+CALL_COUNTS = ("call_entered", "call_returned", "call_begun")
+"""Kinds of the counters of ``call:`` probes, by map: entries, returns that belong to one, and returns of calls that had
+begun before. They are no failures."""
+
 WEIGHT = 8
 """Bytes of a weight."""
 

@@ -24,15 +24,15 @@ def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path) -> None:
         "call:./nested:work /arg1 == 199/ { @deepest = count(); @depth = max(depth); } "
         "uprobe:./nested:work { @entries = count(); }"
     )
-    result = server.run(("-e", script, "-c", f"{program} 3 400"), cwd=tmp_path, timeout=100)
+    result = server.run(("-e", script, "-c", f"{program} 2 200"), cwd=tmp_path, timeout=100)
     assert result.status == 0, result
     own = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.stdout)}
     seen = {name: int(value) for name, value in re.findall(r"^@(\w+): (\d+)$", result.stdout, re.MULTILINE)}
-    assert own["entries"] > own["returns"] == 3 * 2 * 200 * 201 // 2
+    assert own["entries"] > own["returns"] == 2 * 200 * 201 // 2
     assert seen["entries"] == own["entries"], result
     assert seen["returns"] == own["returns"], result
     assert "wrong" not in seen
-    assert seen["deepest"] == 3 * 2
+    assert seen["deepest"] == 2
     assert seen["depth"] == 0
     assert own["inside"] < seen["time"] < own["outside"], (own, seen)
 
@@ -81,3 +81,55 @@ def test_calls_of_python_by_frame(server: Server, tmp_path: Path) -> None:
     assert result.status == 0, result
     for line in ("@calls: 67", "@depth: 7", "@whole: 1", "@steps: 1"):
         assert f"{line}\n" in result.stdout, result
+
+
+_HANGS = """
+#include <setjmp.h>
+#include <signal.h>
+#include <unistd.h>
+static jmp_buf back;
+static void jump(int signal) { (void)signal; longjmp(back, 1); }
+int main(void) {
+    usleep(20000);
+    signal(SIGALRM, jump);
+    if (!setjmp(back)) {
+        ualarm(30000, 0);
+        usleep(900000);
+    }
+    usleep(100000000);
+    return 0;
+}
+"""
+
+
+def test_calls_that_do_not_return(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    program = compiled(tmp_path, "hangs", _HANGS)
+    script = (
+        'call:libc:usleep { printf("%s %s %s\\n", comm, probe, unfinished ? "unfinished" : "done"); } '
+        "uprobe:libc:usleep /arg0 == 100000000/ { exit(); }"
+    )
+    result = server.run(("-v", "-e", script, "-c", str(program)), timeout=60)
+    assert result.status == 0, result
+    lines = [line for line in result.stdout.splitlines() if line.startswith("hangs ")]
+    assert [line.split()[-1] for line in lines] == ["done", "unfinished"], result
+    assert all("call:" in line for line in lines)
+    told = "call:libc:usleep: 3 calls, 1 returned, 1 under way at the end, 1 left without a return"
+    assert told in result.stderr, result
+
+
+def test_calls_that_find_no_room_are_lost(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    program = compiled(tmp_path, "nested", SOURCES / "nested_calls.c", "-O1", "-pthread")
+    script = "config = { max_map_keys = 50 } call:./nested:work { @ = count(); @sum = sum(duration); }"
+    result = server.run(("-v", "-e", script, "-c", f"{program} 1 200"), cwd=tmp_path, timeout=60)
+    assert result.status == 0, result
+    entries, returns = (int(re.findall(rf"{name}=(\d+)", result.stdout)[0]) for name in ("entries", "returns"))
+    seen = int(re.findall(r"^@: (\d+)$", result.stdout, re.MULTILINE)[0])
+    told = re.search(r"work: (\d+) calls, (\d+) returned, .*?(\d+) lost", result.stderr)
+    assert told is not None, result
+    entered, returned, lost = map(int, told.groups())
+    assert entered == entries
+    assert returned == seen < returns
+    assert returns <= seen + lost <= entries
+    assert "calls of call:./nested:work are under way: this one is lost" in result.stderr

@@ -143,6 +143,9 @@ class Statements(Part):
     def _discard(self, node: nodes.Discard) -> None:
         self.e.value(node.value)
 
+    def _call_count(self, node: nodes.CallCount) -> None:
+        self.e.counter(node.what, self.script.map_indexes[node.table])
+
     def _let(self, node: nodes.Let) -> None:
         info = self.checked.variables[node.variable]
         if node.value is not None:
@@ -336,6 +339,7 @@ class Statements(Part):
     _EMIT: ClassVar[Mapping[type[nodes.Stmt], Callable[..., None]]] = {
         nodes.ExprStmt: _expression,
         nodes.Discard: _discard,
+        nodes.CallCount: _call_count,
         nodes.Let: _let,
         nodes.Assign: _assign,
         nodes.For: _for,

@@ -25,6 +25,7 @@ from pytrace.core.event_layout import (
     PrintedMap,
 )
 from pytrace.core.manifest import MAP_TYPES
+from pytrace.core.options import Config
 from pytrace.core.source import Span
 from pytrace.core.types import (
     INT64,
@@ -152,6 +153,8 @@ def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
             return node.shown
         case nodes.FieldAccess():
             return node.name
+        case nodes.CallPart():
+            return node.part
         case nodes.MapIndex():
             return node.map.name.removeprefix("@")
         case nodes.Cast() | nodes.Unary():
@@ -299,7 +302,7 @@ class Maps:
             return MapInfo(state.name, None, value, "global", 1, span, _help(state, span))
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
         if ":" in state.name:
-            entries = max(entries, MOST_CALLS)
+            entries = MOST_CALLS if entries == Config().max_map_keys else entries
         if declaration is not None:
             kind = declaration.kind
             size = self.checker.constant(declaration.size)

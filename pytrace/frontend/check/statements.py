@@ -432,6 +432,10 @@ class Statements:
     def _discard(self, node: nodes.Discard) -> None:
         self.checker.value(node.value)
 
+    @handles(nodes.CallCount)
+    def _call_count(self, node: nodes.CallCount) -> None:
+        """Nothing to check: a pass made it."""
+
     @handles(nodes.Import)
     def _import(self, node: nodes.Import) -> None:
         """Imports have been merged by an earlier pass."""

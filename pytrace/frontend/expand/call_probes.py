@@ -26,6 +26,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import (
     CALL,
+    END,
     FENTRY,
     FEXIT,
     KPROBE,
@@ -43,12 +44,19 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import CALL_ENTRY, CALL_RETURN, HYGIENE
 
 KERNEL = "kernel"
-MOST_CALLS = 65536
+MOST_CALLS = 16384
 """Calls of one probe that may be under way at the same time."""
 
 _RECORD = f"call{HYGIENE}record"
 _DEPTH = f"call{HYGIENE}depth"
-_WORDS = ("duration", "depth", "entry_ustack", "entry_kstack")
+_VALUE = f"call{HYGIENE}value"
+_WORDS = ("duration", "depth", "entry_ustack", "entry_kstack", "unfinished")
+_OF_RETURN = frozenset({"ustack", "kstack", "dw_ustack", "pystack", "ctx", "reg", "usermode"})
+"""Builtins that an unfinished call does not have."""
+_OF_CALL = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "username", "probe", "func"})
+"""Builtins that are kept of a call for the end of the run, which the tracer's own process is at."""
+_BEGAN, _THREAD, _FIRST = 0, 1, 2
+"""Members of a record: when the call began, its thread, and the first value that the script needs."""
 _ARGUMENT = re.compile(r"arg[0-9]+")
 _PAIR = "{0} needs two probes with a comma between them: {1}"
 
@@ -225,12 +233,18 @@ class _Expansion:
     def _pair(
         self, probe: nodes.Probe, points: list[nodes.AttachPoint], target: Target
     ) -> Iterator[nodes.Probe]:
+        if target.whole and any(map(_asks, nodes.walk(probe))):
+            target = replace(target, whole=False)
         words = _Words(target, self._diagnostics)
         same, conditions = self._conditions(probe, target)
         early = [part for part in conditions if words.decided_at_entry(part)]
         late = [part for part in conditions if part not in early]
         body = words.body_at_return(probe.body)
         decided = [words.condition_at_return(part) for part in late]
+        ending: tuple[nodes.Block, nodes.Expr | None] | None = None
+        if words.asks:
+            words.at_end = True
+            ending = words.body_at_return(probe.body), _joined([words.condition_at_return(part) for part in late])
         text = ",".join(point.text for point in points)
         span = points[0].span
 
@@ -254,8 +268,12 @@ class _Expansion:
         yield nodes.Probe(
             probe.span, attached(target.entries), condition, entry, probe.head, off=probe.off, role=CALL_ENTRY
         )  # fmt: skip
-        leaving = words.return_body(table, key, body, _joined(decided), span)
+        leaving = words.return_body(table, key, body, _joined(decided), span, conditional=bool(early))
         yield replace(probe, attach_points=attached(target.returns), predicate=None, body=leaving, role=CALL_RETURN)
+        if ending is not None:
+            last, condition = ending
+            last = words.end_body(table, nodes.copy(last), None if condition is None else nodes.copy(condition), span)
+            yield nodes.Probe(probe.span, (nodes.AttachPoint(span, END),), None, last, probe.head, off=probe.off)
 
     def _table(self, text: str, span: Span) -> nodes.MapRef:
         """The hidden map of a probe."""
@@ -327,11 +345,15 @@ class _Words:
         self._kept: list[nodes.Expr] = []
         self._timed = False
         self._deep = False
+        self.asks = False
+        """Whether the script asks for calls that are unfinished at the end of the run."""
+        self.at_end = False
+        """Set while the body for these is rewritten."""
 
     @property
     def needs_entry(self) -> bool:
         """Whether the return needs a record of the entry."""
-        return bool(self._kept or self._timed or self._deep)
+        return bool(self._kept or self._timed or self._deep or self.asks)
 
     kept_value = needs_entry
 
@@ -344,7 +366,7 @@ class _Words:
                 continue
             if isinstance(node, nodes.Identifier):
                 if node.name not in _OF_TASK and not _is_argument(node) and (
-                    node.name in (*_WORDS, "unfinished") or builtin(node.name) is not None
+                    node.name in _WORDS or builtin(node.name) is not None
                 ):
                     return False
             elif not isinstance(node, _SIMPLE) or (isinstance(node, nodes.Unary) and node.operator in ("++", "--")):
@@ -402,6 +424,12 @@ class _Words:
             arguments = node.args if isinstance(node, nodes.Call) else ()
             whole = nodes.Call(node.span, stack, arguments) if arguments else nodes.Identifier(node.span, stack)
             return self._keep(whole)
+        if self.at_end and node.name in _OF_RETURN:
+            hints = ["entry_ustack and entry_kstack are stacks of the entry"]
+            self._diagnostics.error(f"{node.name} is not known of a call that is unfinished", node.span, hints=hints)
+            return None
+        if self.at_end and node.name in _OF_CALL:
+            return self._keep(node)
         if isinstance(node, nodes.Identifier):
             return self._value(node)
         if node.name == "entry":
@@ -413,10 +441,15 @@ class _Words:
         target, span = self._target, node.span
         if node.name == "duration":
             self._timed = True
-            return nodes.Binary(span, "-", nodes.Identifier(span, "nsecs"), self._member(span, 0))
+            return nodes.Binary(span, "-", nodes.Identifier(span, "nsecs"), self._member(span, _BEGAN))
         if node.name == "depth":
             self._deep = True
             return nodes.Variable(span, _DEPTH)
+        if node.name == "unfinished":
+            self.asks = True
+            return nodes.IntLiteral(span, int(self.at_end))
+        if node.name == "retval" and self.at_end:
+            return nodes.IntLiteral(span, 0)
         if node.name == "retval" and target.result != "retval":
             if not target.result:
                 self._diagnostics.error("a pair of probes has no retval", span)
@@ -433,9 +466,9 @@ class _Words:
         """A value of the entry, in the record."""
         for number, known in enumerate(self._kept):
             if nodes.same(known, value):
-                return self._member(value.span, 1 + number)
+                return self._member(value.span, _FIRST + number)
         self._kept.append(nodes.copy(value))
-        return self._member(value.span, len(self._kept))
+        return self._member(value.span, _FIRST - 1 + len(self._kept))
 
     @staticmethod
     def _member(span: Span, index: int) -> nodes.Expr:
@@ -448,11 +481,14 @@ class _Words:
         return same or tuple(nodes.CallPart(span, part) for part in self._target.parts)
 
     def entry_body(self, table: nodes.MapRef, key: tuple[nodes.Expr, ...], span: Span) -> nodes.Block:
-        """``@table[key] = (nsecs, values…)``."""
+        """``@table[key] = (nsecs, thread, values…)``."""
         statements: list[nodes.Stmt] = []
-        members: list[nodes.Expr] = [nodes.Identifier(span, "nsecs"), *self._kept]
+        members: list[nodes.Expr] = [nodes.Identifier(span, "nsecs"), nodes.CallPart(span, "thread"), *self._kept]
         if self._deep:
-            level = self._level(table, span)
+            # A record that is there already is of a call that was left, and so were all that it had called.
+            old = nodes.TupleAccess(span, _element(table, key), _FIRST + len(self._kept))
+            began = nodes.TupleAccess(span, _element(table, key), _BEGAN)
+            level = nodes.Ternary(span, began, old, self._level(table, span))
             counted = nodes.Binary(span, "+", nodes.Variable(span, _DEPTH), nodes.IntLiteral(span, 1))
             statements += [
                 nodes.Let(span, nodes.Variable(span, _DEPTH), None, level),
@@ -460,35 +496,60 @@ class _Words:
             ]
             members.append(nodes.Variable(span, _DEPTH))
         statements.append(nodes.Assign(span, _element(table, key), "=", nodes.TupleLiteral(span, tuple(members))))
-        return nodes.Block(span, tuple(statements))
+        return nodes.Block(span, (*statements, _count(table, "call_entered")))
 
     def return_body(
         self, table: nodes.MapRef, key: tuple[nodes.Expr, ...], body: nodes.Block, condition: nodes.Expr | None,
-        span: Span,
+        span: Span, *, conditional: bool,
     ) -> nodes.Block:  # fmt: skip
         """``let $r = @table[key]; if ($r.0) { delete(@table[key]); if (condition) { body } }``."""
         record = nodes.Variable(span, _RECORD)
         statements: list[nodes.Stmt] = [
             nodes.ExprStmt(span, nodes.Call(span, "delete", (_element(table, key),))),
+            _count(table, "call_returned"),
         ]
         if self._deep:
             depth = nodes.Variable(span, _DEPTH)
             statements += [
-                nodes.Let(span, depth, None, self._member(span, 1 + len(self._kept))),
+                nodes.Let(span, depth, None, self._member(span, _FIRST + len(self._kept))),
                 nodes.Assign(span, self._level(table, span), "=", nodes.Variable(span, _DEPTH)),
             ]
         chosen: nodes.Expr = nodes.BlockExpr(body.span, body)
         if condition is not None:
             chosen = nodes.If(condition.span, condition, body, None)
         statements.append(nodes.ExprStmt(body.span, chosen))
-        began = nodes.Binary(span, "!=", self._member(span, 0), nodes.IntLiteral(span, 0))
-        known = nodes.If(span, began, nodes.Block(span, tuple(statements)), None)
+        began = nodes.Binary(span, "!=", self._member(span, _BEGAN), nodes.IntLiteral(span, 0))
+        # With conditions at the entry, most calls without a record are those that they left out.
+        unknown = None if conditional else nodes.Block(span, (_count(table, "call_begun"),))
+        known = nodes.If(span, began, nodes.Block(span, tuple(statements)), unknown)
         return nodes.Block(span, (nodes.Let(span, record, None, _element(table, key)), nodes.ExprStmt(span, known)))
+
+    def end_body(
+        self, table: nodes.MapRef, body: nodes.Block, condition: nodes.Expr | None, span: Span
+    ) -> nodes.Block:
+        """``for ($value : @table) { let $r = $value.1; if (condition) { body } }``."""
+        value = nodes.Variable(span, _VALUE)
+        statements: list[nodes.Stmt] = [
+            nodes.Let(span, nodes.Variable(span, _RECORD), None, nodes.TupleAccess(span, value, 1))
+        ]
+        if self._deep:
+            level = self._member(span, _FIRST + len(self._kept))
+            statements.append(nodes.Let(span, nodes.Variable(span, _DEPTH), None, level))
+        chosen: nodes.Expr = nodes.BlockExpr(body.span, body)
+        if condition is not None:
+            chosen = nodes.If(condition.span, condition, body, None)
+        statements.append(nodes.ExprStmt(body.span, chosen))
+        loop = nodes.For(span, nodes.Variable(span, _VALUE), nodes.copy(table), nodes.Block(span, tuple(statements)))
+        return nodes.Block(span, (loop,))
 
     @staticmethod
     def _level(table: nodes.MapRef, span: Span) -> nodes.MapIndex:
         """How many calls of the thread are under way."""
         return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}#depth"), (nodes.CallPart(span, "thread"),))
+
+
+def _count(table: nodes.MapRef, what: str) -> nodes.Stmt:
+    return nodes.CallCount(table.span, table.name, what)
 
 
 def _element(table: nodes.MapRef, key: tuple[nodes.Expr, ...]) -> nodes.MapIndex:
@@ -497,6 +558,10 @@ def _element(table: nodes.MapRef, key: tuple[nodes.Expr, ...]) -> nodes.MapIndex
 
 def _is_entry(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Call) and node.name == "entry" and len(node.args) == 1
+
+
+def _asks(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Identifier) and node.name == "unfinished"
 
 
 def _is_args(node: nodes.Node) -> bool:

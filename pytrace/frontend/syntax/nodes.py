@@ -336,6 +336,13 @@ class Discard(Stmt, frozen=True, eq=False):
     value: Expr
 
 
+class CallCount(Stmt, frozen=True, eq=False):
+    """Counts a call of the hidden map *table*: *what* is ``call_entered``, ``call_returned`` or ``call_begun``."""
+
+    table: str
+    what: str
+
+
 class Range(Node, frozen=True, eq=False):
     """``start..stop``, stop excluded."""
 

@@ -468,7 +468,8 @@ def _helper_error(renderer: Renderer, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int]] = reader(spec.layout, renderer.forms.decoders)
     failure = spec.static_part(HelperFailure)
     helper, name = failure.helper, failure.map
-    subject = next((item for item in renderer.manifest.maps if item.name == name), None)
+    specs = (*renderer.manifest.maps, *renderer.manifest.call_maps)
+    subject = next((item for item in specs if item.name == name), None)
 
     def handle(data: bytes, offset: int) -> None:
         (code,) = read(data, offset)

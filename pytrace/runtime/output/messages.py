@@ -71,6 +71,9 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None, config: Conf
         text = f"{name} is full{size}: the update was dropped"
         kind = "percpuhash" if subject is not None and subject.value.aggregate else "hash"
         hint = f"increase max_map_keys in the config block, or declare the map: let {name} = {kind}(N);"
+        if subject is not None and ":" in name:
+            text = f"{subject.max_entries} calls of {name.removeprefix('@')} are under way: this one is lost"
+            hint = "increase max_map_keys in the config block"
     elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
         text = f"{name} has no such key to delete"
     elif helper == "bpf_loop" and code == -errno.E2BIG:
@@ -163,13 +166,14 @@ _SHOWN = 10
 
 def map_sizes(manifest: Manifest, names: Iterable[str]) -> dict[str, int]:
     """Maximum numbers of keys of the maps *names*."""
-    sizes = {item.name: item.max_entries for item in manifest.maps}
+    sizes = {item.name: item.max_entries for item in (*manifest.maps, *manifest.call_maps)}
     return {name: sizes[name] for name in names}
 
 
 def _grow_maps(manifest: Manifest, names: Sequence[str]) -> str:
     limits = ", ".join(f"{name} holds {size} keys" for name, size in map_sizes(manifest, names).items())
-    return f"; {limits}: increase max_map_keys or declare the map larger"
+    larger = "" if all(":" in name for name in names) else " or declare the map larger"
+    return f"; {limits}: increase max_map_keys{larger}"
 
 
 def _grow_ring(_manifest: Manifest, _names: Sequence[str]) -> str:

@@ -397,6 +397,12 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
         served = Metrics(options.metrics, loaded.manifest.config, run.snapshots.take, run.notices.tell)
         stack.callback(served.close)
         wanted.append(served)
+    if loaded.manifest.call_maps and not options.dry_run:
+        from pytrace.runtime.session.calls import Calls
+
+        wanted.append(
+            Calls(loaded, run.command.pid, run.command.poll, run.notices.tell, verbose=options.verbose)
+        )
     if options.heat:
         from pytrace.runtime.session.heat import Heat
 

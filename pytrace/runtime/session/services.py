@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.manifest import HITS, Counters, Manifest
+from pytrace.core.manifest import CALL_COUNTS, HITS, Counters, Manifest
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import known_kind
 from pytrace.core.types import KSym, Stack, USym
@@ -133,7 +133,7 @@ STACKS = {
 }
 """Kinds of counters of a ``ustack`` that chooses how it unwinds, which are told with ``-v``."""
 
-_NO_FAILURES = (HITS, WAITING, *STACKS)
+_NO_FAILURES = (HITS, WAITING, *CALL_COUNTS, *STACKS)
 _WORD = (1 << 64) - 1
 
 

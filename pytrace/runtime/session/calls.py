@@ -1,0 +1,131 @@
+"""Calls of ``call:`` probes that have not returned when a run ends: which are under way, which were left."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+
+from pytrace.core.diagnostics import counted
+from pytrace.core.manifest import MapSpec
+from pytrace.core.types import Tuple
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.machine import bpf
+from pytrace.runtime.session.services import CounterReader, Service
+
+_USER_KEY = ("owner", "frame", "function")
+"""Parts of the keys of user functions (``frontend.syntax.nodes.CallPart``); those of Go have no address as frame."""
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_START = 19
+"""Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
+
+
+class Calls(Service):
+    """Removes the calls that were left without a return, and counts all that a probe has seen.
+
+    A call whose thread has ended, or whose frame is no longer on the stack of its thread, was left: by ``longjmp``, an
+    exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. The command *command* that
+    a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then: *status* returns its status.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedScript,
+        command: int | None,
+        status: Callable[[], int | None],
+        tell: Callable[[str], None],
+        *,
+        verbose: bool,
+    ) -> None:
+        self._loaded = loaded
+        self._command = command
+        self._status = status
+        self._tell = tell if verbose else None
+        self._left = dict.fromkeys((spec.name for spec in loaded.manifest.call_maps), 0)
+        self._under_way = dict(self._left)
+
+    def stop(self) -> None:
+        """Look at the calls that have not returned."""
+        threads: dict[int, tuple[int, int] | None] = {}
+        killed = self._command if self._command is not None and (self._status() or 0) < 0 else 0
+        if killed:
+            threads[killed] = (0, 0)
+        for spec in self._loaded.manifest.call_maps:
+            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith("#depth"):
+                self._look_at(spec, spec.value, threads, killed)
+
+    def _look_at(
+        self, spec: MapSpec, value: Tuple, threads: dict[int, tuple[int, int] | None], killed: int
+    ) -> None:
+        descriptor, key_size = self._loaded.map_fd(spec.symbol), spec.key.size if spec.key is not None else 0
+        # Of user functions: what has the process, and the place of the return address on the stack.
+        user = spec.key_names == _USER_KEY
+        key: bytes | None = None
+        left: list[bytes] = []
+        try:
+            for _ in range(spec.max_entries):
+                key = bpf.map_next_key(descriptor, key, key_size)
+                record = bpf.map_lookup(descriptor, key, value.size) if key is not None else None
+                if key is None:
+                    break
+                if record is None:
+                    continue
+                began, thread = struct.unpack_from("=QQ", record)
+                owner, place = struct.unpack_from("=QQ", key) if user else (0, 0)
+                thread = killed if owner and owner == killed else thread
+                if thread not in threads:
+                    threads[thread] = _state(thread)
+                state = threads[thread]
+                if state is None or state[0] > began or (place > 1 << 32 and state[1] > place):
+                    left.append(key)
+                else:
+                    self._under_way[spec.name] += 1
+            self._left[spec.name] = sum(bpf.map_delete(descriptor, item) for item in left)
+        except OSError:
+            return
+
+    def report(self) -> None:
+        """Tell what each probe has seen, with ``-v``."""
+        if self._tell is None:
+            return
+        totals = CounterReader(self._loaded).totals()
+        before = len(self._loaded.manifest.maps)
+        for number, spec in enumerate(self._loaded.manifest.call_maps, before):
+            if spec.name not in self._left or spec.name.endswith("#depth"):
+                continue
+            entered, returned, begun, lost = (
+                totals.get((kind, number), 0) for kind in ("call_entered", "call_returned", "call_begun", "map_full")
+            )
+            under_way = self._under_way[spec.name]
+            replaced = max(0, entered - returned - lost - under_way)
+            parts = [f"{returned} returned"]
+            for count, text in (
+                (under_way, "under way at the end"),
+                (replaced, "left without a return"),
+                (lost, "lost"),
+                (begun, "returned that had begun before"),
+            ):
+                parts += [f"{count} {text}"] if count else []
+            self._tell(f"{spec.name.removeprefix('@')}: {counted(entered, 'call')}, {', '.join(parts)}\n")
+
+
+def _state(thread: int) -> tuple[int, int] | None:
+    """When a thread began, in nanoseconds since boot, and its stack pointer in user space (0: not known).
+
+    None for a thread that has ended.
+    """
+    try:
+        with open(f"/proc/{thread}/stat", "rb") as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if len(fields) <= _START or fields[0] in (b"Z", b"X"):
+        return None
+    try:
+        with open(f"/proc/{thread}/syscall", "rb") as file:
+            words = file.read(4096).split()
+        stack = int(words[-2], 16) if len(words) > 1 else 0
+    except (OSError, ValueError):
+        stack = 0
+    # A tick is rounded down: no call of the thread is older.
+    return int(fields[_START]) * _TICK, stack
