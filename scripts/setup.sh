@@ -112,7 +112,18 @@ find_python() {
             return 0
         fi
     done
-    say "Python 3.11 or newer is needed, and none was found (PYTHON=/path/to/python3 names one)."
+    for manager in apt-get dnf zypper pacman apk; do
+        command -v $manager >/dev/null || continue
+        case $manager in
+            apt-get) command='apt-get install python3 python3-venv' ;;
+            dnf) command='dnf install python3' ;;
+            zypper) command='zypper install python311' ;;
+            pacman) command='pacman -S python' ;;
+            apk) command='apk add python3' ;;
+        esac
+        break
+    done
+    say "Python 3.11 or newer is needed, and none was found (PYTHON=/path/to/python3 names one).${command:+ Type: sudo $command}"
     return 1
 }
 

@@ -23,6 +23,22 @@ _ENTRY = re.compile(r"(?P<package>[^;]+?)\s*;.*\bextra\s*==\s*['\"](?P<extra>[\w
 """A requirement in the metadata of a distribution that belongs to an extra (PEP 508)."""
 
 
+_LIBRARIES = {name: name for name in ("ply", "llvmlite", "pyroute2", "zstandard")} | {"elftools": "pyelftools"}
+"""Packages that a light installation leaves out (``pytrace help install``), by the names of their modules."""
+
+
+def left_out(error: ImportError) -> tuple[str, str] | None:
+    """The message and the hint for a package that this installation was made without; None for other errors."""
+    package = _LIBRARIES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return None
+    command = shlex.join([sys.executable, "-m", "pip", "install", package])
+    if package in ("ply", "llvmlite"):
+        what = f"this installation has no compiler (the Python package {package} is not here)"
+        return f"{what}: it runs files of --aot, and answers pytrace fleet", command.replace(package, "ply llvmlite")
+    return f"this needs the Python package {package}, which is not installed", command
+
+
 def hint(extra: str) -> str:
     """The command that installs what *extra* of ``pyproject.toml`` names, into the Python that runs.
 

@@ -139,8 +139,12 @@ def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
     if sampled := _perf_events():
         works.append("samples and timers (profile, interval)")
     remedies = [
-        f"{title.partition('(')[2].rstrip(')') or title}: {remedy}" for title, _, remedy in _KINDS if not here[title]
+        f"{title.partition('(')[2].rstrip(')') or title}: {remedy}"
+        for title, _, remedy in _KINDS
+        if remedy and not here[title]
     ]
+    if not features.has("btf"):
+        remedies.append("types of the kernel, which most tools read: /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)")
     if not sampled:
         remedies.append("samples and timers: CAP_PERFMON, and a seccomp filter that allows perf_event_open")
     if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):

@@ -109,12 +109,22 @@ def _failed(error: Exception) -> int:
         # The package was removed, and the module for the error with it.
         error = error if isinstance(error, ImportError) else other
     if known is None and isinstance(error, ImportError):
-        hint = "pytrace was upgraded or removed while it ran, or is not completely installed"
-        known = TraceError(f"a part of pytrace is missing: {error}", hints=(hint,))
+        known = _missing_part(error)
     if known is None:
         return _bug(error)
     messages.show_error(known)
     return known.status
+
+
+def _missing_part(error: ImportError) -> TraceError:
+    hint = "pytrace was upgraded or removed while it ran, or is not completely installed"
+    removed = TraceError(f"a part of pytrace is missing: {error}", hints=(hint,))
+    try:
+        from pytrace.base import extras
+    except ImportError:
+        return removed
+    message, command = extras.left_out(error) or ("", "")
+    return TraceError(message, hints=(command,)) if message else removed
 
 
 def _bug(error: Exception) -> int:
@@ -264,7 +274,7 @@ def _compiled(
     from pytrace import cache
 
     def compile_now() -> CompiledScript:
-        return compile_script(script, compile_options, options)
+        return compile_script(script, compile_options, options, tool=bool(line.tool))
 
     if line.flag("no_cache"):
         return compile_now()
@@ -274,18 +284,28 @@ def _compiled(
     return result
 
 
-def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
-    """Compile a script and print the diagnostics.
+def compile_script(
+    script: Script, compile_options: CompileOptions, options: RunOptions, *, tool: bool = False
+) -> CompiledScript:
+    """Compile a script and print the diagnostics; *tool*: it is pytrace's own, and its lines say nothing to users.
 
     Raises:
         ScriptError: the script has errors; they have been printed.
+        TraceError: the machine lacks what the script needs.
     """
     from pytrace import pipeline
 
-    diagnostics = Diagnostics()
+    diagnostics, kernel = Diagnostics(), request.live_kernel(options)
     try:
         with terminal.step("compiling"):
-            return pipeline.compile_script(script.source, compile_options, request.live_kernel(options), diagnostics)
+            return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
+    except (ScriptError, TraceError) as error:
+        absent = kernel.absent_types()
+        if absent is None or (isinstance(error, TraceError) and not tool):
+            raise
+        if tool:
+            diagnostics.items.clear()
+        raise absent from None
     finally:
         messages.show(diagnostics, warnings=options.warnings)
 
@@ -385,6 +405,8 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     listed = _write_listing(pieces, raw=options.raw)
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
+        if absent := kernel.absent_types():
+            messages.warn([absent.message.replace("this script", "this listing")], options)
     elif options.warnings and pattern is not None:
         messages.warn(_unattachable(pattern, kernel), options)
     messages.warn(kernel.debug_problems(), options)

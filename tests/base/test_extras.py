@@ -28,3 +28,19 @@ def test_without_metadata_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(metadata, "requires", missing)
     assert "'fleet'" in extras.hint("fleet")
+
+
+def test_packages_that_a_light_installation_leaves_out_are_named() -> None:
+    message, command = extras.left_out(ImportError(name="llvmlite.binding")) or ("", "")
+    assert "no compiler" in message
+    assert command == f"{sys.executable} -m pip install ply llvmlite"
+    message, command = extras.left_out(ImportError(name="elftools")) or ("", "")
+    assert message == "this needs the Python package pyelftools, which is not installed"
+    assert extras.left_out(ImportError(name="pytrace.cli.main")) is None
+    assert extras.left_out(ImportError()) is None
+
+
+def test_debians_package_names_debians_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "__file__", "/usr/lib/python3/dist-packages/pytrace/base/extras.py")
+    assert extras.hint("c") == "apt install python3-clang"
+    assert "pipx" in extras.hint("lsp")

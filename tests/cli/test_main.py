@@ -18,6 +18,7 @@ import pytrace
 from pytrace import pipeline
 from pytrace.cli import debugging, info, main
 from pytrace.cli.options import read
+from pytrace.cli.request import Script
 from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError
 from pytrace.core.event_layout import Location
@@ -36,6 +37,7 @@ from pytrace.core.options import CompileOptions, Config, RunOptions
 from pytrace.core.probe_kinds import NoTarget, TimerTarget
 from pytrace.core.source import Source
 from pytrace.pipeline import Compilation, Watch
+from pytrace.runtime.binaries import kernel_types
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import libbpf, privileges
 from tests.support.facts import RecordedKernel
@@ -99,6 +101,44 @@ def test_files_of_the_package_that_are_gone_are_no_bug(
     failing(monkeypatch, ValueError("odd"))
     assert main.main(["-q"]) == 1
     assert "a part of pytrace is missing: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("state", ["missing", "empty"])
+def test_a_kernel_without_type_information_is_named(
+    state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    types = tmp_path / "vmlinux"
+    if state == "empty":
+        types.write_bytes(b"")
+    monkeypatch.setattr(kernel_types, "SYSTEM_BTF", str(types))
+    monkeypatch.setattr(kernel_types, "_SEARCH", ())
+    for variable in ("PYTRACE_BTF", "BPFTRACE_BTF"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def said(text: str, *, tool: bool) -> tuple[str, str]:
+        script = Script(Source("x.bt", text), (), (), False)
+        with pytest.raises((TraceError, ScriptError)) as caught:
+            main.compile_script(script, CompileOptions(), RunOptions(), tool=tool)
+        return str(caught.value), capsys.readouterr().err
+
+    uses_type = "begin { print(((struct open_how *)0)->flags); }"
+    message, diagnostics = said(uses_type, tool=True)
+    assert f"{types} is {state}" in message
+    assert "CONFIG_DEBUG_INFO_BTF=y" in message
+    assert diagnostics == ""
+    message, diagnostics = said(uses_type, tool=False)
+    assert f"{types} is {state}" in message
+    assert "unknown struct 'open_how'" in diagnostics
+    assert said("begin { foo(", tool=False)[0] == ""
+    monkeypatch.setenv("PYTRACE_BTF", str(types))
+    assert said(uses_type, tool=False)[0].startswith("PYTRACE_BTF names a")
+
+
+def test_a_live_view_needs_textual(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("pytrace.live.terminal.check", lambda: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert main.main(["--live", "-e", "begin { }"]) == 1
+    assert capsys.readouterr().err.startswith("ERROR: --live needs the Python package textual\nHINT: ")
 
 
 def test_tracebacks_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:

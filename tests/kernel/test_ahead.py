@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytrace.core.manifest import _HEADER, INTERPRETER, CompiledScript, file_form
@@ -101,6 +102,23 @@ def test_a_run_needs_no_compiler(tmp_path: Path) -> None:
     )
     done = run(sys.executable, "-c", code, "-q", made)
     assert (done.returncode, done.stdout.strip()) == (0, "(true, true)"), done.stderr
+
+
+def test_a_light_installation_runs_files_and_says_what_it_lacks(tool: Path, programs: Path, tmp_path: Path) -> None:
+    """Beside pytrace only msgspec: no site-packages (-S), and a folder with these two."""
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    (tmp_path / "pytrace").symlink_to(Path(__file__).resolve().parents[2] / "pytrace")
+    start = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from pytrace.cli import main; sys.exit(main.main(sys.argv[1:]))"
+    )
+    light = [sys.executable, "-S", "-c", start]
+    done = run(*light, "-q", "-c", f"{programs}/syscalls 4", tool, "1", "syscalls")
+    assert (done.returncode, "@calls: 4" in done.stdout) == (0, True), done
+    assert run(*light, "agent", "--help").returncode == 0
+    done = run(*light, "-e", "begin { exit(); }")
+    assert (done.returncode, done.stderr.splitlines()[1].endswith("pip install ply llvmlite")) == (1, True), done
+    assert "this installation has no compiler" in done.stderr
 
 
 def test_pid_filters_are_those_of_the_run(tmp_path: Path, programs: Path) -> None:

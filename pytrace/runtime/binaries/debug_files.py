@@ -11,11 +11,13 @@ Source: ``debuginfod(8)`` for the paths of servers, ``debuginfod_find_debuginfo(
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import re
 import stat
 import threading
 import time
+from functools import cache
 from typing import IO, TYPE_CHECKING
 
 from pytrace.base import private_files, terminal
@@ -53,10 +55,16 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
 
 
 def has_dwarf(file: ElfFile) -> bool:
-    """True if a file has DWARF with functions and lines."""
-    return any(
+    """True if a file has DWARF with functions and lines, and pyelftools, which reads it, is here."""
+    return _has_decoder() and any(
         section.name in (".debug_info", ".zdebug_info") and section.type != SHT_NOBITS for section in file.sections
     )
+
+
+@cache
+def _has_decoder() -> bool:
+    """Light installations lack it: they have the names of symbol tables."""
+    return importlib.util.find_spec("elftools") is not None
 
 
 def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[str, str | None] | None:

@@ -52,17 +52,39 @@ def locate(environment: Mapping[str, str]) -> str:
     """Path of the type information: ``PYTRACE_BTF``, ``BPFTRACE_BTF``, the kernel's own, or a ``vmlinux``; else empty.
 
     Raises:
-        TraceError: a variable names a file that is not there.
+        TraceError: a variable names a file that is not there, or is empty.
     """
     for variable in ("PYTRACE_BTF", "BPFTRACE_BTF"):
         path = environment.get(variable)
         if path:
             if not os.path.exists(path):
                 raise TraceError(f"{variable} names a file that does not exist: {path}")
+            if not _has_content(path):
+                raise TraceError(f"{variable} names an empty file: {path}")
             return path
     release = os.uname().release
     candidates = [SYSTEM_BTF, *(path.format(release=release) for path in _SEARCH)]
-    return next((path for path in candidates if os.path.exists(path)), "")
+    return next((path for path in candidates if _has_content(path)), "")
+
+
+def _has_content(path: str) -> bool:
+    try:
+        return os.stat(path).st_size > 0
+    except OSError:
+        return False
+
+
+def absence() -> TraceError:
+    """The error for a script that needs types, where :func:`locate` finds none."""
+    state = "is empty" if os.path.exists(SYSTEM_BTF) else "is missing"
+    if os.path.isdir("/sys/kernel"):
+        remedy = "kernels that are built with CONFIG_DEBUG_INFO_BTF=y have it, as those of distributions are"
+    else:
+        remedy = "it is in sysfs, which is not mounted: mount -t sysfs sysfs /sys"
+    return TraceError(
+        f"the kernel's type information (BTF), which this script asks for, is not there: {SYSTEM_BTF} {state}",
+        hints=(remedy, "PYTRACE_BTF=FILE names a vmlinux of this kernel, as packages of debug symbols have it"),
+    )
 
 
 class KernelTypes:

@@ -108,7 +108,10 @@ def _call_log(program_type: ProgramType, number: int, source: int = 0) -> str | 
     attach_type, attach_btf_id = AttachType.NONE, 0
     if program_type is ProgramType.TRACING:
         attach_type = AttachType.TRACE_RAW_TP
-        attach_btf_id = _btf_id("sys_enter", attach_type)
+        try:
+            attach_btf_id = _btf_id("sys_enter", attach_type)
+        except OSError:  # a kernel that shows no BTF has no such programs
+            return None
     code = struct.pack("=BBhiBBhi", 0x85, source << 4, 0, number, 0x95, 0, 0, 0)
     try:
         os.close(bpf.prog_load(program_type, code, attach_type=attach_type, attach_btf_id=attach_btf_id, log=log))
@@ -387,6 +390,13 @@ def task_work() -> bool:
 _FILE = "features.json"
 
 
+def _shows_types() -> bool:
+    try:
+        return os.stat("/sys/kernel/btf/vmlinux").st_size > 0
+    except OSError:
+        return False
+
+
 class Feature(msgspec.Struct, frozen=True):
     """A row of the table: *probe* tries the feature. A PermissionError from it means that this user cannot find out."""
 
@@ -429,7 +439,7 @@ _ROWS = (
     Feature("tracing_cookie", "cookies of raw tracepoint and trampoline links", tracing_cookie),
     Feature("perf_hardware", "processor events", hardware_events),
     Feature("watchpoint", "hardware breakpoints", hardware_breakpoint),
-    Feature("btf", "type information of the kernel", file_exists("/sys/kernel/btf/vmlinux")),
+    Feature("btf", "type information of the kernel", _shows_types),
     Feature("module_btf", "type information of modules", module_btf),
     Feature("ringbuf", "BPF ring buffer", map_of_type(MapType.RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE"))),
     Feature("batch_ops", "map reading in batches", batches),
@@ -516,7 +526,8 @@ def _validity() -> str:
     """Answers hold for one boot of one kernel, and for processes with the same rights."""
     boot = kernel_files.read_text("/proc/sys/kernel/random/boot_id").strip()
     rights = f"{os.geteuid()} {privileges.capability_mask():x} {bpf.user_namespace()} {bpf.token_path()}"
-    return f"{boot} {os.uname().version} {rights}"
+    # A container may lack the file that the machine has, and share its cache.
+    return f"{boot} {os.uname().version} {rights} {_shows_types()}"
 
 
 class _StoredAnswers(msgspec.Struct):

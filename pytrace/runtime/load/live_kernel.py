@@ -28,7 +28,7 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.binaries.kernel_types import KernelTypes, locate, program_functions
+from pytrace.runtime.binaries.kernel_types import KernelTypes, absence, locate, program_functions
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
@@ -147,6 +147,11 @@ class LiveKernel:
     def types(self) -> KernelTypes | None:
         """All type information; None on a kernel without."""
         return KernelTypes(self._btf_path) if self._btf_path else None
+
+    def absent_types(self) -> TraceError | None:
+        """The error that explains others: types were asked for, and this kernel shows none. Otherwise None."""
+        asked = "types" in self.__dict__  # the cached property
+        return absence() if asked and not self.has_btf else None
 
     def _value_type(self, kind: str, name: str) -> Type | None:
         if self.types is None:
