@@ -88,9 +88,11 @@ def use() -> None:
     _facts(Path(folder))
     here = main.compile_script
 
-    def compile_script(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
+    def compile_script(
+        script: Script, compile_options: CompileOptions, options: RunOptions, *, tool: bool = False
+    ) -> CompiledScript:
         found = compiled_outside(Path(folder), script, compile_options, options) if _ordinary(options) else None
-        return found or here(script, compile_options, options)
+        return found or here(script, compile_options, options, tool=tool)
 
     main.compile_script = compile_script
 
