@@ -378,7 +378,7 @@ def accepted(words: list[str]) -> CommandLine | None:
     if words[0] == "fleet":
         own, words = fleet_command._split(words[1:])
         fleet_command.parser().parse_args(own)
-    elif words[0] in ("agent", "help", "lsp", "why"):
+    elif words[0] in ("agent", "calls", "help", "lsp", "why"):
         subcommands._RUNS[words[0]][0]().parse_args(words[1:])
         return None
     elif words[0] in SUBCOMMANDS:

@@ -366,7 +366,7 @@ _BY_KEY = {row.key: row for row in OPTIONS}
 _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
-SUBCOMMANDS = {"why": "tell where the time of threads went",
+SUBCOMMANDS = {"why": "tell where the time of threads went", "calls": "print system calls, as strace does",
                "merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
                "agent": "run a script for a controller", "fleet": "run a script on many hosts",
                "help": "read the documents, by topic", "lsp": "serve an editor (language server)"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots; ``agent``, ``fleet`` and ``help``."""
+"""``pytrace merge``, ``diff`` and ``show``: operations on snapshots; ``agent``, ``calls``, ``fleet`` and ``help``."""
 
 from __future__ import annotations
 
@@ -284,6 +284,21 @@ def _why(words: Sequence[str]) -> int:
     return why_command.run(words)
 
 
+# ---------------------------------------------------------------------------------------------- calls
+
+
+def _calls_parser() -> CommandParser:
+    from pytrace.cli import calls_command  # one of many commands
+
+    return calls_command.parser()
+
+
+def _calls(words: Sequence[str]) -> int:
+    from pytrace.cli import calls_command  # as above
+
+    return calls_command.run(words)
+
+
 # ---------------------------------------------------------------------------------------------- help
 
 
@@ -429,6 +444,7 @@ _COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], in
 
 _RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], int]]] = {
     "agent": (_agent_parser, _agent),
+    "calls": (_calls_parser, _calls),
     "fleet": (_fleet_parser, _fleet),
     "help": (_help_parser, _help),
     "lsp": (_lsp_parser, _lsp),

@@ -1,0 +1,381 @@
+"""The script that records system calls, and the form of its events.
+
+One program runs at the entry of each system call, one at its return. They keep the call's number, arguments and time
+by thread, and copy what its arguments point to: what the call reads at the entry, what it writes at the return. What is
+not in memory at the entry is copied at the return, when the kernel has read it.
+
+An event is a tuple whose first member is one of the constants below, the second and third are the time of the call's
+entry and the thread, which together name the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from pytrace.calls.signatures import Signature, Type
+from pytrace.calls.structures import size_of
+from pytrace.core.system_calls import ABIS
+
+INPUT, CALL, STRING, BYTES, EXIT, SIGNAL, FORK, EXEC = range(1, 9)
+"""Events: what a call reads (shape, strings, bytes); a call that returned; a string of a list, bytes of a vector (each
+with the number of the argument and an index); the end of a thread; a signal; a new thread; a new program."""
+
+LATE, COMPAT, UNFINISHED = 1, 2, 4
+"""Flags of a call: its input is read at the return; it has the numbers of 32-bit programs; it has not returned."""
+
+NAME_OF_MESSAGE, VECTOR_OF_MESSAGE = 100, 102
+"""Indexes of parts that are not bytes of a vector: the address of a message, and its vector."""
+
+LARGEST = 512
+"""Bytes of an array of structs that are copied."""
+LISTED = 32
+"""Strings of a list that are copied."""
+VECTORS = 16
+"""Members of a vector whose bytes are copied."""
+LONGEST_ADDRESS = 128
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """Something to copy: of which argument; its length in bytes as an expression of the script, empty for a string."""
+
+    argument: int
+    length: str
+
+
+class Conditional(msgspec.Struct, frozen=True):
+    """An argument that is an address for some operations of the call only, of which *size* bytes are copied."""
+
+    size: int
+    read_if: str
+    written_if: str
+
+
+def _one_of(expression: str, *values: int) -> str:
+    return " || ".join(f"({expression}) == {value}" for value in values)
+
+
+CONDITIONAL: Mapping[str, Conditional] = {
+    # FUTEX_WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2 have a time.
+    "futextime": Conditional(16, _one_of("$a1 & 127", 0, 6, 9, 11, 13), ""),
+    # F_GETLK, F_SETLK, F_SETLKW and those of open file descriptions have a struct flock.
+    "fcntlarg": Conditional(32, _one_of("$a1", 5, 6, 7, 36, 37, 38), _one_of("$a1", 5, 36)),
+    # PR_SET_NAME and PR_GET_NAME.
+    "prctlarg": Conditional(16, _one_of("$a0", 15), _one_of("$a0", 16)),
+    # TIOCSPGRP, TIOCSWINSZ, FIONBIO; TCGETS, TIOCGPGRP, TIOCGWINSZ, FIONREAD, TIOCGPTN of asm-generic/ioctls.h.
+    "ioctlarg": Conditional(
+        36, _one_of("$a1", 0x5410, 0x5414, 0x5421, 0x5402, 0x5403, 0x5404),
+        _one_of("$a1", 0x5401, 0x540F, 0x5413, 0x541B, 0x80045430),
+    ),
+}  # fmt: skip
+"""Types whose meaning depends on the operation, as x86-64 and arm64 number those."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is copied of a call at its entry and at its return, and the lists and vectors of its arguments."""
+
+    before: tuple[Copy, ...]
+    after: tuple[Copy, ...]
+    strings: int = -1
+    """The argument that is a list of strings."""
+    counted: int = -1
+    """The argument that is a list whose strings are only counted."""
+    vector: tuple[int, int] = (-1, -1)
+    """The argument that is a vector of buffers, and the one with its length; a message has (N, -1)."""
+    outgoing: bool = True
+    """The call reads the vector."""
+    read_if: str = ""
+    """A condition of what is copied at the entry; empty: always."""
+    written_if: str = ""
+    """The same of what is copied at the return."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many strings and how many bytes are copied at the entry."""
+        texts = sum(not copy.length for copy in self.before)
+        return texts, len(self.before) - texts
+
+
+def plan(signature: Signature, machine: str, longest: int) -> Plan:
+    """What to copy of a call; *longest* is the number of bytes of a buffer that are shown."""
+    before: list[Copy] = []
+    after: list[Copy] = []
+    strings = counted = -1
+    vector, outgoing, conditions = (-1, -1), True, ("", "")
+    for index, type_ in enumerate(signature.types):
+        if type_.base == "argv":
+            strings = index
+        elif type_.base == "envp":
+            counted = index
+        elif type_.base in ("iov", "msghdr"):
+            vector, outgoing = (index, -1 if type_.count is None else type_.count), type_.direction == "<"
+            length = "56" if type_.count is None else _most(f"$a{type_.count} * 16", VECTORS * 16)
+            (before if outgoing else after).append(Copy(index, length))
+        elif type_.base in CONDITIONAL:
+            row = CONDITIONAL[type_.base]
+            before += [Copy(index, str(row.size))] if row.read_if else []
+            after += [Copy(index, str(row.size))] if row.written_if else []
+            conditions = row.read_if, row.written_if
+        elif type_.direction:
+            length = _length(type_, machine, longest)
+            if type_.direction in "<=":
+                before.append(Copy(index, length))
+            if type_.direction in ">=":
+                after.append(Copy(index, length))
+    # Strings first, as in the events.
+    before.sort(key=lambda copy: bool(copy.length))
+    return Plan(tuple(before[:4]), tuple(after[:3]), strings, counted, vector, outgoing, *conditions)
+
+
+def _length(type_: Type, machine: str, longest: int) -> str:
+    if type_.base in ("path", "str"):
+        return ""
+    number = "$got" if type_.count == -1 else f"$a{type_.count}"
+    if type_.base in ("buf", "rand", "sockval"):
+        return _most(number if type_.sized is None else str(longest), longest)
+    if type_.base == "cstr":
+        return _most(number, 4096)
+    if type_.base == "sockaddr":
+        return str(LONGEST_ADDRESS) if type_.count is None else _most(number, LONGEST_ADDRESS)
+    if type_.base == "cpuset":
+        return _most(number, LONGEST_ADDRESS)
+    if type_.base == "fdset":
+        return _most("(($a0 + 63) / 64) * 8", LONGEST_ADDRESS)
+    size = size_of(type_.base, machine)
+    if type_.times is not None:
+        return str(size * type_.times)
+    return str(size) if type_.count is None else _most(f"{number} * {size}", LARGEST)
+
+
+def _most(number: str, most: int) -> str:
+    return f"({number} > {most} ? {most} : {number})"
+
+
+# ----------------------------------------------------------------------------------------------- the script
+
+
+def script(
+    chosen: Mapping[int, Signature], all_calls: Iterable[int], machine: str, *, longest: int, only_command: bool,
+    everything: bool,
+) -> str:
+    """The script that records the system calls *all_calls* by number, of which *chosen* are decoded.
+
+    With *everything* the selection is left out; *only_command* restricts it to the process of ``-c``.
+    """
+    plans = {number: plan(signature, machine, longest) for number, signature in chosen.items()}
+    scope = "pid == cpid" if only_command else ""
+    shapes = sorted({item.shape for item in plans.values()} - {(0, 0)})
+    selected = "" if everything else _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;"))
+    compat = "(curtask.thread_info.status & 2) != 0" if machine in ABIS and machine == "x86_64" else "false"
+    taken = [
+        "let $wanted = false;", selected, "if (!$wanted) { return; }"
+    ] if not everything else []
+    arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
+    kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
+    lines = [
+        f"config = {{ max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore }}",
+        "let @calls = hash(16384);",
+        f"tracepoint:raw_syscalls:sys_enter {_predicate(scope)} {{",
+        "  $nr = args.id;",
+        *taken,
+        f"  {arguments}",
+        "  $start = nsecs;",
+        "  let $flags: uint64 = 0;",
+        f"  if ({compat}) {{ $flags = {COMPAT}; }} else {{",
+        *_input(plans, shapes, longest, late=False),
+        "  }",
+        f"  @calls[tid] = ($start, $nr, {', '.join(f'$a{index}' for index in range(6))}, $flags);",
+        "}",
+        f"tracepoint:raw_syscalls:sys_exit {_predicate(scope)} {{",
+        "  let $c = (nsecs, args.id, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
+        "  $ret = args.ret; $end = nsecs;",
+        "  if (find(@calls, tid, $c)) {",
+        "    _ = delete(@calls, tid);",
+        f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8;",
+        f"    if (($flags & {LATE}) != 0) {{",
+        *_input(plans, shapes, longest, late=True),
+        "    }",
+        *_output(plans, longest),
+        "  }",
+        "}",
+        f"tracepoint:sched:sched_process_exit {_predicate(scope)} {{",
+        "  let $c = (nsecs, (int64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
+        "  if (find(@calls, tid, $c)) {",
+        "    _ = delete(@calls, tid);",
+        f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8 | {UNFINISHED}; $end = nsecs; $ret = (int64)0;",
+        f"    {_call(0)}",
+        "  }",
+        f"  print(({EXIT}, nsecs, tid, pid, (int64)curtask.exit_code));",
+        "}",
+        f"tracepoint:signal:signal_deliver {_predicate(scope)} {{",
+        f"  print(({SIGNAL}, nsecs, tid, pid, (int64)args.sig, (int64)args.code));",
+        "}",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _predicate(scope: str) -> str:
+    return f"/{scope}/" if scope else ""
+
+
+def _tree(number: str, bodies: Mapping[int, str]) -> str:
+    """A search for the body of a number: nested comparisons, and one body for neighbours that share it."""
+    order = sorted(bodies)
+    runs: list[tuple[int, int, str]] = []
+    for key in order:
+        if runs and runs[-1][1] == key - 1 and runs[-1][2] == bodies[key]:
+            runs[-1] = (runs[-1][0], key, bodies[key])
+        else:
+            runs.append((key, key, bodies[key]))
+    return _branch(number, runs)
+
+
+def _branch(number: str, runs: Sequence[tuple[int, int, str]]) -> str:
+    if not runs:
+        return ""
+    if len(runs) == 1:
+        first, last, body = runs[0]
+        test = f"{number} == {first}" if first == last else f"{number} >= {first} && {number} <= {last}"
+        return f"if ({test}) {{ {body} }}"
+    middle = len(runs) // 2
+    return (
+        f"if ({number} < {runs[middle][0]}) {{ {_branch(number, runs[:middle])} }}\n"
+        f"else {{ {_branch(number, runs[middle:])} }}"
+    )
+
+
+def _input(plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool) -> list[str]:
+    """Statements that copy what calls read. At the entry they set LATE where the first of it seems to be missing."""
+    texts = max((shape[0] for shape in shapes), default=0)
+    buffers = max((shape[1] for shape in shapes), default=0)
+    lines = [f"let $s{index}: uint64 = 0;" for index in range(texts)]
+    lines += [f"let $p{index}: uint64 = 0; let $n{index}: uint64 = 0;" for index in range(buffers)]
+    lines.append("let $shape = 0; let $which = 0;")
+    lines += [f"let ${name}: uint64 = 0;" for name in ("list", "count", "vec", "vecs", "msg")]
+    found = {number: _assignments(item, shapes) for number, item in plans.items()}
+    bodies = {number: body for number, body in found.items() if body}
+    if not bodies:
+        return []
+    lines.append(_tree("$nr", bodies))
+    for index, (strings, bytes_) in enumerate(shapes, 1):
+        lines.append(f"if ($shape == {index}) {{")
+        if not late:
+            tests = [f"($s{n} != 0 && *uptr((uint8 *)$s{n}) == 0)" for n in range(strings)]
+            tests += [f"($p{n} != 0 && $n{n} > 0 && *uptr((uint8 *)$p{n}) == 0)" for n in range(bytes_)]
+            lines.append(f"if ({' || '.join(tests)}) {{ $flags = {LATE}; }} else {{")
+        values = [f"str((char *)$s{n})" for n in range(strings)]
+        values += [f"buf((uint8 *)$p{n}, $n{n})" for n in range(bytes_)]
+        lines.append(f"print(({INPUT}, $start, tid, {index}, {', '.join(values)}));")
+        lines.append("}" if late else "} }")
+    lines += _lists(plans)
+    if any(item.outgoing and item.vector[0] >= 0 for item in plans.values()):
+        lines += _vectors(longest, "1 << 40")
+    return lines
+
+
+def _assignments(item: Plan, shapes: Sequence[tuple[int, int]]) -> str:
+    """Statements that say where what a call reads is."""
+    parts, text, buffer = [], 0, 0
+    for copy in item.before:
+        if copy.length:
+            parts.append(f"$p{buffer} = $a{copy.argument}; $n{buffer} = {copy.length};")
+            buffer += 1
+        else:
+            parts.append(f"$s{text} = $a{copy.argument};")
+            text += 1
+    if parts:
+        parts.append(f"$shape = {shapes.index(item.shape) + 1};")
+    if item.strings >= 0:
+        parts.append(f"$list = $a{item.strings}; $which = {item.strings};")
+    if item.counted >= 0:
+        parts.append(f"$count = $a{item.counted};")
+    if item.outgoing and item.vector[0] >= 0:
+        argument, length = item.vector
+        parts.append(f"$msg = $a{argument};" if length < 0 else f"$vec = $a{argument}; $vecs = $a{length};")
+    body = " ".join(parts)
+    return f"if ({item.read_if}) {{ {body} }}" if item.read_if else body
+
+
+def _lists(plans: Mapping[int, Plan]) -> list[str]:
+    """Statements that send the strings of a list, and the length of another."""
+    if not any(item.strings >= 0 for item in plans.values()):
+        return []
+    return [
+        "if ($list != 0) {",
+        f"  for ($i : 0..{LISTED}) {{",
+        "    $item = *uptr((uint64 *)($list + (uint64)$i * 8));",
+        "    if ($item == 0) { break; }",
+        f"    print(({STRING}, $start, tid, $which, $i, str((char *)$item, 200)));",
+        "  }",
+        "}",
+        "if ($count != 0) {",
+        "  let $known: uint64 = 0;",
+        "  for ($i : 0..1024) {",
+        "    if (*uptr((uint64 *)($count + (uint64)$i * 8)) == 0) { break; }",
+        "    $known += 1;",
+        "  }",
+        f'  print(({STRING}, $start, tid, -1, (int64)$known, ""));',
+        "}",
+    ]
+
+
+def _vectors(longest: int, left: str) -> list[str]:
+    """Statements that send the bytes of a vector of buffers, or of a message; *left* is how many of them hold."""
+    return [
+        "if ($msg != 0) {",
+        "  $vec = *uptr((uint64 *)($msg + 16)); $vecs = *uptr((uint64 *)($msg + 24));",
+        "  let $who = *uptr((uint64 *)$msg); let $size = (uint64)*uptr((uint32 *)($msg + 8));",
+        f"  $size = {_most('$size', LONGEST_ADDRESS)};",
+        f"  if ($who != 0) {{ print(({BYTES}, $start, tid, {NAME_OF_MESSAGE}, buf((uint8 *)$who, $size))); }}",
+        f"  $size = {_most('$vecs * 16', VECTORS * 16)};",
+        f"  print(({BYTES}, $start, tid, {VECTOR_OF_MESSAGE}, buf((uint8 *)$vec, $size)));",
+        "}",
+        "if ($vec != 0) {",
+        f"  let $left: uint64 = {left};",
+        f"  for ($i : 0..{VECTORS}) {{",
+        "    if ((uint64)$i >= $vecs || $left == 0) { break; }",
+        "    let $base = *uptr((uint64 *)($vec + (uint64)$i * 16));",
+        "    let $bytes = *uptr((uint64 *)($vec + (uint64)$i * 16 + 8));",
+        "    if ($bytes > $left) { $bytes = $left; }",
+        "    $left -= $bytes;",
+        f"    print(({BYTES}, $start, tid, $i, buf((uint8 *)$base, {_most('$bytes', longest)})));",
+        "  }",
+        "}",
+    ]
+
+
+def _call(outputs: int) -> str:
+    """The event of a call that has returned."""
+    values = ["(uint64)$nr", "$end - $start", "$ret", "$flags", *(f"$a{index}" for index in range(6))]
+    values += [f"buf((uint8 *)$x{index}, $m{index})" for index in range(outputs)]
+    return f"print(({CALL}, $start, tid, pid, {', '.join(values)}));"
+
+
+def _output(plans: Mapping[int, Plan], longest: int) -> list[str]:
+    """Statements that copy what calls write, and send the call."""
+    most = max((len(item.after) for item in plans.values()), default=0)
+    bodies = {}
+    for number, item in plans.items():
+        parts = []
+        for index, copy in enumerate(item.after):
+            parts.append(f"$x{index} = $a{copy.argument}; $m{index} = {copy.length};")
+        if not item.outgoing:
+            argument, length = item.vector
+            parts.append(f"$msg = $a{argument};" if length < 0 else f"$vec = $a{argument}; $vecs = $a{length};")
+        if parts:
+            body = f"{' '.join(parts)} $outputs = {len(item.after)};"
+            bodies[number] = f"if ({item.written_if}) {{ {body} }}" if item.written_if else body
+    if not bodies:
+        return [_call(0)]
+    lines = [f"let $x{index}: uint64 = 0; let $m{index}: uint64 = 0;" for index in range(most)]
+    lines += [
+        "let $outputs = 0; let $vec: uint64 = 0; let $vecs: uint64 = 0; let $msg: uint64 = 0; let $got = (uint64)$ret;",
+        f"if ($ret >= 0 && ($flags & {COMPAT}) == 0) {{", _tree("$nr", bodies), "}",
+    ]
+    if any(not item.outgoing for item in plans.values()):
+        lines += _vectors(longest, "$got")
+    counts = sorted({len(item.after) for item in plans.values()})
+    for count in counts:
+        lines.append(f"if ($outputs == {count}) {{ {_call(count)} }}")
+    return lines
