@@ -39,7 +39,7 @@ def test_a_call_is_an_entry_and_a_return() -> None:
     assert program.units[1].names == ["syscall:openat"]
     hidden = {name for name, info in program.maps.items() if info.hidden}
     assert hidden == {"@syscall:openat"}
-    assert str(program.maps["@syscall:openat"].value) == "(uint64,uint64)"
+    assert str(program.maps["@syscall:openat"].value) == "(uint64,uint64,int64)"
 
 
 def test_arguments_are_kept_once_and_as_far_as_they_are_read() -> None:
