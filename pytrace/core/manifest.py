@@ -452,12 +452,15 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def with_types(self, change: Callable[[Type], Type]) -> Manifest:
         """The manifest with *change* applied to the types of maps and events."""
-        maps = tuple(
-            replace(item, key=None if item.key is None else change(item.key), value=change(item.value))
-            for item in self.maps
+        maps, call_maps = (
+            tuple(
+                replace(item, key=None if item.key is None else change(item.key), value=change(item.value))
+                for item in specs
+            )
+            for specs in (self.maps, self.call_maps)
         )
         events = tuple(replace(item, args=tuple(map(change, item.args))) for item in self.events)
-        return replace(self, maps=maps, events=events)
+        return replace(self, maps=maps, call_maps=call_maps, events=events)
 
     def encoded(self) -> bytes:
         """The JSON form."""

@@ -270,6 +270,11 @@ class _Expansion:
         )  # fmt: skip
         leaving = words.return_body(table, key, body, _joined(decided), span, conditional=bool(early))
         yield replace(probe, attach_points=attached(target.returns), predicate=None, body=leaving, role=CALL_RETURN)
+        if target.parts == ("thread",) and not same and ending is None:
+            # Of a thread that ends in the call; its number, and with it the record, may become another one's.
+            gone = nodes.AttachPoint(span, f"{TRACEPOINT}:sched:sched_process_exit")
+            forget = nodes.Discard(span, nodes.Call(span, "delete", (_element(table, key),)))
+            yield nodes.Probe(probe.span, (gone,), None, nodes.Block(span, (forget,)), probe.head, off=probe.off)
         if ending is not None:
             last, condition = ending
             last = words.end_body(table, nodes.copy(last), None if condition is None else nodes.copy(condition), span)
@@ -332,8 +337,11 @@ _OF_TASK = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "cpid", "cur
 """Builtins that are the same at entry and return."""
 _SIMPLE = (
     nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral, nodes.Binary, nodes.Unary, nodes.Ternary, nodes.Cast,
-    nodes.FieldAccess, nodes.Index, nodes.TypeExpr, nodes.Sizeof, nodes.Offsetof,
+    nodes.FieldAccess, nodes.Index, nodes.TypeExpr, nodes.Sizeof, nodes.Offsetof, nodes.Variable, nodes.Let,
+    nodes.Assign, nodes.If, nodes.Block, nodes.BlockExpr, nodes.ExprStmt, nodes.TupleLiteral, nodes.TupleAccess,
 )  # fmt: skip
+_PURE = frozenset({"one_of", "strcontains", "strncmp", "strlen", "syscall_name"})
+"""Calls that depend on their arguments only."""
 
 
 class _Words:
@@ -368,6 +376,9 @@ class _Words:
                 if node.name not in _OF_TASK and not _is_argument(node) and (
                     node.name in _WORDS or builtin(node.name) is not None
                 ):
+                    return False
+            elif isinstance(node, nodes.Call):
+                if node.name not in _PURE:
                     return False
             elif not isinstance(node, _SIMPLE) or (isinstance(node, nodes.Unary) and node.operator in ("++", "--")):
                 return False
@@ -412,6 +423,8 @@ class _Words:
         """What stands at the return in place of *node* and all below it; None where it stays."""
         if isinstance(node, nodes.FieldAccess) and _is_args(node.base):
             return None if self._target.whole else self._keep(node)
+        if isinstance(node, nodes.FieldAccess) and self._target.pair and _is_result(node.base):
+            return self._second(node)
         if _is_entry(node):
             assert isinstance(node, nodes.Call)
             inner = node.args[0]
@@ -436,6 +449,14 @@ class _Words:
             self._diagnostics.error("entry() takes one expression", node.span)
         return None
 
+    def _second(self, node: nodes.FieldAccess) -> nodes.Expr:
+        """``retval.NAME`` of a pair: an argument of its second probe."""
+        if self.at_end:
+            return nodes.IntLiteral(node.span, 0)
+        if _ARGUMENT.fullmatch(node.name):
+            return nodes.Identifier(node.span, node.name)
+        return nodes.FieldAccess(node.span, nodes.Identifier(node.span, "args"), node.name)
+
     def _value(self, node: nodes.Identifier) -> nodes.Expr | None:
         """What stands at the return in place of a word; None where it stays."""
         target, span = self._target, node.span
@@ -452,7 +473,8 @@ class _Words:
             return nodes.IntLiteral(span, 0)
         if node.name == "retval" and target.result != "retval":
             if not target.result:
-                self._diagnostics.error("a pair of probes has no retval", span)
+                hints = ["retval.NAME and retval.arg0 are arguments of its second probe"]
+                self._diagnostics.error("a pair of probes has no retval", span, hints=hints)
                 return None
             return nodes.FieldAccess(span, nodes.Identifier(span, "args"), target.result)
         if _ARGUMENT.fullmatch(node.name) and not target.whole:
@@ -566,6 +588,10 @@ def _asks(node: nodes.Node) -> bool:
 
 def _is_args(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Identifier) and node.name == "args"
+
+
+def _is_result(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Identifier) and node.name == "retval"
 
 
 def _is_argument(node: nodes.Identifier) -> bool:
