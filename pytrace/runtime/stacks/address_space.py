@@ -120,8 +120,10 @@ class AddressSpace:
         self.root = procfs.root_prefix(pid)
         self.previous: AddressSpace | None = None
         self.ended = False
-        self.perf_map: PerfMap | None = PerfMap(pid)
-        """Names of code that the process compiled; None of a program that ended without such code."""
+        # Of a process that begins there is nothing to read until it compiles code: most never do, and looking for its
+        # file takes longer than all else here, at each fork on the machine.
+        self.perf_map = PerfMap(pid) if text is not None else None
+        """Names of code that the process compiled; None where no such code is known, also after the end."""
         self._begin = time.monotonic_ns()
         self._jit_dump: JitDump | None = None
         self._dump_path = ""
@@ -213,11 +215,13 @@ class AddressSpace:
         self._rows = sorted(rows, key=lambda row: row.start)
         self._starts = [row.start for row in self._rows]
         for row in self._rows:
-            self._look_for_dump(row)
+            self._look_for_names(row)
 
-    def _look_for_dump(self, row: Mapping) -> None:
+    def _look_for_names(self, row: Mapping) -> None:
         if row.path.endswith(".dump") and not self._dump_path and NAME.search(row.path):
             self._dump_path = row.path
+        if self.perf_map is None and (self._dump_path or _compiles(row)):
+            self.perf_map = PerfMap(self.pid)
 
     def _overlapped(self, start: int, end: int) -> tuple[int, int]:
         """Rows in an area: the number of the first one, and of the first one after it."""
@@ -263,7 +267,7 @@ class AddressSpace:
             first, last = self._overlapped(row.start, row.end)
             if first == last:
                 self._replace(first, last, [row])
-                self._look_for_dump(row)
+                self._look_for_names(row)
         return True
 
     def _check(self, now: float) -> None:
@@ -286,7 +290,7 @@ class AddressSpace:
         if self.exact:
             self.unmap(row.start, row.end, when)
         self._replace(*self._overlapped(row.start, row.end), [row])
-        self._look_for_dump(row)
+        self._look_for_names(row)
         if when:
             self._begins[row.start] = when
 
@@ -382,6 +386,8 @@ class AddressSpace:
         child = AddressSpace(pid)
         # Nobody changes these lists: what is mapped later makes others.
         child._rows, child._starts, child._dump_path = self._rows, self._starts, self._dump_path
+        if self._dump_path or any(map(_compiles, self._rows)):
+            child.perf_map = PerfMap(pid)
         return child
 
     def end(self) -> None:

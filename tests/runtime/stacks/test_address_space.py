@@ -689,12 +689,17 @@ def test_names_of_compiled_code_are_kept_where_there_is_such_code(images: Mappin
     first, program = images.image(TRACED), images.spaces[TRACED]
     assert first is not None
     assert (first.space.ended, first.space.perf_map) == (True, None)
-    assert program.perf_map is not None, "it may yet compile code"
-    rings.held = [[image(22, ImageChange.EXEC, 1, 22), generated(30), exited(50, TRACED)], []]
+    assert program.perf_map is None, "a file is looked for at the first code without one"
+    rings.held = [[image(22, ImageChange.EXEC, 1, 22), generated(30), forked(40, CHILD, TRACED)], []]
+    images.drain()
+    assert program.perf_map is not None
+    assert images.spaces[CHILD].perf_map is not None, "a child has the code of its parent"
+    rings.held = [[exited(50, TRACED)], []]
     images.drain()
     assert program.ended
     assert program.perf_map is not None
-    rings.held = [[forked(60, TRACED, 7), library(61, 0x1000, "b"), image(62, ImageChange.EXEC, 2, 62)], []]
+    begun = [forked(60, TRACED, 7), library(61, 0x1000, "b"), image(62, ImageChange.EXEC, 2, 62), generated(63)]
+    rings.held = [begun, []]
     images.drain()
     assert images.spaces[TRACED].perf_map is not None, "the record of execve was lost"
 
