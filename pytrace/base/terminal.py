@@ -181,8 +181,9 @@ def detail(text: str) -> Iterator[None]:
 def make_room(last: bytes | str) -> None:
     """Something is about to be written to a terminal, with *last* as its end: the line appears below whole lines."""
     if last and _LINE.terminal >= 0:
-        _LINE.free = last in (b"\n", "\n")
+        _LINE.free = False  # nothing is drawn until it is known when the line is due again
         _LINE.hide()
+        _LINE.free = last in (b"\n", "\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- terminal

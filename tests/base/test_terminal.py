@@ -206,9 +206,9 @@ def test_a_line_that_goes_away() -> None:
     text, status = on_terminal(
         "import time\nterminal.show_on(2)\n"
         "with terminal.step('counting', 3) as step:\n"
-        "    step.done = 2; time.sleep(0.1)\n"
-        "    with terminal.detail('a\\n\\x1b[2Jpart of it ' + 'x' * 200): time.sleep(0.1)\n"
-        "    time.sleep(0.05)\n"
+        "    step.done = 2; shown(b'2 of 3')\n"
+        "    with terminal.detail('a\\n\\x1b[2Jpart of it ' + 'x' * 200): shown(b'part')\n"
+        "    shown(b'2 of 3')\n"
     )  # fmt: skip
     assert status == 0
     lines = text.split("\x1b[K")
@@ -224,8 +224,10 @@ def test_messages_stand_on_lines_of_their_own() -> None:
         "import sys, time\nfrom pytrace.base.terminal import prepare_streams\n"
         "prepare_streams(); terminal.show_on(2)\n"
         "with terminal.step('counting'):\n"
-        "    time.sleep(0.1); sys.stderr.write('a message\\n'); time.sleep(0.1)\n"
-        "    sys.stderr.write('half '); time.sleep(0.1); sys.stderr.write('a line\\n')\n"
+        "    shown(b'counting'); terminal.DELAY = 60.0; sys.stderr.write('a message\\n')\n"
+        "terminal.DELAY = 0.0\n"
+        "with terminal.step('counting'):\n"
+        "    sys.stderr.write('half '); time.sleep(0.1); terminal.DELAY = 60.0; sys.stderr.write('a line\\n')\n"
     )  # fmt: skip
     assert f"{CLEAR}a message\r\n" in text
     assert "half a line\r\n" in text, "no line in the middle of another"

@@ -92,8 +92,15 @@ def test_a_forked_child_belongs_to_the_test(tmp_path: Path) -> None:
 
 def test_an_action_that_hangs_is_the_fault_of_its_run_alone(server: Server) -> None:
     words = ("-e", "begin { } interval:s:60 { }")
-    hung = server.run(words, when_attached=("exec sleep 60",), timeout=0.5)
-    assert hung.timed_out
+    began: list[int] = []
+    for timeout in (0.5, 5.0, 50.0):  # of a run that is not attached by then the action never begins
+        hung = server.run(
+            words, while_attached=lambda run: began.append(run.pid), when_attached=("exec sleep 60",), timeout=timeout
+        )
+        assert hung.timed_out
+        if began:
+            break
+    assert began
     assert not server.run(("-e", "begin { exit(); }")).status
 
 

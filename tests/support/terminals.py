@@ -11,8 +11,12 @@ from collections.abc import Callable
 
 from tests.support.patience import patience
 
-FAST = "from pytrace.base import terminal; terminal.DELAY, terminal._EVERY = 0.0, 0.002\n"
-"""Makes the line of progress appear at once."""
+FAST = (
+    "import time\nfrom pytrace.base import terminal; terminal.DELAY, terminal._EVERY = 0.0, 0.002\n"
+    "def shown(text):\n"
+    "    while text not in terminal._LINE._shown: time.sleep(0.002)\n"
+)
+"""Makes the line of progress appear at once, and ``shown`` wait until it says something."""
 
 
 def on_terminal(program: str, act: Callable[[int, int, str], object] | None = None) -> tuple[str, int]:

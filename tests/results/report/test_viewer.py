@@ -61,6 +61,11 @@ def by_name(page: Any, number: int = 0) -> dict[str, dict[str, Any]]:
     return {frame["name"]: frame for frame in frames(page, number)}
 
 
+def show(page: Any, **values: int) -> None:
+    """Wait until frames of these names have these values: what is clicked is drawn a moment later."""
+    until(lambda: {name: by_name(page).get(name, {}).get("value") for name in values} == values)
+
+
 def come_true(page: Any, expression: str) -> None:
     """Wait for a condition. Chromium asks again within the page, where its policy forbids to evaluate texts."""
     until(lambda: page.evaluate(expression))
@@ -549,17 +554,16 @@ def test_flame_graphs_of_hosts(tmp_path: Path) -> None:
         for at in (1, 2)
     ]
     with opened(written(tmp_path, by_host(*hosts))) as page:
-        found = by_name(page)
-        assert (found["all"]["value"], found["web1"]["value"], found["web2"]["value"]) == (300, 100, 200)
+        show(page, all=300, web1=100, web2=200)
         page.get_by_role("group", name="host").get_by_text("web2").click()
-        assert by_name(page)["web2"]["value"] == by_name(page)["all"]["value"] == 200
+        show(page, all=200, web2=200)
         page.get_by_label("split by").select_option("key1")
-        assert (by_name(page)["bash"]["value"], by_name(page)["nginx"]["value"]) == (120, 80)
+        show(page, bash=120, nginx=80)
         page.get_by_role("group", name="host").get_by_text("web1").click()
         page.get_by_role("group", name="key1").get_by_text("bash").click()
-        assert by_name(page)["all"]["value"] == 60
+        show(page, all=60)
         page.get_by_role("group", name="host").get_by_text("all").click()
-        assert by_name(page)["bash"]["value"] == 180, "merged"
+        show(page, bash=180)
 
 
 def test_time_series(tmp_path: Path) -> None:
