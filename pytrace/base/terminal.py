@@ -86,11 +86,11 @@ class _Line:
         self._due = time.monotonic() + DELAY
         self._signals = {_WAKE, *(number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL)}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
-        thread = threading.Thread(target=self._draw, name="pytrace-progress", daemon=True)
+        self._thread = threading.Thread(target=self._draw, name="pytrace-progress", daemon=True)
         try:
-            thread.start()
-            self._thread = thread
+            self._thread.start()
         except RuntimeError:  # no more threads (ulimit -u): it is done without a line
+            self._thread = None
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def end(self, step: Step) -> None:
@@ -161,8 +161,8 @@ def show_on(descriptor: int) -> None:
 def step(text: str, total: int = 0, unit: str = "") -> Iterator[Step]:
     """What is within takes long, perhaps: *text* says what is done, *total* how much (in bytes for the *unit* MB)."""
     current = Step(text, total, unit)
-    _LINE.begin(current)
     try:
+        _LINE.begin(current)  # a Ctrl-C may come as soon as it draws
         yield current
     finally:
         _LINE.end(current)
