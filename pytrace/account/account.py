@@ -13,7 +13,8 @@ import msgspec
 from pytrace.account import causes
 from pytrace.account.causes import Cause
 from pytrace.account.frames import Place, own_place, place_of, waiting_function
-from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
+from pytrace.core import types
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
 _T = TypeVar("_T")
 
@@ -433,6 +434,30 @@ class Reading:
                 return min(end * 1000, most)
         return 0
 
+    # ---- by stack
+
+    def by_stack(self) -> Iterable[tuple[Portable, int]]:
+        """Kernel and user stack, cause and thread, with nanoseconds."""
+        samples: dict[int, dict[int, int]] = defaultdict(dict)
+        for (tid, site), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
+            samples[tid][site] = count
+        for (tid, state, _), spent in self._time.items():
+            name = self._threads[tid].name if tid in self._threads else "?"
+            if state == ON_CPU and samples[tid]:
+                total = sum(samples[tid].values())
+                for site, count in samples[tid].items():
+                    yield (*self._stacks(site), _CPU.title, name), spent.ns * count // total
+            else:
+                cause = _CPU if state == ON_CPU else _RUN_QUEUE if state in _READY else _HELD_UP.get(state)
+                cause = cause or self._cause.get(state, _LOST)
+                yield (*self._stacks(state), cause.title, name), spent.ns
+
+    def _stacks(self, site: int) -> tuple[StackTrace, StackTrace]:
+        known = self._sites.get(site)
+        if known is None:
+            return StackTrace((), user=False), StackTrace(())
+        return StackTrace(known.kernel, user=False), StackTrace(known.user)
+
     # ---- the account
 
     def account(self) -> Account:
@@ -564,6 +589,22 @@ class Reading:
             _CPU, ns, ns / total, parts=parts, threads=sum(thread.cpu > 0 for thread in self._threads.values()),
             user_ns=ns * user // samples if samples else 0, samples=samples, error=error,
         )  # fmt: skip
+
+
+def stacks(reading: Reading, snapshot: SnapshotData) -> SnapshotData:
+    """A snapshot of the account by stack, for flame graphs and comparisons: ``@time_us[kernel, user, cause, thread]``.
+
+    Time on CPU is spread over a thread's samples.
+    """
+    entries: dict[Portable, int] = defaultdict(int)
+    for key, ns in reading.by_stack():
+        entries[key] += ns // 1000
+    members = (types.Stack(user=False), types.Stack(user=True), types.String(64), types.String(16))
+    data = MapData(
+        "@time_us", types.Tuple(members), types.Sum(), {key: us for key, us in entries.items() if us},
+        help="time of threads by stack and cause", key_names=("kernel", "user", "cause", "thread"),
+    )  # fmt: skip
+    return SnapshotData(snapshot.runs, {data.name: data}, (), snapshot.losses)
 
 
 def _joined(old: _Spent | None, new: _Spent) -> _Spent:

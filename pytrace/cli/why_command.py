@@ -46,7 +46,8 @@ def parser() -> CommandParser:
     made.add_argument("--all", action="store_true", help="all causes, and each thread that waits for work")
     made.add_argument("-f", "--format", choices=_FORMATS, default="text", help=", ".join(_FORMATS))
     made.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
-    made.add_argument("--save", metavar="FILE", help="write the run's snapshot, with all stacks, to FILE")
+    made.add_argument("--html", metavar="FILE", help="write a report, too: flame graphs of all time by cause")
+    made.add_argument("--save", metavar="FILE", help="write a snapshot by stack, which pytrace diff compares")
     return made
 
 
@@ -95,6 +96,8 @@ def _arguments(options: Namespace) -> Arguments:
 def _write(found: Account, snapshot: Snapshot, options: Namespace) -> None:
     if options.save is not None:
         snapshot.save(options.save)
+    if options.html is not None:
+        _write_file(options.html, snapshot.format("html"))
     if options.format == "json":
         data = accounts.json_text(found)
     else:
@@ -104,10 +107,14 @@ def _write(found: Account, snapshot: Snapshot, options: Namespace) -> None:
         sys.stdout.buffer.write(printable_lines(data))
         sys.stdout.buffer.flush()
         return
+    _write_file(options.output, data)
+
+
+def _write_file(path: str, data: bytes) -> None:
     try:
-        whole_files.write(options.output, data)
+        whole_files.write(path, data)
     except OSError as error:
-        raise TraceError(f"cannot write {options.output!r}: {error.strerror}") from error
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Unpack
 
 from pytrace.account import causes
-from pytrace.account.account import Account, Reading, proc_threads
+from pytrace.account.account import Account, Reading, proc_threads, stacks
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.compiled import Arguments
 from pytrace.interface.snapshots import Snapshot
@@ -39,7 +39,7 @@ def why(*, duration: float | None = None, **arguments: Unpack[Arguments]) -> Acc
 def traced(
     begun: Callable[[Trace], object], *, duration: float | None = None, **arguments: Unpack[Arguments]
 ) -> tuple[Account, Snapshot]:
-    """As :func:`why`, with the snapshot of the run; *begun* is called with the trace once it runs."""
+    """As :func:`why`, with a snapshot of it by stack; *begun* is called with the trace once it runs."""
     check_duration(duration)
     if "parameters" in arguments:
         raise TypeError("parameters are for scripts, not for why()")
@@ -64,7 +64,8 @@ def traced(
         alive = proc_threads(_numbers(trace))
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
-    return Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive).account(), snapshot
+    reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive)
+    return reading.account(), Snapshot(stacks(reading, snapshot.data))
 
 
 def _numbers(trace: Trace) -> list[int]:
