@@ -1,0 +1,136 @@
+"""Causes of waiting by system call and stacks, whose code a stack is in, and what the first screen says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.account import causes
+from pytrace.account.account import Account, Line, Part, Thread, Who
+from pytrace.account.frames import Place, place_of, waiting_function
+from pytrace.account.screen import screen
+from pytrace.results.snapshot import Frame
+
+LIBC, PYTHON, APP = "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3.12", "/opt/app/server"
+
+
+def stack(text: str, module: str = LIBC) -> tuple[Frame, ...]:
+    """Frames from ``function`` or ``function@file:line`` with blanks between them; ``/`` begins the program's own."""
+    frames = []
+    for word in text.split():
+        if word.startswith("/"):
+            module, word = APP, word[1:]
+        name, _, where = word.partition("@")
+        file, _, line = where.partition(":")
+        frames.append(Frame(name, 0, PYTHON if file.endswith(".py") else module, "", file, int(line or 0)))
+    return tuple(frames)
+
+
+FUTEX_STACK = "futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex"
+
+CASES = [
+    ("futex", 0, "__lll_lock_wait pthread_mutex_lock /work", FUTEX_STACK, "lock"),
+    ("futex", 6, "__pthread_mutex_lock_full /work", FUTEX_STACK, "lock"),
+    ("futex", 9, "__futex_abstimed_wait_common pthread_cond_wait /take", FUTEX_STACK, "condition"),
+    ("futex", 9, "__futex_abstimed_wait_common __pthread_clockjoin_ex /main", FUTEX_STACK, "join"),
+    ("futex", 9, "__new_sem_wait_slow64 sem_wait /work", FUTEX_STACK, "semaphore"),
+    ("futex", 9, "pthread_barrier_wait /work", FUTEX_STACK, "barrier"),
+    ("futex", 9, "pthread_rwlock_rdlock /work", FUTEX_STACK, "lock"),
+    ("futex", 9, "pthread_cond_wait ObjectMonitor::EnterI /run", FUTEX_STACK, "lock"),
+    ("futex", 9, "pthread_cond_wait Unsafe_Park /run", FUTEX_STACK, "condition"),
+    ("futex", 0, "/runtime.futex runtime.futexsleep runtime.notesleep runtime.stopm", FUTEX_STACK, "futex"),
+    ("futex", 9, "pthread_cond_timedwait PyEval_RestoreThread f@/srv/app.py:3", FUTEX_STACK, "gil"),
+    ("futex", 9, "do_futex_wait sem_wait f@/srv/app.py:3", FUTEX_STACK, "lock"),
+    ("futex", 9, "sem_wait Event.wait@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "condition"),
+    ("futex", 9, "sem_wait Thread.join@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "join"),
+    ("read", causes.PIPE, "/work", "pipe_read vfs_read ksys_read", "pipe-read"),
+    ("write", causes.PIPE, "/work", "pipe_write vfs_write", "pipe-write"),
+    ("read", 0x102, "/work", "wait_woken sk_wait_data tcp_recvmsg", "net-read"),
+    ("recvfrom", 0x101, "/work", "unix_stream_read_generic", "unix-read"),
+    ("connect", 0x102, "/work", "inet_stream_connect", "connect"),
+    ("pread64", causes.FILE | 0x10000, "/work", "io_schedule filemap_read", "file-read"),
+    ("fsync", causes.FILE | 0x10000, "/work", "jbd2_log_wait_commit", "file-sync"),
+    ("flock", causes.FILE, "/work", "flock_lock_inode_wait", "file-lock"),
+    ("read", causes.CHARACTERS, "/work", "n_tty_read tty_read", "terminal"),
+    ("epoll_wait", 0, "/work", "ep_poll do_epoll_wait", "events"),
+    ("poll", 0, "/work", "do_sys_poll", "events"),
+    ("poll", 1, "/work", "do_sys_poll", "sleep"),
+    ("clock_nanosleep", 0, "/work", "do_nanosleep", "sleep"),
+    ("wait4", 0, "/work", "do_wait", "child"),
+    ("accept4", 0x102, "/work", "inet_csk_accept", "accept"),
+    ("", 0x10000, "/work", "folio_wait_bit_common filemap_fault handle_mm_fault exc_page_fault", "page-fault"),
+    ("openat", 0x10000, "/work", "rwsem_down_write_slowpath down_write", "kernel-lock"),
+    ("openat", 0x10000, "/work", "io_schedule bit_wait_io ext4_read_bh", "disk"),
+    ("mremap", 0, "/work", "some_function", "other"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "user", "kernel", "name"), CASES)
+def test_the_cause_of_a_wait(call: str, kind: int, user: str, kernel: str, name: str) -> None:
+    number = causes.number(call) if call else 0xFFFFFFFF
+    module = PYTHON if ".py" in user and "sem_" not in user else LIBC
+    assert causes.cause_of(number, kind, stack(user, module), stack(kernel, "[kernel]")).name == name
+
+
+def test_the_place_is_in_ones_own_code() -> None:
+    native = stack("__lll_lock_wait pthread_mutex_lock /work@work.c:7 main@main.c:1")
+    assert place_of(native, ()) == Place("work", "work.c", 7)
+    python = stack("sem_wait get@/usr/lib/python3.12/queue.py:9 take@/srv/site-packages/x/y.py:2 serve@/srv/app.py:3")
+    assert place_of(python, ()).text == "serve (app.py:3)"
+    libraries = stack("read fill@/usr/lib/python3.12/socket.py:9")
+    assert place_of(libraries, ()) == Place("fill", "socket.py", 9)
+    assert place_of((), stack("__schedule schedule do_nanosleep", "[kernel]")) == Place("do_nanosleep", "kernel")
+    assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "device"),
+    [
+        ("try_to_wake_up hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt", "timer"),
+        ("wake_up blk_mq_end_request common_interrupt", "disk"),
+        ("sock_def_readable tcp_rcv net_rx_action irq_exit_rcu common_interrupt", "network"),
+        ("wake_up something common_interrupt", "interrupt"),
+        ("sock_def_readable tcp_rcv net_rx_action do_softirq __local_bh_enable_ip tcp_sendmsg", ""),
+    ],
+)
+def test_an_interrupt_is_a_waker_of_its_own(kernel: str, device: str) -> None:
+    assert causes.interrupt(stack(kernel, "[kernel]")) == device
+
+
+def account(target: str, options: str, **changes: object) -> Account:
+    thread = Thread(7, 7, "app", 0, 4_000_000_000, cpu=1_000_000_000, ready=0, blocked=3_000_000_000)
+    thread.kernel_cpu, thread.kernel_delay = 1_000_000_000, 0
+    waiting = Line(
+        causes.LOCK, 3_000_000_000, 0.75, 5, 900_000_000, 850_000_000,
+        parts=(Part(Place("work", "app.c", 31), 3_000_000_000),),
+        by=(Who("released by", "other (app.c:18)", 9), Who("held by", "keep (app)", 5, doing="sleeping by itself")),
+    )  # fmt: skip
+    made = Account(target, options, 4_000_000_000, (thread,), (waiting,), (("accept", 2, 8_000_000_000),), {})
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_the_first_screen() -> None:
+    assert list(screen(account("/opt/app --all", "-c '/opt/app --all'"))) == [
+        "app --all: 4.00 s, 1 thread, 4.00 s of thread time, all accounted for",
+        "   75 %  waiting for a lock       work (app.c:31)",
+        "        held by keep (app), sleeping by itself; 5×, longest 900 ms, p99 850 ms",
+        "        pytrace futexwait -a -s --cmd '/opt/app --all'",
+        "idle threads (not slow), 8.00 s: 2 in accept",
+        "next: pytrace why --all -c '/opt/app --all'",
+    ]
+
+
+def test_what_is_missing_is_said_and_long_commands_fit() -> None:
+    long = "app " + "word " * 40
+    lines = list(screen(account(long, f"-c '{long}'", unknown=400_000_000, losses={"full @time": 3})))
+    assert max(map(len, lines)) <= 80
+    assert "lost: the causes of 10.0% of the time, as maps were full" in lines
+    assert "lost: 3 full @time" in lines
+    assert lines[3] == "        pytrace futexwait -a -s --cmd …"
+    off = account("app", "-p 7")
+    off.threads[0].blocked -= 400_000_000
+    off.threads[0].kernel_cpu = 900_000_000
+    head, note, *_ = screen(off)
+    assert head.endswith("90.0% accounted for")
+    assert note == "  (time on and for a CPU differs from the kernel's schedstat by 2.5% of it)"
