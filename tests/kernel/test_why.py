@@ -19,7 +19,7 @@ from pytrace.account.account import Account
 from pytrace.account.screen import screen
 from tests.support.machine import need
 from tests.support.patience import patience
-from tests.support.saved import ROOT, start
+from tests.support.saved import ROOT, read, start
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -180,7 +180,10 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     command = [programs / "whys", "60000", "lock", "pool"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as traced:
         try:
-            child = start("why", "-p", str(traced.pid), "--for", str(SECONDS), "-f", "json")
+            saved, page = tmp_path / "why.pts", tmp_path / "why.html"
+            child = start(
+                "why", "-p", str(traced.pid), "--for", str(SECONDS), "-f", "json", "--save", saved, "--html", page
+            )  # fmt: skip
             text, errors = child.communicate(timeout=patience(60))
         finally:
             traced.kill()
@@ -191,6 +194,11 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     names = [row[0] for row in found["idle"]]
     assert any("before the trace" in name or "condition" in name for name in names)
     assert any(line["cause"]["name"] == "lock" for line in found["lines"])
+    # By stack it is the same time.
+    entries = read(saved).maps["@time_us"].entries
+    assert sum(entries.values()) == pytest.approx(found["thread_time_ns"] / 1000, rel=0.002)
+    assert {"waiting for a lock", "sleeping by itself"} <= {key[2] for key in entries}
+    assert page.read_text().startswith("<!DOCTYPE html>")
 
 
 def test_what_cannot_be_traced_is_refused_in_words() -> None:
