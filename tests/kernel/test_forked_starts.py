@@ -158,10 +158,12 @@ def both(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Outsi
         made = []
         real = main.compile_script
 
-        def compile_script(script: Script, options: CompileOptions, run: RunOptions) -> CompiledScript:
+        def compile_script(
+            script: Script, options: CompileOptions, run: RunOptions, *, tool: bool = False
+        ) -> CompiledScript:
             outside = compile_guest.compiled_outside(folder, script, options, run)
             made.append(to_bytes(outside) if outside else b"")
-            here = real(script, options, run)
+            here = real(script, options, run, tool=tool)
             made.append(to_bytes(here))
             return here
 
