@@ -383,24 +383,39 @@ newest_headers_package() {
 
 # ---------------------------------------------------------------- readers of formats
 
-# ensure_readers: installs the npm packages of scripts/readers into $cache/readers: programs of others that open what pytrace writes.
-ensure_readers() {
-    readers=$cache/readers
-    readers_wanted=$(cat "$root/scripts/readers/package-lock.json" | cksum)
-    if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then return 0; fi
-    command -v node >/dev/null && command -v npm >/dev/null || need "what reads profiles" nodejs npm || return 1
+# npm_packages NAME TITLE: installs the npm packages of scripts/NAME into $cache/NAME, once for each lock file.
+npm_packages() {
+    packages=$cache/$1
+    packages_wanted=$(cat "$root/scripts/$1/package-lock.json" | cksum)
+    if [ -r "$packages/stamp" ] && [ "$(cat "$packages/stamp")" = "$packages_wanted" ]; then return 0; fi
+    command -v node >/dev/null && command -v npm >/dev/null || need "what $2" nodejs npm || return 1
     mkdir -p "$cache" || return 1
     (
         wait_for_setup
-        if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then exit 0; fi
-        say "fetching what reads profiles (once)"
+        if [ -r "$packages/stamp" ] && [ "$(cat "$packages/stamp")" = "$packages_wanted" ]; then exit 0; fi
+        say "fetching what $2 (once)"
         new_log || exit 1
-        rm -rf "$readers" && mkdir -p "$readers" && cp "$root"/scripts/readers/package*.json "$readers" &&
-            cd "$readers" && npm ci --ignore-scripts --no-audit --no-fund >"$log_file" 2>&1 ||
+        rm -rf "$packages" && mkdir -p "$packages" && cp "$root/scripts/$1"/package*.json "$packages" &&
+            cd "$packages" && npm ci --ignore-scripts --no-audit --no-fund >"$log_file" 2>&1 ||
             { tail -n 5 "$log_file" >&2; exit 1; }
         rm -f "$log_file"
-        printf '%s\n' "$readers_wanted" >"$readers/stamp"
-    ) 8>"$cache/setup.lock" || { say "npm could not install the packages of scripts/readers"; return 1; }
+        printf '%s\n' "$packages_wanted" >"$packages/stamp"
+    ) 8>"$cache/setup.lock" || { say "npm could not install the packages of scripts/$1"; return 1; }
+}
+
+# ensure_readers: programs of others that open what pytrace writes.
+ensure_readers() { npm_packages readers "reads profiles"; }
+
+# check_viewer: types of the viewer of HTML reports, by TypeScript; and the size of what is our own.
+check_viewer() {
+    npm_packages viewer-types "checks the viewer's types" || return 1
+    sources=$root/pytrace/results/report/web/src
+    node "$cache/viewer-types/node_modules/typescript/bin/tsc" --noEmit --allowJs --checkJs --strict --noImplicitAny false \
+        --target es2022 --module esnext --moduleResolution bundler --lib dom,dom.iterable,esnext \
+        --baseUrl "$cache/viewer-types/node_modules" "$sources"/*.js "$sources"/*.d.ts || return 1
+    lines=$(cat "$sources"/*.js | wc -l)
+    echo "$lines lines of JavaScript"
+    [ "$lines" -lt 2000 ]
 }
 
 # ---------------------------------------------------------------- .NET

@@ -41,6 +41,7 @@ from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report.data import (
+    BOOT,
     Cell,
     Document,
     LinesPart,
@@ -95,7 +96,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
         _panel(drawing, snapshot, data, style, heat=heat)
     for number, table in enumerate(snapshot.tables, 1):
         rows = [row for run in snapshot.runs for row in table.rows.get(run.identity, ())]
-        document = Document()
+        document = Document(snapshot.runs)
         title = "" if len(snapshot.tables) == 1 else f"rows {number}"
         _draw_table(drawing, document, rows_part(document, Printers(), table, rows, title))
     _losses(drawing, snapshot)
@@ -917,7 +918,10 @@ def _draw_table(drawing: Drawing, document: Document, part: TablePart) -> None:
     if part.sort >= 0:
         rows = sorted(rows, key=lambda row: -_size(row[part.sort]))
     heads = [names[title] for _, _, _, title in part.columns]
-    shown = [[_cell_text(document, *item) for item in zip(part.columns, row, strict=True)] for row in rows[:_MOST_ROWS]]
+    shown = [
+        [_cell_text(document, *item, part.boot) for item in zip(part.columns, row, strict=True)]
+        for row in rows[:_MOST_ROWS]
+    ]
     widths = [max(map(len, column)) for column in zip(heads, *shown, strict=True)]
     measured = part.sort if part.sort >= 0 else _ranked(part)
     largest = max((abs(_size(row[measured])) for row in rows[:_MOST_ROWS]), default=0) if measured >= 0 else 0
@@ -958,9 +962,11 @@ def _size(cell: Cell) -> float:
         return 0.0
 
 
-def _cell_text(document: Document, column: PartColumn, cell: Cell) -> str:
-    """A cell for people: times and sizes in the unit that fits."""
+def _cell_text(document: Document, column: PartColumn, cell: Cell, boot: float = 0.0) -> str:
+    """A cell for people: times and sizes in the unit that fits, times since boot as those of the day (UTC)."""
     _, unit, number, _ = column
+    if unit == BOOT:
+        return about.moment(int(boot * 1e9) + int(cell)).split()[1]
     if not number:
         assert isinstance(cell, int)
         return document.texts.all()[cell]

@@ -10,6 +10,7 @@ import gzip
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from time import gmtime, strftime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -25,7 +26,7 @@ from pytrace.render.tseries import TimeSeries
 from pytrace.render.value_kind import Change as KeyChange
 from pytrace.render.values import value_kind_of
 from pytrace.results.difference import MapDifference
-from pytrace.results.findings import Listing, Stacks, counted, same_function
+from pytrace.results.findings import Listing, Stacks, counted, quantiles_text, readable, same_function
 from pytrace.results.merge import common_type
 from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
 from pytrace.results.stack_samples import Text, measures, numbers, unlike
@@ -182,6 +183,8 @@ class TablePart(Part, tag="table"):
     rows: list[list[Cell]]
     sort: int
     """The column by which it is sorted at first, the largest number first; -1: none."""
+    boot: float = 0.0
+    """When the machine booted, in seconds since 1970: for columns of the unit :data:`BOOT`."""
 
 
 class KeyedPart(Part):
@@ -633,6 +636,29 @@ _UNIT = re.compile(r"(.+)\((ns|us|ms|bytes|KB|MB)\)")
 """A heading in quotes that ends with its unit. Seconds are times of events there, which stay as they are."""
 
 
+BOOT = "boot"
+"""The unit of times that a script took by ``nsecs``: nanoseconds since boot."""
+_TIMES = ("ts", "ts_ns", "nsecs", "timestamp", "start_ns", "end_ns")
+"""Names that scripts give these."""
+_SECOND = 1_000_000_000
+
+
+def _boot_times(columns: Sequence[Column], rows: Sequence[tuple[Portable, ...]], runs: Sequence[Run]) -> list[int]:
+    """The columns that are times since boot: by their names, and as all of them lie in the time of the one run.
+
+    Of a machine that was suspended they do not, as the clock of runs stood still then.
+    """
+    if len(runs) != 1 or not rows or any(len(row) != len(columns) for row in rows):
+        return []
+    first, last = runs[0].start_monotonic - _SECOND, runs[0].end_monotonic + _SECOND
+
+    def within(value: Portable) -> bool:
+        return isinstance(value, int) and first <= value <= last
+
+    named = (at for at, column in enumerate(columns) if column.name in _TIMES and column.number)
+    return [at for at in named if all(within(row[at]) for row in rows)]
+
+
 def rows_part(
     document: Document, printers: Printers, table: Table, rows: Iterable[tuple[Portable, ...]], name: str
 ) -> TablePart:
@@ -643,11 +669,17 @@ def rows_part(
     ]
     titles = [column.title.removesuffix(f"({column.unit})") for column in shape]
     cells = Cells(document, printers, shape, table.type, titles)
+    rows = list(rows)
     cells_of_rows = [cells.of(row) for row in rows]
+    boot = 0.0
+    for at in _boot_times(shape, rows, document.runs):
+        number, _, right, title = cells.columns[at]
+        cells.columns[at] = (number, BOOT, right, title)
+        boot = (document.runs[0].start - document.runs[0].start_monotonic) / 1e9
     note = f"{table.dropped} older rows were not kept." if table.dropped else ""
     return TablePart(
         name=document.text(name), help=document.text(""), note=note,
-        columns=cells.columns, rows=cells_of_rows, sort=-1,
+        columns=cells.columns, rows=cells_of_rows, sort=-1, boot=boot,
     )  # fmt: skip
 
 
@@ -810,6 +842,63 @@ def heat_part(document: Document, printers: Printers, states: Sequence[State]) -
         starts=[state.start / 1e9 for state in states], times=[state.end / 1e9 for state in states],
         steps=[[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys],
     )  # fmt: skip
+
+
+WORST = 3
+"""Intervals that are named."""
+
+
+def findings_over_time(snapshots: Sequence[SnapshotData]) -> list[str]:
+    """Of histograms over time count and quantiles, and the intervals in which they were highest: for the terminal."""
+    lines = []
+    for name in shown_names(snapshots):
+        last = snapshots[-1]
+        states = (of_prints(name, last) if name in last.maps else []) or of_snapshots(name, snapshots)
+        data = states[-1].data
+        if not isinstance(data.value, types.Hist | types.LHist):
+            continue
+        steps: list[dict[int, int]] = [{} for _ in states]
+        for key in _keys([state.data for state in states]):
+            for at, step in enumerate(steps_of(states, key, buckets_added)):
+                for bucket, count in step.items() if isinstance(step, dict) else ():
+                    assert isinstance(count, int)
+                    steps[at][bucket] = steps[at].get(bucket, 0) + count
+        lines += _highest(data, states, steps)
+    return lines
+
+
+def _highest(data: MapData, states: Sequence[State], steps: Sequence[Mapping[int, int]]) -> list[str]:
+    assert isinstance(data.value, types.Hist | types.LHist)
+    form, type_ = histogram.shape(data.value), data.value
+    whole: dict[int, int] = {}
+    for step in steps:
+        for bucket, count in step.items():
+            whole[bucket] = whole.get(bucket, 0) + count
+    if not sum(whole.values()):
+        return []
+    lines = [f"{data.title}: {quantiles_text(form, histogram.all_buckets(type_, whole), data.unit)}"]
+    tops = {}
+    for at, step in enumerate(steps):
+        if sum(step.values()):
+            (top,) = histogram.quantiles(form, histogram.all_buckets(type_, step), ("99",))
+            tops[at] = top
+    ends = {at: top.low if top.high is None else top.high for at, top in tops.items()}
+    if len(set(ends.values())) < _SEVERAL:
+        return lines
+    digits = 12 if any(state.end - state.start < _SECOND for state in states) else 8
+
+    def clock(nanoseconds: int) -> str:
+        seconds, rest = divmod(nanoseconds, _SECOND)
+        return f"{strftime('%H:%M:%S', gmtime(seconds))}.{rest // 1_000_000:03}"[:digits]
+
+    for at in sorted(ends, key=lambda at: (-(ends[at] or 0), -sum(steps[at].values()), at))[:WORST]:
+        end = ends[at]
+        limit = "" if end is None else f"p99 {'>=' if tops[at].high is None else '<='} {readable(end, data.unit)}, "
+        number = sum(steps[at].values())
+        span = f"{clock(states[at].start)} to {clock(states[at].end)} UTC"
+        lines.append(f"  {span}: {limit}{number:,} value{'' if number == 1 else 's'}")
+    lines[1:1] = ["highest:"]
+    return lines
 
 
 def counter_part(document: Document, printers: Printers, states: Sequence[State]) -> LinesPart:

@@ -29,6 +29,7 @@ from pytrace.results.findings import title_of, title_of_difference, unnamed_code
 from pytrace.results.report.data import (
     AnyPart,
     Document,
+    FlamePart,
     State,
     TablePart,
     at_end,
@@ -223,7 +224,7 @@ class Forms(msgspec.Struct, frozen=True):
 
 
 def single(snapshot: SnapshotData, forms: Forms) -> bytes:
-    """The report of one snapshot: maps by name, then tables of rows.
+    """The report of one snapshot: first flame graphs, then what has a picture, then tables; each by what it holds.
 
     Raises:
         TraceError: the viewer was not bundled; so of all reports.
@@ -238,7 +239,17 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
         elif (data := at_end(name, snapshot)).entries:
             document.parts.append(_map(document, forms.printers, data, totals=totals))
     document.parts.extend(_rows(document, forms.printers, snapshot))
+    document.parts.sort(key=_rank)
     return page(document, title_of(snapshot), [_head(snapshot, forms)])
+
+
+def _rank(part: AnyPart) -> tuple[int, int]:
+    """The place of a part: the picture that says most first, the longer of two tables before the shorter."""
+    if isinstance(part, FlamePart):
+        return 0, -len(part.nodes[0])
+    if isinstance(part, TablePart):
+        return 2, -len(part.rows)
+    return 1, -len(part.keys)
 
 
 def _of_slices(snapshot: SnapshotData) -> MapData | None:

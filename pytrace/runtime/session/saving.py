@@ -82,7 +82,12 @@ class Export:
                 warn(sentence)
             if self._row.series is not None and earlier:
                 states = [file_form.read(path) for path in earlier]
-                self._deliver(self._row.series([*states, snapshot], self._settings))
+                states.append(snapshot)
+                self._deliver(self._row.series(states, self._settings))
+                if self._path is not None:
+                    from pytrace.results.report.data import findings_over_time  # few formats are pictures
+
+                    self.found += findings_over_time(states)
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())

@@ -662,6 +662,42 @@ def test_rows_keep_their_order() -> None:
     assert part.sort == -1
 
 
+def test_times_since_boot_are_known_by_name_and_value() -> None:
+    names, kinds = ("ts", "nsecs", "pid"), (types.UINT64, types.UINT64, types.INT32)
+    made = table(names, kinds, [(3 * SECOND, 77 * SECOND, 3), (4 * SECOND, 78 * SECOND, 4)])
+    of = run(start=100 * SECOND, end=110 * SECOND)
+    part: Any = report_data.rows_part(Document((of,)), Printers(), made, made.rows["run-1"], "rows")
+    assert ([unit for _, unit, _, _ in part.columns], part.boot) == ([report_data.BOOT, "", ""], 100.0)
+    drawn = BytesIO()
+    page_table.named("svg").write(snapshot(of=of, tables=(made,)), WriteOptions(), drawn)
+    assert "00:01:43.000" in drawn.getvalue().decode()
+
+
+def test_the_picture_that_says_most_is_first() -> None:
+    maps = (
+        map_data("@a", STRING, COUNT, {"x": 1}), map_data("@b", STRING, COUNT, {"x": 1, "y": 2}),
+        map_data("@c", STRING, HIST, {"k": {3: 1}}), map_data("@d", types.Stack(True), COUNT, {stack("f"): 1}),
+    )  # fmt: skip
+    found = data_of(page.single(snapshot(*maps), FORMS))
+    assert [found["texts"][part["name"]] for part in found["parts"]] == ["@d", "@c", "@b", "@a"]
+
+
+def test_the_terminal_names_the_intervals_with_the_highest_values() -> None:
+    states = [
+        snapshot(map_data("@lat_us", STRING, HIST, {"k": counts}), of=run(start=100 * SECOND, end=end * SECOND))
+        for end, counts in ((101, {5: 9}), (102, {5: 10, 12: 4}), (103, {5: 40, 12: 4}))
+    ]
+    assert report_data.findings_over_time(states) == [
+        "@lat_us: 44 values: p50 <= 15 us, p90 <= 15 us, p99 <= 2.05 ms, largest <= 2.05 ms",
+        "highest:",
+        "  00:01:41 to 00:01:42 UTC: p99 <= 2.05 ms, 5 values",
+        "  00:01:42 to 00:01:43 UTC: p99 <= 15 us, 30 values", "  00:01:40 to 00:01:41 UTC: p99 <= 15 us, 9 values",
+    ]  # fmt: skip
+    assert report_data.findings_over_time(states[:1]) == [
+        "@lat_us: 9 values: p50 <= 15 us, p90 <= 15 us, p99 <= 15 us, largest <= 15 us"
+    ]
+
+
 def test_buckets_of_histograms() -> None:
     document = Document()
     before, after = (map_data("@", STRING, HIST, {"k": counts}) for counts in ({3: 1}, {3: 2, 4: 7}))

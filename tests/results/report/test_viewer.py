@@ -663,6 +663,14 @@ def test_histograms_over_time(tmp_path: Path) -> None:
         assert [rows.nth(at).locator("th, td").all_text_contents()[:2] for at in range(rows.count())] == [
             ["[2, 4)", "3"], ["[4, 8)", "0"], ["[8, 16)", "10"],
         ]  # fmt: skip
+        # Dragging over the last two columns shows what both added.
+        page.mouse.down()
+        page.mouse.move(plot["x"] + plot["width"] * 2.5 / steps, plot["y"] + 20, steps=3)
+        page.mouse.up()
+        assert "2 intervals" in text_of(page, "div.heat .detail h3")
+        assert text_of(page, "div.heat .detail .headline").startswith("20 values: p50 ≤ 15 µs, p90 ≤ 31 µs")
+        page.get_by_role("button", name="all intervals").click()
+        assert text_of(page, "div.heat .detail h3") == "all intervals"
         for label, option in (("colours", "linear"), ("buckets", "value")):
             page.get_by_role("combobox", name=label).select_option(option)
 

@@ -1,5 +1,6 @@
 // Elements, and numbers as texts. Texts of traced programs only ever become text nodes.
 
+/** @param {string} name @param {Record<string, any>} properties @param {(string | Node)[]} children @returns {any} */
 export function el(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -11,6 +12,8 @@ export function el(name, properties = {}, ...children) {
   return element;
 }
 
+// *now* is the value that is chosen, or a function that returns it.
+/** @param {any} now */
 export function choice(label, options, change, now = null) {
   const select = el("select", { onchange: () => change(select.value) });
   for (const [value, text] of options) select.append(el("option", { value, textContent: text }));
@@ -36,19 +39,24 @@ export function percent(part, whole) {
 }
 
 const SCALES = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
+/** @type {[string, number][]} */
+const TIMES = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
+/** @type {[string, number][]} */
+const SIZES = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]];
 const BYTES = { bytes: 1, KB: 1024, MB: 1024 ** 2 };
 
 // A number for people, to three digits: times and sizes in the unit that fits (5.52 s, 4.1 kB), counts in thousands.
-export function readable(number, unit) {
+/** @param {number} number @param {string} unit */
+export function readable(number, unit = "") {
   const size = Math.abs(number);
   if (SCALES[unit]) {
     const seconds = size * SCALES[unit];
-    const [name, one] = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]].find(([, one]) => seconds >= one) ?? ["ns", 1e-9];
+    const [name, one] = TIMES.find(([, one]) => seconds >= one) ?? TIMES[3];
     return `${number < 0 ? "−" : ""}${digits(seconds / one)} ${name}`;
   }
   if (BYTES[unit]) {
     const bytes = size * BYTES[unit];
-    const [name, one] = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]].find(([, one]) => bytes >= one) ?? ["bytes", 1];
+    const [name, one] = SIZES.find(([, one]) => bytes >= one) ?? SIZES[3];
     return `${number < 0 ? "−" : ""}${digits(bytes / one)} ${name}`;
   }
   return `${number < 0 ? "−" : ""}${grouped(size)}${unit && unit !== "count" ? ` ${unit}` : ""}`;
@@ -63,7 +71,7 @@ export function quantity(number, unit) {
   const scale = SCALES[unit];
   if (!scale) return `${number} ${unit}`;
   const seconds = Number(number) * scale;
-  for (const [name, size] of [["s", 1], ["ms", 1e-3], ["us", 1e-6]])
+  for (const [name, size] of /** @type {[string, number][]} */ ([["s", 1], ["ms", 1e-3], ["us", 1e-6]]))
     if (name !== unit && Math.abs(seconds) >= size) return `${number} ${unit} (${+(seconds / size).toPrecision(4)} ${name})`;
   return `${number} ${unit}`;
 }
@@ -78,7 +86,7 @@ export function local(seconds) {
   return new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().replace("T", " ").replace("Z", "");
 }
 
-export const zone = (seconds) => new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(new Date(seconds * 1000)).find((part) => part.type === "timeZoneName").value;
+export const zone = (seconds) => new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(new Date(seconds * 1000)).find((part) => part.type === "timeZoneName")?.value ?? "";
 
 export function keyText(texts, columns, cells) {
   return cells.map((cell, at) => cellText(texts, columns[at], cell)).join(", ");

@@ -12,11 +12,25 @@ const ROW = 18, FONT = "12px ui-monospace, monospace", SMALLEST = 0.5, LEAST_HEI
 const KINDS = ["user", "kernel", "interpreter", "key"];
 const VIEWS = [["icicle", "callers above"], ["flame", "callers below"], ["reversed", "innermost first"]];
 
+/** @param {import("./data").Data} data @param {import("./data").FlamePart} part */
 export function flame(data, part, number = 0) {
   const several = part.labels.map((_, label) => new Set(part.groups.map((group) => group[label])).size > 1);
+  /** @type {{ measure: number, facets: (number | null)[], groups: Set<number> | null, range: number[] | null, split: number, view: string, colour: string, widths: string, scaled: boolean, folded: boolean, focus: number }} */
   const state = { measure: part.measures.length - 1, facets: part.labels.map(() => null), groups: null, range: null, split: several.indexOf(true), view: "icicle", colour: part.before ? "change" : "kind", widths: "after", scaled: false, folded: true, focus: -1 };
   // One tree, or those of a sandwich: what the function calls, and what calls it. *places* are where their nodes begin.
-  let trees, tree, widths, zoom = 0, hovered = null, selected = -1, found = null, hits = [], hit = -1, shown = [], rows = 0;
+  /** @type {import("./data").Tree[]} */
+  let trees = [];
+  /** @type {import("./data").Tree} */
+  let tree;
+  /** @type {import("./data").Shown[]} */
+  let shown = [];
+  /** @type {any} */
+  let found = null, hovered = null;
+  /** @type {number[]} */
+  let hits = [];
+  /** @type {Float64Array} */
+  let widths = new Float64Array(0);
+  let zoom = 0, selected = -1, hit = -1, rows = 0;
   const unfolded = new Set();
   const canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": `Flame graph of ${data.texts[part.name]}: arrow keys go from frame to frame, Enter zooms, Escape shows all` });
   const box = el("div", { className: "canvas" }, canvas);
@@ -77,7 +91,7 @@ export function flame(data, part, number = 0) {
     try {
       const expression = pattern && new RegExp(pattern[1], "i");
       test = expression ? (name) => expression.test(name) : (name) => name.toLowerCase().includes(text.toLowerCase());
-    } catch (error) { matches.textContent = error.message; found = null; return; }
+    } catch (error) { matches.textContent = String(error); found = null; return; }
     found = search(tree, widths, test);
     tree.matched = found.matched;
     if (trees[1]) trees[1].matched = search(trees[1], trees[1].widths, test).matched;
@@ -108,7 +122,7 @@ export function flame(data, part, number = 0) {
 
   function draw() {
     const width = box.clientWidth;
-    if (!width || !trees) return;
+    if (!width || !trees.length) return;
     place(width);
     const ratio = Math.min(devicePixelRatio || 1, 30000 / (rows * ROW));
     canvas.width = width * ratio; canvas.height = rows * ROW * ratio;
@@ -131,15 +145,16 @@ export function flame(data, part, number = 0) {
       branch(trees[1], 0, width, 0, -1);
       shown.splice(shown.findIndex((item) => item.tree === trees[1] && item.node === 0), 1);
     } else {
+      /** @type {(number | number[])[]} */
       const above = [];
       for (let node = tree.parent[zoom]; zoom && node >= 0; node = tree.parent[node]) above.unshift(node);
       let row = 0;
       // Of those above the zoomed frame the outermost and the caller.
       const middle = above.slice(1, -1);
-      if (middle.length > 3 && !unfolded.has(middle[0])) above.splice(1, middle.length, middle);
+      if (middle.length > 3 && !unfolded.has(middle[0])) above.splice(1, middle.length, /** @type {number[]} */ (middle));
       for (const one of above) {
         const fold = Array.isArray(one) ? one : null;
-        shown.push({ tree, node: fold ? fold[0] : one, fold, x: 0, width, row, above: true });
+        shown.push({ tree, node: Array.isArray(one) ? one[0] : one, fold, x: 0, width, row, above: true });
         row += down;
       }
       branch(tree, zoom, width, row, down);
@@ -153,9 +168,10 @@ export function flame(data, part, number = 0) {
   // A node over the whole width and what is below it. Long runs of single calls are one row, which opens.
   function branch(of, root, width, row, step) {
     const scale = of.widths[root] ? width / of.widths[root] : 0;
+    /** @type {[number, number][]} */
     const waiting = [[root, row]];
     while (waiting.length) {
-      let [node, at] = waiting.pop();
+      let [node, at] = /** @type {[number, number]} */ (waiting.pop());
       const left = (one) => (of.x[one] - of.x[root]) * scale;
       shown.push({ tree: of, node, x: left(node), width: of.widths[node] * scale, row: at });
       // Calls of calls without a branch and without much time of their own.
@@ -417,6 +433,7 @@ export function flame(data, part, number = 0) {
   function listFunctions() {
     const share = (value, of) => (of ? +((100 * value) / of).toFixed(2) : 0);
     const found = functions(tree), sum = tree.total[0];
+    /** @type {import("./data").Column[]} */
     const columns = part.before
       ? [["function", "", 2], ["module", "", 2], ["self before", unit(), 1], ["self after", unit(), 1], ["change", unit(), 1], ["total before", unit(), 1], ["total after", unit(), 1], ["change of total", unit(), 1]]
       : [["function", "", 2], ["module", "", 2], ["self", unit(), 1], ["self %", "", 1], ["total", unit(), 1], ["total %", "", 1]];
@@ -490,11 +507,11 @@ export function flame(data, part, number = 0) {
   function remember() {
     const kept = new URLSearchParams();
     if (state.view !== "icicle") kept.set("view", state.view);
-    if (state.focus >= 0) kept.set("focus", state.focus);
-    else if (zoom) kept.set("zoom", zoom);
+    if (state.focus >= 0) kept.set("focus", String(state.focus));
+    else if (zoom) kept.set("zoom", String(zoom));
     if (query.value) kept.set("search", query.value);
-    if (state.split !== several.indexOf(true)) kept.set("split", state.split);
-    state.facets.forEach((text, label) => { if (text !== null) kept.set(`key${label}`, text); });
+    if (state.split !== several.indexOf(true)) kept.set("split", String(state.split));
+    state.facets.forEach((text, label) => { if (text !== null) kept.set(`key${label}`, String(text)); });
     if (state.range) kept.set("time", state.range.join("-"));
     const text = kept.toString();
     history.replaceState(null, "", text || location.hash ? `#part-${number}${text ? `&${text}` : ""}` : location.href);
@@ -505,13 +522,14 @@ export function flame(data, part, number = 0) {
     if (place !== `part-${number}` || !rest.length) return;
     const kept = new URLSearchParams(rest.join("&"));
     const whole = (name, most) => { const value = Number(kept.get(name) ?? -1); return Number.isInteger(value) && value >= 0 && value < most ? value : -1; };
-    if (VIEWS.some(([view]) => view === kept.get("view"))) state.view = kept.get("view");
+    state.view = VIEWS.find(([view]) => view === kept.get("view"))?.[0] ?? state.view;
     if (kept.has("split")) state.split = several[whole("split", part.labels.length)] ? whole("split", part.labels.length) : -1;
     state.facets = state.facets.map((_, label) => { const text = whole(`key${label}`, data.texts.length); return part.groups.some((group) => group[label] === text) ? text : null; });
     state.focus = whole("focus", data.frames[0].length);
     query.value = kept.get("search") ?? "";
     return () => {
-      if (strip && /^\d+-\d+$/.test(kept.get("time") ?? "")) strip.take(...kept.get("time").split("-").map(Number));
+      const time = kept.get("time") ?? "";
+      if (strip && /^\d+-\d+$/.test(time)) strip.take(...time.split("-").map(Number));
       const node = whole("zoom", tree.parent.length);
       if (state.focus < 0 && node > 0) { zoom = node; draw(); say(node); }
     };
@@ -522,7 +540,7 @@ export function flame(data, part, number = 0) {
   canvas.addEventListener("click", click);
   canvas.addEventListener("keydown", key);
   for (const place of [window, box]) place.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
-  const strip = part.slices ? overTime(part, state.measure, amount, (range) => { state.range = range; rebuild(); remember(); }) : null;
+  const strip = part.slices ? overTime(part, part.slices, state.measure, amount, (range) => { state.range = range; rebuild(); remember(); }) : null;
   const recalled = recall();
   const element = el("div", { className: "flame" }, answer, facets, ...(strip ? [strip] : []), toolbar(), box, status, listed, tip);
   // The picture takes what the window has left below it, so that it is seen without scrolling.

@@ -1,17 +1,22 @@
 // Histograms over time: a column for each interval between two snapshots, a row for each bucket.
 
 import uPlot from "uplot";
-import { choice, counted, dark, el, keyText, local, moment, readable, redrawn, zone } from "./dom.js";
+import { button, choice, counted, dark, el, keyText, local, moment, readable, redrawn, zone } from "./dom.js";
 import { bars, headline, keyed, keyTable, quantileBucket, spread, sum } from "./histogram.js";
 import { axes, PADDING } from "./lines.js";
 
+/** @param {import("./data").Data} data @param {import("./data").HeatPart} part */
 export function heat(data, part) {
   const state = { colour: "log", scale: "equal" };
   const place = el("div", { className: "plot" }), legend = el("div", { className: "legend" }), hover = el("p", { className: "status", "aria-live": "polite" });
   const row = el("div", { className: "detail" }), answer = el("p", { className: "headline" });
   const { starts } = part;
   const totals = part.steps.map((steps) => steps.reduce((total, step) => total + sum(step[1].map(Number)), 0));
-  let key = totals.reduce((best, total, at) => (total > totals[best] ? at : best), 0), steps, first, last, most, plot = null, chosen = -1;
+  /** @type {uPlot | null} */
+  let plot = null;
+  /** @type {number[][]} */
+  let steps = [];
+  let key = totals.reduce((best, total, at) => (total > totals[best] ? at : best), 0), first = 0, last = 0, most = 1;
 
   function prepare() {
     steps = part.steps[key].map((step) => spread(part, step));
@@ -44,9 +49,9 @@ export function heat(data, part) {
     if (part.unit) y.label = part.unit;
     plot = new uPlot({
       width: size, height: 320, legend: { show: false },
-      axes: [x, y], padding: PADDING, scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
-      series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: false, y: false }, points: { show: false } },
-      hooks: { drawAxes: [cells], setCursor: [say], ready: [(ready) => ready.over.addEventListener("click", () => pick(cell(ready)))] },
+      axes: [x, y], padding: PADDING, scales: { x: { range: () => [starts[0], part.times[part.times.length - 1]] }, y: { range: () => [low(first), high(last)] } },
+      series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
+      hooks: { drawAxes: [cells], setCursor: [say], setSelect: [mark], ready: [(ready) => ready.over.addEventListener("click", () => { const found = cell(ready); if (found && !ready.select.width) pick(found.at, found.at); })] },
     }, [[starts[0], ...part.times], new Array(part.times.length + 1).fill(low(first))], place);
     const scale = el("span", { className: "scale" });
     scale.style.background = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((at) => shade(state.colour === "log" ? Math.expm1(at * Math.log1p(most)) : at * most)).join(",")})`;
@@ -80,17 +85,28 @@ export function heat(data, part) {
 
   function say(plot) {
     const found = cell(plot);
-    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${counted(sum(steps[found.at]), "value")}` : "A click shows the histogram of an interval." + ` Times are ${zone(starts[0])}.`;
+    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${counted(sum(steps[found.at]), "value")}` : "A click shows the histogram of an interval, dragging that of a range." + ` Times are ${zone(starts[0])}.`;
   }
 
-  function pick(found) {
-    if (!found) return;
-    chosen = found.at;
-    row.replaceChildren(el("h3", { textContent: span(chosen) }), el("p", { className: "note", textContent: counted(sum(steps[chosen]), "value") }), bars(part, steps[chosen]));
+  // The columns that the mouse has marked.
+  function mark(plot) {
+    const { left, width } = plot.select;
+    if (!width) return;
+    const begin = plot.posToVal(left, "x"), end = plot.posToVal(left + width, "x");
+    const marked = [...starts.keys()].filter((at) => part.times[at] > begin && starts[at] < end);
+    if (marked.length) pick(marked[0], marked[marked.length - 1]);
+  }
+
+  // The histogram of some intervals, and its quantiles.
+  function pick(from, to) {
+    const counts = part.buckets.map((_, bucket) => sum(steps.slice(from, to + 1).map((step) => step[bucket])));
+    const title = `${moment(starts[from])} to ${moment(part.times[to])}${to > from ? `, ${to - from + 1} intervals` : ""}`;
+    row.replaceChildren(el("h3", { textContent: title }), el("p", { className: "headline" }, headline(part, counts), " ", button("all intervals", whole)), bars(part, counts));
   }
 
   function whole() {
     const counts = part.buckets.map((_, bucket) => sum(steps.map((step) => step[bucket])));
+    plot?.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     row.replaceChildren(el("h3", { textContent: "all intervals" }), el("p", { className: "note", textContent: counted(sum(counts), "value") }), bars(part, counts));
     answer.textContent = `${headline(part, counts)}${slowest()}`;
   }
@@ -103,8 +119,9 @@ export function heat(data, part) {
     let end = at;
     while (tops[end + 1] === worst) end++;
     const high = part.buckets[worst][1];
-    const from = local(starts[at]).slice(11, 19), to = local(part.times[end]).slice(11, 19);
-    return `. Slowest from ${from} to ${to}${high === null ? "" : `: p99 up to ${readable(Number(high), part.unit)}`}`;
+    const last = part.times.at(-1) ?? 0, digits = last - starts[0] < starts.length ? 23 : 19; // intervals of less than a second
+    const from = local(starts[at]).slice(11, digits), to = local(part.times[end]).slice(11, digits);
+    return `. Slowest from ${from} to ${to} ${zone(last)}${high === null ? "" : `: p99 up to ${readable(Number(high), part.unit)}`}`;
   }
 
   redrawn(place, draw);

@@ -86,9 +86,11 @@ export function keyTable(data, part, extra, sort, pick) {
   return table(data, { name: part.name, columns, rows, sort: part.columns.length + sort }, pick);
 }
 
+/** @param {import("./data").Data} data @param {import("./data").HistogramPart} part */
 export function histogram(data, part) {
   const counts = part.counts.map((one) => spread(part, one)), before = part.before?.map((one) => spread(part, one));
   const view = el("div", { className: "detail" });
+  /** @param {number[]} one @param {any} old */
   const draw = (title, one, old = null) => view.replaceChildren(
     ...(title ? [el("h3", { textContent: title })] : []),
     el("p", { className: old ? "note" : "headline", textContent: old ? `${counted(sum(one), "value")}, ${sum(old)} before: the thin bars` : headline(part, one) }),

@@ -7,6 +7,7 @@ const EACH = "each", ALL = "all";
 
 const sum = (counts) => counts.reduce((total, count) => total + count, 0);
 
+/** @param {import("./data").Data} data @param {import("./data").HistogramPart} part */
 export function keyHeat(data, part, counts, show) {
   const state = { by: part.columns.length > 1 && part.by >= 0 ? String(part.by) : EACH, colour: "share" };
   const canvas = el("canvas", { role: "img", "aria-label": "Heat map: keys × buckets; the table below has the keys and their quantiles" });
@@ -75,6 +76,7 @@ export function keyHeat(data, part, counts, show) {
     return drawn[column] && bucket >= first && bucket <= last ? { one: drawn[column], bucket } : null;
   }
 
+  /** @param {any} found */
   function say(found = null) {
     const more = groups.length - drawn.length;
     status.textContent = found ? `${found.one.name}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${found.one.counts[found.bucket]} of ${counted(found.one.total, "value")}, ${percent(found.one.counts[found.bucket], found.one.total)}`

@@ -7,6 +7,7 @@ import { keyed, keyTable } from "./histogram.js";
 
 const FIRST = 8;
 // Room for half a time at the right end of the axis.
+/** @type {[number, number, number, number]} */
 export const PADDING = [12, 45, 0, 0];
 const COLOURS = ["#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#db2777", "#65a30d"];
 
@@ -22,10 +23,12 @@ export function axes() {
   return [{ stroke: ink, grid, ticks: grid, values: times, space: 110 }, { stroke: ink, grid, ticks: grid, size: 80 }];
 }
 
+/** @param {import("./data").Data} data @param {import("./data").LinesPart} part */
 export function lines(data, part) {
   const all = [...part.lines.map((line, key) => ({ line, key, note: part.before ? " (after)" : "" })), ...(part.before ?? []).map((line, key) => ({ line, key, note: " (before)" }))]
     .filter((one) => one.line[0].length);
-  const totals = part.lines.map((line) => line[1].reduce((sum, value) => sum + Number(value ?? 0), 0));
+  /** @type {number[]} */
+  const totals = part.lines.map((line) => line[1].reduce((/** @type {number} */ sum, value) => sum + Number(value ?? 0), 0));
   const order = [...totals.keys()].sort((a, b) => totals[b] - totals[a]);
   const name = (key) => (keyed(part) ? keyText(data.texts, part.columns, part.keys[key]) : data.texts[part.name]);
   const headline = el("p", { className: "headline" });
@@ -56,6 +59,7 @@ export function lines(data, part) {
 
   // The highest point of all, what each point is, and how many of the keys are drawn.
   function answer() {
+    /** @type {any} */
     let peak = null;
     part.lines.forEach((line, key) => line[1].forEach((value, at) => { if (value !== null && (!peak || Number(value) > peak.value)) peak = { key, value: Number(value), time: line[0][at] }; }));
     const each = part.interval ? `${part.of} of each ${readable(part.interval, "s")}` : part.of;

@@ -11,9 +11,12 @@ import { table } from "./table.js";
 
 const VIEWS = { flame, heat, histogram, lines, table };
 
+const element = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** @returns {Promise<import("./data").Data>} */
 async function unpacked() {
-  const text = document.getElementById("data").textContent.trim();
-  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const text = element("data").textContent.trim(), known = /** @type {any} */ (Uint8Array);
+  const bytes = known.fromBase64 ? known.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
 }
@@ -38,7 +41,7 @@ function navigation(data, main) {
 }
 
 async function show() {
-  const main = document.getElementById("report");
+  const main = element("report");
   const data = await unpacked();
   const numbered = data.parts.map((part, number) => [part, number]), single = numbered.filter(([part]) => isFigure(part));
   const listed = single.length > 1 ? single : [];
@@ -49,6 +52,6 @@ async function show() {
 }
 
 show().catch((error) => {
-  document.getElementById("report").replaceChildren(el("p", { className: "warning", textContent: `The report cannot be shown: ${error.message}` }));
+  element("report").replaceChildren(el("p", { className: "warning", textContent: `The report cannot be shown: ${error.message}` }));
   throw error;
 });

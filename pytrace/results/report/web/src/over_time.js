@@ -5,8 +5,9 @@ import { button, counted, dark, el, local, readable, redrawn, zone } from "./dom
 const HEIGHT = 44;
 
 // *choose* gets the first slice and the one after the last, or null for all; *amount* makes the text of a number.
-export function overTime(part, measure, amount, choose) {
-  const { slices, lost } = part;
+/** @param {import("./data").FlamePart} part @param {number[]} slices */
+export function overTime(part, slices, measure, amount, choose) {
+  const { lost } = part;
   const count = slices.reduce((most, slice) => Math.max(most, slice + 1), lost.length);
   const sums = new Float64Array(count);
   slices.forEach((slice, sample) => { sums[slice] += Number(part.values[measure][sample]); });

@@ -1,15 +1,18 @@
 // A table that sorts, filters and is written as CSV. Only the rows in sight are in the document.
 
-import { button, counted, download, el, readable } from "./dom.js";
+import { button, counted, download, el, local, readable, zone } from "./dom.js";
 
-const ROW = 24;
+const ROW = 24, BOOT = "boot";
 const FORMULA = /^'*[=+\-@\t\r\n\uff0b\uff0d\uff1d\uff20]/;
 
 // Columns are [name, unit, kind]; kind 0: texts by number, 1: numbers, 2: texts. *pick* is called with the number of a chosen row.
+/** @param {import("./data").Data} data @param {Pick<import("./data").TablePart, "name" | "columns" | "rows" | "sort" | "boot">} part @param {((at: number) => void) | null} pick */
 export function table(data, part, pick = null) {
   const { columns, rows } = part;
   const title = (column) => (typeof column[0] === "number" ? data.texts[column[0]] : column[0]);
   const text = (row, at) => (columns[at][2] ? String(row[at]) : data.texts[row[at]]);
+  // Times since boot are shown as times of day.
+  const clock = (column) => column[1] === BOOT && part.boot !== undefined, wall = (exact) => (part.boot ?? 0) + Number(exact) / 1e9;
   const measured = part.sort >= 0 ? part.sort : ranked(columns, rows);
   const largest = measured >= 0 ? rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[measured]))), 0) : 0;
   let order = rows.map((_, at) => at), sorted = -1, down = true, chosen = -1, widest = 0;
@@ -30,7 +33,8 @@ export function table(data, part, pick = null) {
 
   function head(column, at) {
     const shown = column[3] === undefined ? title(column) : data.texts[column[3]];
-    const act = button(column[1] && !scaled(column) ? `${shown} (${column[1]})` : shown, () => {
+    const unit = clock(column) && rows.length ? zone(wall(text(rows[0], at))) : scaled(column) ? "" : column[1];
+    const act = button(unit ? `${shown} (${unit})` : shown, () => {
       sort(at, sorted === at ? !down : column[2] === 1);
       refilter();
     });
@@ -82,8 +86,8 @@ export function table(data, part, pick = null) {
   function line(at) {
     const row = rows[at];
     const cells = columns.map((column, number) => {
-      const exact = text(row, number), people = scaled(column) && exact !== "" ? readable(Number(exact), column[1]) : exact;
-      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: people, title: people === exact ? exact : `${exact} ${column[1]}` });
+      const exact = text(row, number), people = exact === "" ? "" : clock(column) ? local(wall(exact)).slice(11, 23) : scaled(column) ? readable(Number(exact), column[1]) : exact;
+      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: people, title: people === exact ? exact : `${exact} ${clock(column) ? "ns since boot" : column[1]}` });
       if (number === measured && largest) cell.style.setProperty("--share", `${(100 * Math.abs(Number(row[number]))) / largest}%`);
       return cell;
     });
@@ -99,7 +103,7 @@ export function table(data, part, pick = null) {
   function choose(at) {
     chosen = at;
     render();
-    pick(at);
+    pick?.(at);
   }
 
   function save() {

@@ -2,10 +2,11 @@
 
 // options: measure (number), groups (a set of numbers; null: all), range (of slices of time; null: all), split (the label that is a frame at the root; -1: none), reversed (callers
 // below), folded (a function that calls itself is one frame), focus (a function: what it calls, or reversed what calls it; -1: all).
+/** @param {import("./data").Data} data @param {import("./data").FlamePart} part @returns {import("./data").Tree} */
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
   const labels = names.length; // numbers above are texts of labels
-  const [depths, frames] = part.nodes;
+  const [depths, frames] = part.nodes, { slices } = part;
   const above = parentsOf(depths);
   const values = part.values[options.measure].map(Number);
   const olds = part.before ? part.before[options.measure].map(Number) : null;
@@ -15,7 +16,7 @@ export function buildTree(data, part, options) {
   const path = [];
   for (let sample = 0; sample < values.length; sample++) {
     if (options.groups && !options.groups.has(part.group[sample])) continue;
-    if (options.range && (part.slices[sample] < options.range[0] || part.slices[sample] >= options.range[1])) continue;
+    if (options.range && slices && (slices[sample] < options.range[0] || slices[sample] >= options.range[1])) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
     path.length = 0;
     for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
@@ -40,6 +41,7 @@ export function buildTree(data, part, options) {
   }
   const { parent, id, total, self, old, oldSelf } = nodes.trimmed();
   if (focus >= 0) id[0] = focus;
+  /** @type {any} */
   const tree = { parent, id, total, self, old, oldSelf, leaf, reversed: options.reversed };
   const isFrame = (node) => id[node] >= 0 && id[node] < labels;
   tree.name = (node) => (id[node] < 0 ? "all" : isFrame(node) ? data.texts[names[id[node]]] : data.texts[id[node] - labels]);
@@ -190,6 +192,7 @@ export function functions(tree) {
 }
 
 // Of the samples of a tree what each row of a list has, now and before.
+/** @param {import("./data").FlamePart} part @param {import("./data").Tree} tree @param {import("./data").Listing} rows @param {number} measure */
 export function rowSums(part, tree, rows, measure) {
   const found = rows.rows.map(([text, frame]) => ({ text, frame, value: 0, old: 0 }));
   rows.of.forEach((row, sample) => {
