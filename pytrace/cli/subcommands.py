@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec.structs import replace
+
 from pytrace.base import extras, terminal, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
@@ -17,7 +19,7 @@ from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
 from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
-from pytrace.results.difference import Difference, difference
+from pytrace.results.difference import Difference, difference, scaled
 from pytrace.results.formats import table, text_and_json
 from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.merge import merge
@@ -173,6 +175,8 @@ def _diff_parser() -> CommandParser:
     )  # fmt: skip
     parser.add_argument("before", metavar="BEFORE", help="the earlier snapshot")
     parser.add_argument("after", metavar="AFTER", help="the later one")
+    help_ = "compare shares: multiply numbers by stack of BEFORE, so that both have the same total"
+    parser.add_argument("--scale", action="store_true", help=help_)
     _add_output(parser)
     return parser
 
@@ -193,7 +197,15 @@ def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: Ex
     before, after = (_narrowed(side, arguments.map) for side in sides)
     if arguments.map:
         _check_maps(arguments.map, before, after)
+    sentences: dict[str, str] = {}
+    if arguments.scale:
+        before, sentences = scaled(before, after)
+        options = replace(options, notes=tuple(f"{name}: {sentence}" for name, sentence in sentences.items()))
+        if row.differential is None and row.name != "text":
+            sys.stderr.write("".join(f"NOTE: {note}\n" for note in options.notes))
     compared = difference(before, after, files, by_function=row.name in _FORMS)
+    for name in sentences.keys() & compared.maps.keys():
+        compared.maps[name] = replace(compared.maps[name], found=(sentences[name], *compared.maps[name].found))
     if row.differential is not None:
         data = row.differential(*_shown_parts(row, before, after), options)
         with _output(arguments.output, binary=row.binary) as file:

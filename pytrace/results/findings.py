@@ -459,24 +459,17 @@ def amounts_of(data: MapData, run: Run) -> Amounts:
     return Amounts("", *counted(run)) if isinstance(data.value, types.Count) else Amounts(data.unit)
 
 
-def changes(stacks: Stacks, *, scaled: bool = False) -> list[str]:
-    """Of stacks with an earlier state the totals, and the functions that grew and shrank most themselves.
-
-    *scaled*: what is compared with has the total of the other, so that shares are compared.
-    """
+def changes(stacks: Stacks) -> list[str]:
+    """Of stacks with an earlier state the totals, and the functions that grew and shrank most themselves."""
     amounts = stacks.amounts
     was, now = sum(stacks.olds), sum(stacks.values)
     percent = f" ({100 * (now - was) / was:+.1f} %)" if was else ""
     lines = [f"{amounts.full(was)} before, {amounts.full(now)} after: {_signed(now - was, amounts)}{percent}"]
-    factor = now / was if scaled and was else 1
-    if scaled:
-        lines[0] += "; below, before is scaled to the total after"
     listing = stacks.listings()[0]
     new, old = [0] * len(listing.owners), [0] * len(listing.owners)
     for owner, value, earlier in zip(listing.of, stacks.values, stacks.olds, strict=True):
         new[owner] += value
         old[owner] += earlier
-    old = [round(number * factor) for number in old]
     deltas = [number - earlier for number, earlier in zip(new, old, strict=True)]
     for word, sign in (("grew most:", 1), ("shrank most:", -1)):
         found = sorted((at for at, delta in enumerate(deltas) if delta * sign > 0), key=lambda at: -deltas[at] * sign)

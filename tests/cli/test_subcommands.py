@@ -216,6 +216,15 @@ def test_diff_shows_the_largest_change_last(typed: Any) -> None:
     assert typed("diff a.pts a.pts") == (0, "no map differs\n", "")
 
 
+def test_diff_of_shares_says_so_in_every_format(typed: Any) -> None:
+    note = "numbers before are multiplied by 1.429: both have the same total"
+    assert typed("diff --scale a.pts b.pts -m s") == (0, "no map differs\n", "")
+    assert typed("diff --scale a.pts b.pts -m s -f json")[2] == f"NOTE: @s: {note}\n"
+    for suffix in ("svg", "html"):
+        assert typed(f"diff --scale a.pts b.pts -m s -o shares.{suffix}")[0] == 0
+        assert note in Path(f"shares.{suffix}").read_text()
+
+
 def test_diff_in_json(typed: Any) -> None:
     _, out, _ = typed("diff a.pts b.pts -f json -m c -m h")
     first, second = map(json.loads, out.splitlines())

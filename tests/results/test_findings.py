@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.core import types
+from pytrace.results.difference import scaled
 from pytrace.results.findings import Stacks, changes, findings, readable
 from pytrace.results.snapshot import Frame, MapData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
@@ -127,6 +128,17 @@ def test_nothing_of_nothing() -> None:
 )  # fmt: skip
 def test_numbers_for_people(number: float, unit: str, text: str) -> None:
     assert readable(number, unit) == text
+
+
+def test_numbers_by_stack_are_scaled_to_the_same_total() -> None:
+    once = {stack(str(at)): 1 for at in range(7)}
+    before = snapshot(map_data("@", U, COUNT, once), map_data("@n", None, COUNT, {None: 7}))
+    after = snapshot(map_data("@", U, COUNT, {stack("hot"): 23}), map_data("@n", None, COUNT, {None: 23}))
+    found, sentences = scaled(before, after)
+    assert sum(found.maps["@"].entries.values()) == 23  # type: ignore[arg-type]
+    assert found.maps["@n"].entries == {None: 7}
+    assert sentences == {"@": "numbers before are multiplied by 3.286: both have the same total"}
+    assert scaled(snapshot(map_data("@", U, COUNT, {})), after)[1] == {}
 
 
 def test_changes_are_by_function_whatever_the_folder_and_version() -> None:

@@ -48,6 +48,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Values of the format's own options; empty text for a flag."""
     about: bool = False
     """Begin with a description of the runs: host, kernel, times, losses. For formats that people read."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what was done to the numbers before, which pictures show."""
 
     def flag(self, name: str) -> bool:
         """True if an option of the format is set."""

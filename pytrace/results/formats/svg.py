@@ -141,6 +141,8 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
     """
     drawing, style = _begun(options)
     _head(drawing, title_of_difference(before, after), [before, after])
+    for note in options.notes:
+        drawing.line(note)
     earlier, later = ({data.title: data for data in _stacks(side)} for side in (before, after))
     shown = {*before.shown, *after.shown} - {data.name for data in (*earlier.values(), *later.values())}
     others = {name: change for name, change in difference(before, after).maps.items() if name in shown}

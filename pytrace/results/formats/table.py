@@ -107,7 +107,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
         lambda snapshot, _options, file: _whole(file, page.single(snapshot, _forms())), binary=True,
-        differential=lambda before, after, _options: page.differential(before, after, _forms()),
+        differential=lambda before, after, options: page.differential(before, after, _forms(), options.notes),
         series=lambda snapshots, _options: page.series(snapshots, _forms()), prepare=page.viewer,
     ),
 )  # fmt: skip

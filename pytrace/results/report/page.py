@@ -102,6 +102,7 @@ def page(
     title: str,
     heads: Sequence[Head],
     nothing: str = "Nothing was counted: there are no maps and no rows.",
+    notes: Sequence[str] = (),
 ) -> bytes:
     """The file.
 
@@ -110,6 +111,7 @@ def page(
         title: of the page.
         heads: the runs of each snapshot.
         nothing: what is said where there is nothing to show.
+        notes: sentences below the title.
 
     Raises:
         TraceError: the viewer was not bundled.
@@ -118,6 +120,7 @@ def page(
     program = program.replace("</script", "<\\/script")
     policy = _POLICY.format(program=_digest(program), style=_digest(style))
     header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads))
+    header += "".join(f'<p class="when">{escaped(note)}.</p>' for note in notes)
     unnamed = unnamed_code(document.stacks, document.runs)
     if unnamed:
         header += f'<p class="warning" role="note">{escaped(unnamed)}.</p>'
@@ -319,8 +322,8 @@ def _drawable(*states: MapData) -> bool:
 # ---------------------------------------------------------------------------------------------- two snapshots
 
 
-def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> bytes:
-    """The report of what changed; rows are not compared.
+def differential(before: SnapshotData, after: SnapshotData, forms: Forms, notes: Sequence[str] = ()) -> bytes:
+    """The report of what changed; rows are not compared. *notes* stand below its title.
 
     Raises:
         TraceError: keys or values of a map are not comparable.
@@ -345,7 +348,7 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
         else:
             document.parts.append(difference_part(document, forms.printers, change))
     heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
-    return page(document, title_of_difference(before, after), heads, "No map differs.")
+    return page(document, title_of_difference(before, after), heads, "No map differs.", notes)
 
 
 # ---------------------------------------------------------------------------------------------- a series
