@@ -86,15 +86,33 @@ function serve() { for (let i = 0; i < 4; i++) fibonacci(26); }
 const end = Date.now() + 1500; while (Date.now() < end) serve();
 """
 
-_PREFORK_PY = """
-import os, signal, time
-def render_page():
-    end = time.time() + 1.5
-    while time.time() < end: sum(i * i for i in range(1000))
-children = [os.fork() for _ in range(2)]
-if 0 in children: render_page()
-else: [os.wait() for _ in children]
+_WEB_PY = """
+import http.client, http.server, os, signal, socketserver, time
+class Pages(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = render_page(60000)
+        self.send_response(200); self.send_header("Content-Length", str(len(text))); self.end_headers()
+        self.wfile.write(text)
+    def log_message(self, *_): pass
+def render_page(n):
+    return str(sum(i * i % 7 for i in range(n))).encode()
+server = socketserver.TCPServer(("127.0.0.1", 0), Pages)
+workers = []
+for _ in range(2):
+    workers.append(os.fork())
+    if not workers[-1]: server.serve_forever()
+end = time.time() + 1.5
+while time.time() < end:
+    client = http.client.HTTPConnection(*server.server_address); client.request("GET", "/"); client.getresponse().read()
+for worker in workers: os.kill(worker, signal.SIGKILL)
 """
+
+_DISK_SH = """
+for i in 1 2 3 4 5; do dd if=/dev/zero of=written bs=16k count=60 oflag=direct; sleep 0.1; done
+for i in 1 2 3 4 5; do dd if=/dev/zero of=written bs=1M count=16 oflag=direct; sleep 0.1; done
+"""
+
+_FILES = {"app.c": _APP_C, "app.py": _APP_PY, "app.js": _APP_JS, "web.py": _WEB_PY, "disk.sh": _DISK_SH}
 
 _LATENCY = (
     "t:syscalls:sys_enter_read /pid == cpid/ { @t[tid] = nsecs; } "
@@ -172,15 +190,18 @@ REPORTS = {
         "flame --off-cpu -c 'python3 app.py'",
         ("Where python3 app.py waited", "serve → clock_nanosleep", _TIME, _SHARE),
     ),
-    "python-prefork": Report(
-        "flame --follow -c 'python3 prefork.py'",
-        ("Where python3 prefork.py spent its time", "render_page", _SHARE),
+    "python-web": Report(
+        "flame --follow -c 'python3 web.py'", ("Where python3 web.py spent its time", "render_page", _SHARE)
     ),
     "node": Report("flame -c 'node app.js'", (r"\[JIT\]", "node --perf-basic-prof gives names", _SHARE)),
     "node-named": Report("flame -c 'node --perf-basic-prof app.js'", ("fibonacci app.js:2", _SHARE)),
     "read-latency": Report(
         f"heatmap --every 0.25 -e {shlex.quote(_LATENCY)} -c './app'",
         ("@read_ns", r"values: p50 ≤ .*p99 ≤ .*largest ≤ \d+(\.\d+)? [µn]s"),
+    ),
+    "block-latency": Report(
+        "heatmap --every 0.25 biolatency -c 'sh disk.sh'",
+        (r"values: p50 ≤ .*p99 ≤ .*s\. Slowest from \d\d:\d\d:\d\d\.\d+ to .*p99 up to \d", "Disk|[Ll]atency|I/O"),
     ),
     "run-queue": Report("runqlat 1 1", (r"values: p50 ≤ .*p99 ≤ .*[µm]s",)),
     "system-calls": Report(
@@ -228,7 +249,7 @@ def record(folder: Path, *names: str) -> None:
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        for file, text in (("app.c", _APP_C), ("app.py", _APP_PY), ("app.js", _APP_JS), ("prefork.py", _PREFORK_PY)):
+        for file, text in _FILES.items():
             (place / file).write_text(text)
         subprocess.run(
             ["gcc", "-O1", "-g", "-fno-omit-frame-pointer", "-w", "-o", "app", "app.c"], cwd=place, check=True

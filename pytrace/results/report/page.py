@@ -247,9 +247,9 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
 
 
 def _rank(part: AnyPart) -> tuple[int, int]:
-    """The place of a part: the picture that says most first, the longer of two tables before the shorter."""
+    """The place of a part: flame graphs first, the longer of two tables before the shorter."""
     if isinstance(part, FlamePart):
-        return 0, -len(part.nodes[0])
+        return 0, 0
     if isinstance(part, TablePart):
         return 2, -len(part.rows)
     return 1, -len(part.keys)

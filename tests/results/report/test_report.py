@@ -533,7 +533,8 @@ def test_a_part_is_written_with_its_kind() -> None:
     )
     document.parts.append(table)
     assert unpacked(document)["parts"] == [
-        {"kind": "table", "name": 0, "help": 1, "note": "", "columns": [[0, "", 1]], "rows": [[3]], "sort": 0}
+        {"kind": "table", "name": 0, "help": 1, "note": "", "columns": [[0, "", 1]], "rows": [[3]], "sort": 0,
+         "boot": 0.0}
     ]  # fmt: skip
 
 
