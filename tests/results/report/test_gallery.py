@@ -31,8 +31,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_first_screens_answer(pages: Path) -> None:
     missing: list[str] = []
     for number, (name, wanted) in enumerate(REPORTS.items()):
-        first: Any = {"viewport": dict(zip(("width", "height"), SIZES[0], strict=True)), "color_scheme": _scheme(number)}
-        with opened(pages / f"{name}.html", **first) as page:
+        size = {"width": SIZES[0][0], "height": SIZES[0][1]}
+        with opened(pages / f"{name}.html", viewport=size, color_scheme=_scheme(number)) as page:
             for place, (width, height) in enumerate(SIZES):
                 scheme = _scheme(number + place)
                 if place:
