@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
@@ -60,6 +61,10 @@ def page(topic: str) -> str:
     if tool and place is not None and (path := place / "reference" / "tools" / f"{tool}.md").is_file():
         return _readable(path.read_text(encoding="utf-8"))
     sections = list(_sections(known, word))
+    if not sections and (mentions := _mentions(known, word)):
+        rows = [f"  {name}, {heading}:\n    {line}\n" for name, heading, line in mentions[:_SHOWN]]
+        more = f"  … and {len(mentions) - _SHOWN} more\n" if len(mentions) > _SHOWN else ""
+        return f"What the pages say of {topic!r} (pytrace help PAGE):\n{''.join(rows)}{more}"
     if not sections:
         names = [*known, *tools.names(), *SUBCOMMANDS, *SHORTCUTS]
         near = ", ".join(similar(word, names))
@@ -98,6 +103,32 @@ def _sections(pages: dict[str, Path], word: str) -> Iterator[tuple[str, str, str
                 level = len(heading[1])
                 ends = (later.start() for later in headings[index + 1 :] if len(later[1]) <= level)
                 yield name, heading[2], text[heading.start() : next(ends, len(text))]
+
+
+def _mentions(pages: dict[str, Path], word: str) -> list[tuple[str, str, str]]:
+    """Page, heading and a line of each section for users that has the word: first rows of tables that begin with it."""
+    wanted = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])", re.IGNORECASE)
+    row = re.compile(rf"\|\s*`?(--)?{re.escape(word)}(?![\w-])", re.IGNORECASE)
+    ranked: list[tuple[tuple[bool, bool, int], tuple[str, str, str]]] = []
+    for name, path in pages.items():
+        if path.parent.name == "develop":
+            continue
+        text = path.read_text(encoding="utf-8")
+        starts = [heading.start() for heading in _HEADING.finditer(text)]
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            heading, *lines = text[start:end].splitlines()
+            found = [line for line in lines if wanted.search(line)]
+            if found or any(map(row.match, lines)):
+                subject = next(filter(row.match, lines), None)
+                order = (subject is None, path.parent.name != "reference", len(ranked))
+                ranked.append((order, (name, _plain(heading.lstrip("#")), _row(subject or found[0]))))
+    return [mention for _, mention in sorted(ranked)]
+
+
+def _row(line: str) -> str:
+    """A line of a page, or of a table: its cells in order."""
+    cells = [cell for cell in line.replace("`", "").strip("| ").split(" | ") if cell]
+    return textwrap.shorten("  ".join(cells), 200, placeholder=" …")
 
 
 def title(path: Path) -> str:

@@ -319,12 +319,13 @@ def _help_parser() -> CommandParser:
         "help", "Print a page of the documents, or what they say of a tool, command or word; alone, the list of pages.",
         "examples:\n  pytrace help privileges\n  pytrace help biolatency\n  pytrace help ustack",
     )  # fmt: skip
-    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="as the list names it, or a word of a heading")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="as the list names it, or a word or an option")
     return parser
 
 
 def _help(words: Sequence[str]) -> int:
-    topic = " ".join(_help_parser().parse_args(list(words)).topic)
+    known, options = _help_parser().parse_known_args(list(words))
+    topic = " ".join((*known.topic, *options))
     from pytrace.cli import documents  # for people who read
 
     if topic in SUBCOMMANDS:

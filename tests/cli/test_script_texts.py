@@ -9,6 +9,7 @@ import pytest
 from pytrace.cli import documents, main, script_texts, tools
 from pytrace.cli.options import Option
 from pytrace.cli.script_options import ScriptWords
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.script_options import ScriptOption
 from tests.cli.test_script_finder import folder, translated
 
@@ -183,6 +184,15 @@ def test_every_page_is_a_topic_and_links_are_words(capfd: pytest.CaptureFixture[
         text = documents.page(path.stem)
         assert text.startswith("# ")
         assert not re.search(r"\]\([\w./-]+\.md|<!-- ", text), path
+
+
+def test_what_no_heading_names_is_found_in_the_pages() -> None:
+    lines = documents.page("--follow").splitlines()
+    assert lines[0] == "What the pages say of '--follow' (pytrace help PAGE):"
+    assert lines[1:3] == ["  command-line, Options:", "    --follow with -p or -c: also trace child processes"]
+    assert "  first-hour, 4. Filters:" in documents.page("predicate").splitlines()
+    with pytest.raises(TraceError, match="no document is about 'nothing of the kind'"):
+        documents.page("nothing of the kind")
 
 
 @pytest.mark.parametrize(
