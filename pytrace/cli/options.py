@@ -669,10 +669,10 @@ def help_text() -> str:
 _QUESTIONS = """\
 pytrace traces programs and the Linux kernel with BPF. People ask:
 
-  why is it slow?                pytrace why -c './program'        (-p PID --for 10)
-  where does it spend its time?  pytrace flame -c './program'      (-p PID; --off-cpu: where it waits)
+  why is it slow?                pytrace why -c './program'        (-p PID --for 10: on a CPU, or waiting for what)
+  which function is it?          pytrace flame -c './program'      (-p PID; --off-cpu: where it waits)
   what is busy now?              pytrace top
-  what does it do?               pytrace syscount -p PID           pytrace opensnoop -c './program'
+  what does it do?               pytrace calls -c './program'      (as strace, without stopping it)
   which tool for it?             pytrace --tools slow              (lock, leak, fails, who deletes my file)
   what changed?                  pytrace diff before.pts after.pts (snapshots of --save)
   and anything else              pytrace -e 'tracepoint:sched:* { @[probe, comm] = count(); }' -c ./program

@@ -88,24 +88,29 @@ def _alias_rows(word: str) -> list[tuple[str, str, str]]:
 
 
 SYMPTOMS: Mapping[str, str] = {
-    "slow latenc stall lag time long": "flame profile offcputime runqlat fsslower biolatency funclatency syscount",
+    "slow latenc stall lag time long": (
+        "why flame offcputime runqlat fsslower biolatency funclatency tcpconnlat profile syscount"
+    ),
     "cpu busy hot burn load": "top flame profile runqlen cpudist",
-    "hang stuck freez block wait sleep": "offcputime offwaketime futexwait wakeuptime naptime",
-    "lock mutex contention deadlock futex": "futexwait klockstat offwaketime",
+    "hang stuck freez block wait sleep": "why offcputime offwaketime futexwait wakeuptime naptime",
+    "lock mutex contention deadlock futex": "futexwait why klockstat offwaketime",
     "leak grow": "memleak mallocs slabratetop",
     "memory oom ram alloc heap": "memleak mallocs pagefaults oomkill drsnoop swapin",
     "fail error denied permission enoent eacces missing": "opensnoop statsnoop syscount capable trace",
     "delet remov unlink vanish temporary": "filelife trace",
     "open read write file path": "opensnoop fileslower filetop fsslower filelife",
     "disk io i/o storage iops": "biolatency biosnoop biotop bitesize fsslower",
-    "network tcp connection socket port traffic packet": (
-        "tcplife tcptop tcpconnect tcpaccept solisten tcpretrans udpsnoop"
+    "network tcp connect socket port traffic packet": (
+        "tcplife tcptop tcpconnect tcpconnlat tcpaccept solisten tcpretrans udpsnoop"
     ),
     "retransmit drop lost timeout reset": "tcpretrans tcpdrop skbdrop tcpconnlat",
     "dns host resolve lookup": "gethostlatency",
     "exec start process spawn fork cron short-lived": "execsnoop exitsnoop threadsnoop pidpersec",
     "kill signal crash die exit end segfault": "killsnoop exitsnoop oomkill",
-    "syscall call strace": "syscount trace",
+    "syscall call strace ltrace": "calls syscount trace",
+    "python ruby php java node perl": "flame why profile offcputime ucalls uflow ugc",
+    "chang differ compar regress before after": "diff",
+    "host fleet cluster machines": "fleet",
     "interrupt irq": "hardirqs softirqs",
     "sql database query postgres mysql": "dbslower dbstat",
     "gc garbage": "ugc",
@@ -121,6 +126,10 @@ SYMPTOMS: Mapping[str, str] = {
 _COMMANDS = {
     "flame": "where a program or machine spends its time, as a picture (-p, -c; --off-cpu, --alloc)",
     "top": "what is busy now: processes, files, disks, connections, live",
+    "why": "where the time of all threads went: on a CPU, waiting for one, or blocked, by what and by whom (-p, -c)",
+    "calls": "system calls with arguments and results, as strace prints them, without stopping the program",
+    "diff": "what changed between two runs that were saved (--save before.pts, --save after.pts)",
+    "fleet": "the same question on many hosts, as one answer",
 }
 """What answers a question and is no tool, with a summary."""
 
