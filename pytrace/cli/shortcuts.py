@@ -114,22 +114,24 @@ def _flame(words: Sequence[str]) -> list[str]:
         raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
     if known.over_time is not None and (known.tool or known.event or known.faults):
         raise TraceError("pytrace flame: --over-time is for samples of the processor, and another kind was chosen")
+    if known.output is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
+        known.output = _new_file("flame")
+    # Before the words of the user: an option at their end that lacks its value must not take it.
+    output = [] if known.output is None else ["-o", known.output]
     if known.event is not None:
-        command = ["stackcount", known.event, *_with_duration(rest, "-D")]
+        command = ["stackcount", *output, known.event, *_with_duration(rest, "-D")]
     elif known.faults:
-        command = ["-e", _FAULTS, *_with_duration(rest, "--duration")]
+        command = [*output, "-e", _FAULTS, *_with_duration(rest, "--duration")]
         # Tools do so by themselves: a command means its processes, not the machine.
         command += ["--follow"] if any(word.startswith(("-c", "--cmd")) for word in rest) else []
     elif known.tool == "mallocs":
-        command = [known.tool, *_with_duration(rest, "--duration")]
+        command = [known.tool, *output, *_with_duration(rest, "--duration")]
     elif known.tool is not None:
-        command = [known.tool, *rest]
+        command = [known.tool, *output, *rest]
     else:
         over_time = [] if known.over_time is None else ["--over-time", known.over_time]
-        command = ["profile", "-F", known.frequency or str(FREQUENCY), *over_time, *rest]
-    if known.output is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
-        known.output = _new_file("flame")
-    return command if known.output is None else [*command, "-o", known.output]
+        command = ["profile", *output, "-F", known.frequency or str(FREQUENCY), *over_time, *rest]
+    return command
 
 
 def _with_duration(words: Sequence[str], option: str) -> list[str]:
@@ -166,7 +168,9 @@ def _heatmap(words: Sequence[str]) -> list[str]:
     if not path.lower().endswith((".html", ".htm", ".svg")):
         raise TraceError(f"pytrace heatmap writes a report, FILE.html, or a picture, FILE.svg, not {path!r}")
     folder = f"{os.path.splitext(path)[0]}.snapshots"
-    return [*rest, "--save-every", known.every, folder, "-o", path]
+    # Before the options of the user: one at their end that lacks its value must not take it.
+    program = [] if rest[0].startswith("-") else rest[:1]
+    return [*program, "--save-every", known.every, folder, "-o", path, *rest[len(program) :]]
 
 
 # ---------------------------------------------------------------------------------------------- top
@@ -249,6 +253,9 @@ def _top(words: Sequence[str]) -> list[str]:
     _, rest = _top_parser().parse_known_args(list(words))
     if rest and not rest[0].startswith("-"):
         raise TraceError(f"pytrace top takes options only, not {rest[0]!r}", hints=("pytrace top --help",))
+    if not (os.isatty(0) and os.isatty(1)):
+        hints = ("pytrace profile, syscount and opensnoop print to files and pipes",)
+        raise TraceError("pytrace top needs a terminal for its input and its output", hints=hints)
     root = fingerprints.tracefs_root()
     text, missing = top_script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
     if missing:

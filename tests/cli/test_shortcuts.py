@@ -22,16 +22,16 @@ from pytrace.editor.attach_points import attach_points
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("-p 12 10 -o x.svg", "profile -F 99 -p 12 10 -o x.svg"),
-        ("-F 199 -c ./run -o x.html", "profile -F 199 -c ./run -o x.html"),
-        ("--off-cpu -U 5 -o x.svg", "offcputime -U 5 -o x.svg"),
-        ("-p 12 --python 10 -o x.svg", "profile -F 99 -p 12 --python 10 -o x.svg"),
-        ("--wakeup -o x.svg -p 3", "offwaketime -p 3 -o x.svg"),
-        ("--alloc -c ls 3 -o x.svg", "mallocs -c ls --duration 3 -o x.svg"),
-        ("-e c:malloc -p 3 0.5 -o x.svg", "stackcount c:malloc -p 3 -D 0.5 -o x.svg"),
+        ("-p 12 10 -o x.svg", "profile -o x.svg -F 99 -p 12 10"),
+        ("-F 199 -c ./run -o x.html", "profile -o x.html -F 199 -c ./run"),
+        ("--off-cpu -U 5 -o x.svg", "offcputime -o x.svg -U 5"),
+        ("-p 12 --python 10 -o x.svg", "profile -o x.svg -F 99 -p 12 --python 10"),
+        ("--wakeup -o x.svg -p 3", "offwaketime -o x.svg -p 3"),
+        ("--alloc -c ls 3 -o x.svg", "mallocs -o x.svg -c ls --duration 3"),
+        ("-e c:malloc -p 3 0.5 -o x.svg", "stackcount -o x.svg c:malloc -p 3 -D 0.5"),
         # A number after an option is the option's argument.
-        ("-e c:malloc -p 3 -o x.svg", "stackcount c:malloc -p 3 -o x.svg"),
-        ("--over-time 10 -p 3 -o x.html", "profile -F 99 --over-time 10 -p 3 -o x.html"),
+        ("-e c:malloc -p 3 -o x.svg", "stackcount -o x.svg c:malloc -p 3"),
+        ("--over-time 10 -p 3 -o x.html", "profile -o x.html -F 99 --over-time 10 -p 3"),
         ("-f folded", "profile -F 99 -f folded"),
         ("--folded", "profile -F 99 --folded"),
     ],
@@ -42,11 +42,11 @@ def test_a_shortcut_is_the_command_line_of_a_tool(words: str, expected: str) -> 
 
 def test_page_faults_are_counted_by_a_script() -> None:
     command = expand(["flame", "--faults", "-p", "3", "5", "-o", "x.svg"])
-    assert command[0] == "-e"
-    assert "software:page-faults:1" in command[1]
-    assert command[2:] == ["-p", "3", "--duration", "5", "-o", "x.svg"]
+    assert command[:3] == ["-o", "x.svg", "-e"]
+    assert "software:page-faults:1" in command[3]
+    assert command[4:] == ["-p", "3", "--duration", "5"]
     command = expand(["flame", "--faults", "-c", "./run", "-o", "x.svg"])
-    assert command[2:] == ["-c", "./run", "--follow", "-o", "x.svg"], "not those of the whole machine"
+    assert command[4:] == ["-c", "./run", "--follow"], "not those of the whole machine"
 
 
 def test_stacks_are_whole_without_frame_pointers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,9 @@ def test_stacks_are_whole_without_frame_pointers(monkeypatch: pytest.MonkeyPatch
 
 def test_without_a_file_one_is_named() -> None:
     command = expand(["flame", "-p", "3"])
-    assert command[-2] == "-o"
-    assert command[-1].startswith("flame-")
-    assert command[-1].endswith(".html")
+    assert command[1] == "-o"
+    assert command[2].startswith("flame-")
+    assert command[2].endswith(".html")
 
 
 def test_names_that_are_free_and_that_nobody_else_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,11 +72,11 @@ def test_names_that_are_free_and_that_nobody_else_knows(tmp_path: Path, monkeypa
     monkeypatch.setattr(shortcuts.time, "strftime", lambda form: form.replace("%Y%m%d-%H%M%S", "NOW"))
     names = []
     for _ in range(2):
-        names.append(expand(["heatmap", "biolatency"])[-1])
+        names.append(expand(["heatmap", "biolatency"])[5])
         Path(names[-1]).with_suffix(".snapshots").mkdir()
     assert names == ["heatmap-NOW.html", "heatmap-NOW-2.html"]
     tmp_path.chmod(0o1777)
-    shared = {expand(["flame"])[-1] for _ in range(3)}
+    shared = {expand(["flame"])[2] for _ in range(3)}
     assert len(shared) == 3
     assert all(re.fullmatch(r"flame-NOW-[0-9a-f]{8}\.html", name) for name in shared)
 
@@ -90,8 +90,8 @@ def test_options_that_exclude_each_other_are_an_error(words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("biolatency -o x.html 10", "biolatency 10 --save-every 1 x.snapshots -o x.html"),
-        ("--every 0.5 -o a/x.htm -e PROGRAM", "-e PROGRAM --save-every 0.5 a/x.snapshots -o a/x.htm"),
+        ("biolatency -o x.html 10", "biolatency --save-every 1 x.snapshots -o x.html 10"),
+        ("--every 0.5 -o a/x.htm -e PROGRAM", "--save-every 0.5 a/x.snapshots -o a/x.htm -e PROGRAM"),
     ],
 )
 def test_a_heat_map_is_a_run_that_saves_snapshots(words: str, expected: str) -> None:
@@ -237,6 +237,10 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         os.makedirs(folder)
         (folder / "format").touch()
     monkeypatch.setattr(shortcuts.fingerprints, "tracefs_root", lambda: str(tmp_path))
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: False)
+    with pytest.raises(TraceError, match="pytrace top needs a terminal"):
+        expand(["top"])
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
     words = expand(["top", "-p", "12", "--duration", "3"])
     assert words[:3] == ["--live", "--no-self", "-e"]
     assert "sock_send_length" in words[3]
