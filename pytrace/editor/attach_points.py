@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from pytrace.core.probe_kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind, split_attach_point
+from pytrace.core.probe_kinds import (
+    BEGIN,
+    CALL,
+    CALL_FAMILIES,
+    END,
+    INTERVAL,
+    PROBE_KINDS,
+    PROFILE,
+    SYSCALL,
+    is_call,
+    probe_kind,
+    split_attach_point,
+)
 
 MOST_NAMES = 2000
 """Maximum number of names that are offered."""
@@ -19,9 +31,12 @@ def attach_points(token: str, listing: Listing) -> list[str]:
     if not parts:
         return sorted(_providers(provider))
     kind = probe_kind(provider)
-    if kind is None:
+    if kind is None and not is_call(token):
         return []
-    if kind.name in (PROFILE, INTERVAL, BEGIN, END):
+    families = [name for name in CALL_FAMILIES if provider == CALL and name.startswith(parts[0])]
+    if families and len(parts) == 1:
+        return [f"{CALL}:{name}:" for name in families]
+    if kind is not None and kind.name in (PROFILE, INTERVAL, BEGIN, END):
         return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(":".join(parts))]
     completions: dict[str, None] = {}
     for name in listing(f"{token}*"):
@@ -41,6 +56,7 @@ def _providers(start: str) -> Iterator[str]:
         for name in (row.name, *row.aliases):
             if name.startswith(start) and (len(name) > 2 or name == start) and not name.isupper():
                 yield name if row.special else f"{name}:"
+    yield from (f"{name}:" for name in (CALL, SYSCALL) if name.startswith(start))
 
 
 def _forms(name: str, provider: str) -> Iterator[str]:

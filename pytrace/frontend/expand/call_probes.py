@@ -26,6 +26,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import (
     CALL,
+    CALL_FAMILIES,
     END,
     FENTRY,
     FEXIT,
@@ -38,6 +39,7 @@ from pytrace.core.probe_kinds import (
     UPROBE,
     URETPROBE,
     USDT,
+    is_call,
 )
 from pytrace.core.source import Span
 from pytrace.frontend.syntax import nodes
@@ -104,11 +106,6 @@ def _has_calls(probe: nodes.Probe) -> bool:
     return any(is_call(point.text) for point in probe.attach_points)
 
 
-def is_call(text: str) -> bool:
-    """Whether an attach point is a ``call:`` or ``syscall:``."""
-    return text.partition(":")[0].lower() in (CALL, SYSCALL) and ":" in text
-
-
 class _Expansion:
     def __init__(self, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> None:
         self._options = options
@@ -150,7 +147,7 @@ class _Expansion:
         family = SYSCALL
         if head.lower() == CALL:
             word, _, after = rest.partition(":")
-            if word in (SYSCALL, KERNEL, PYTHON, USDT, TRACEPOINT):
+            if word in CALL_FAMILIES:
                 family, rest = word, after
             else:
                 family = UPROBE

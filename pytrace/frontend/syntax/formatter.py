@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.probe_kinds import is_call
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.parser import Branch, ParsedItem
@@ -595,5 +596,5 @@ class _Formatter:
             if not last and split:
                 lines.trailing_comments(node.attach_points[index + 1].span.start, INDENT * self.level)
                 lines.break_line(INDENT * self.level)
-            elif not last:
+            elif not last and not (is_call(texts[0]) and ":" not in texts[index + 1]):
                 lines.space()

@@ -122,14 +122,19 @@ def listing_pieces(
         patterns = ["*"]
     else:
         patterns = [part.strip() for part in (operand or "*:*").split(",")]
-    if len(patterns) == 1 and not verbose and not _type_word(patterns[0]):
+        if patterns[0].startswith(f"{probe_kinds.SYSCALL}:"):
+            patterns = [part if ":" in part else f"{probe_kinds.SYSCALL}:{part}" for part in patterns]
+    if len(patterns) == 1 and not verbose and not _type_word(patterns[0]) and not probe_kinds.is_call(patterns[0]):
         for question in _questions(kernel, patterns[0], pid):
             yield from _bulk_text(question)
         return
     lines: dict[str, None] = {}
     for pattern in patterns:
         word = _type_word(pattern)
-        if word:
+        if probe_kinds.is_call(pattern):
+            entry = probe_kinds.call_entry(pattern, typed=kernel.feature("fentry"))
+            lines.update(dict.fromkeys(map(probe_kinds.call_name, _probes(kernel, entry, pid, verbose))))
+        elif word:
             lines.update(dict.fromkeys(_types(kernel, word, pattern.removeprefix(word).strip(), verbose)))
         else:
             lines.update(dict.fromkeys(_probes(kernel, pattern, pid, verbose)))
@@ -216,7 +221,8 @@ def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[t
         yield row.name, parts
         return
     if "*" not in provider:
-        hints = did_you_mean(provider, probe_names(), "{}") or (f"providers are {', '.join(probe_names())}",)
+        known = (*probe_names(), probe_kinds.CALL, probe_kinds.SYSCALL)
+        hints = did_you_mean(provider, known, "{}") or (f"providers are {', '.join(known)}",)
         raise TraceError(f"there is no probe provider {provider!r}", hints=hints)
     user = pid is not None or any("/" in part for part in parts[:1])
     for kind in matching(provider, USER_KINDS if user else KERNEL_KINDS):

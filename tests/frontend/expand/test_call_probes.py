@@ -6,7 +6,9 @@ import pytest
 
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import call_entry
 from pytrace.core.types import INT32, INT64
+from pytrace.editor.attach_points import attach_points
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support import front
@@ -113,3 +115,33 @@ def test_words_of_calls_are_free_elsewhere() -> None:
     )
     assert not analyse(text).errors
     assert analyse("begin { print(duration); }").errors
+
+
+def test_attach_points_of_calls_are_completed() -> None:
+    listed: list[str] = []
+
+    def listing(pattern: str) -> list[str]:
+        listed.append(pattern)
+        return ["syscall:openat", "syscall:openat2"]
+
+    assert attach_points("cal", listing) == ["call:"]
+    assert attach_points("call:k", listing) == ["call:kernel:"]
+    assert attach_points("syscall:open", listing) == ["syscall:openat", "syscall:openat2"]
+    assert listed == ["syscall:open*"]
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("syscall:open*", "tracepoint:syscalls:sys_enter_open*"),
+        ("call:syscall:read", "tracepoint:syscalls:sys_enter_read"),
+        ("call:kernel:vfs_read", "fentry:vfs_read"),
+        ("call:libc:getenv", "uprobe:libc:getenv"),
+        ("call:./shop:Shop::*", 'uprobe:./shop:cpp:"Shop::*"'),
+        ("call:python:app.handlers.get", "python:app.handlers:get"),
+        ("call:python:app.py:*", "python:app.py:*"),
+        ("call:usdt:./server:one", "usdt:./server:one"),
+    ],
+)
+def test_where_calls_begin(text: str, entry: str) -> None:
+    assert call_entry(text, typed=True) == entry

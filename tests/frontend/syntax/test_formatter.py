@@ -217,6 +217,7 @@ def test_style() -> None:
         ("begin { import\"x\"; }", 'begin {\n    import "x";\n}\n'),
         ("begin { $a=(uint64)(x)+1 }", "begin {\n    $a = (uint64)(x) + 1;\n}\n"),
         ("k:f,k:g,{ }", "k:f, k:g {}\n"),
+        ("syscall:read,write, call:libc:f{ }", "syscall:read,write, call:libc:f {}\n"),
         ("begin { $x = a*b / -c; *$p; }", "begin {\n    $x = a * b / -c;\n    *$p;\n}\n"),
         ("begin { 0x1F + 1_000 }\r\n", "begin {\n    0x1F + 1_000\n}\n"),
     ],

@@ -81,6 +81,7 @@ def test_user_functions(kernel: LiveKernel) -> None:
     text = listing.listing(kernel, f"uprobe:{path}:str*")
     lines = text.splitlines()
     assert f"uprobe:{path}:strerror" in lines
+    assert listing.listing(kernel, f"call:{path}:str*") == text.replace("uprobe:", "call:")
     assert lines == sorted(set(lines))
     assert not any("@" in line for line in lines)
     assert listing.listing(kernel, f"uprobe:{path}:str*,uprobe:{path}:str*") == text
