@@ -267,9 +267,10 @@ class _Expansion:
         )  # fmt: skip
         leaving = words.return_body(table, key, body, _joined(decided), span, conditional=bool(early))
         yield replace(probe, attach_points=attached(target.returns), predicate=None, body=leaving, role=CALL_RETURN)
-        if target.parts == ("thread",) and not same and ending is None:
+        ends = self._kernel.tracepoint_fields(*_END_OF_THREAD) is not None
+        if target.parts == ("thread",) and not same and ending is None and ends:
             # Of a thread that ends in the call; its number, and with it the record, may become another one's.
-            gone = nodes.AttachPoint(span, f"{TRACEPOINT}:sched:sched_process_exit")
+            gone = nodes.AttachPoint(span, f"{TRACEPOINT}:{':'.join(_END_OF_THREAD)}")
             forget = nodes.Discard(span, nodes.Call(span, "delete", (_element(table, key),)))
             yield nodes.Probe(probe.span, (gone,), None, nodes.Block(span, (forget,)), probe.head, off=probe.off)
         if ending is not None:
@@ -329,6 +330,8 @@ def _joined(conditions: list[nodes.Expr]) -> nodes.Expr | None:
         whole = part if whole is None else nodes.Binary(whole.span.to(part.span), "&&", whole, part)
     return whole
 
+
+_END_OF_THREAD = ("sched", "sched_process_exit")
 
 _OF_TASK = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "cpid", "curtask"})
 """Builtins that are the same at entry and return."""

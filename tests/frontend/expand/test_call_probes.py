@@ -145,3 +145,13 @@ def test_attach_points_of_calls_are_completed() -> None:
 )
 def test_where_calls_begin(text: str, entry: str) -> None:
     assert call_entry(text, typed=True) == entry
+
+
+def test_the_call_of_a_thread_that_ends_is_forgotten() -> None:
+    kernel = Facts()
+    kernel.events = {**_EVENTS, ("sched", "sched_process_exit"): COMMON}
+    units = front.analyse("syscall:read { @ = hist(duration); }", None, kernel).checked().units
+    assert [unit.role for unit in units] == ["entry", "return", ""]
+    assert units[2].targets[0].probe == "tracepoint:sched:sched_process_exit"
+    asking = front.analyse("syscall:read { print((duration, unfinished)); }", None, kernel).checked().units
+    assert [unit.kind.name for unit in asking] == ["tracepoint", "tracepoint", "end"]
