@@ -669,7 +669,7 @@ def help_text() -> str:
 _QUESTIONS = """\
 pytrace traces programs and the Linux kernel with BPF. People ask:
 
-  why is it slow?                pytrace why -c './program'        (-p PID --for 10; waits and who causes them)
+  why is it slow?                pytrace why -c './program'        (-p PID --for 10)
   which function is it?          pytrace flame -c './program'      (-p PID; --off-cpu: where it waits)
   what is busy now?              pytrace top
   what does it do?               pytrace calls -c './program'      (as strace, without stopping it)
