@@ -28,6 +28,8 @@ LATE, COMPAT, UNFINISHED = 1, 2, 4
 NAME_OF_MESSAGE, VECTOR_OF_MESSAGE = 100, 102
 """Indexes of parts that are not bytes of a vector: the address of a message, and its vector."""
 
+PAGES = 8192
+"""Pages of the ring buffer: 32 MiB take some 200,000 calls, which come in a burst."""
 LARGEST = 512
 """Bytes of an array of structs that are copied."""
 LISTED = 32
@@ -174,7 +176,10 @@ def script(
     arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
     kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
     lines = [
-        f"config = {{ max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore }}",
+        (
+            f"config = {{ max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore; "
+            f"perf_rb_pages = {PAGES} }}"
+        ),
         "let @calls = hash(16384);",
         f"tracepoint:raw_syscalls:sys_enter {_predicate(scope)} {{",
         "  $nr = args.id;",
@@ -196,6 +201,7 @@ def script(
         f"    if (($flags & {LATE}) != 0) {{",
         *_input(plans, shapes, longest, late=True),
         "    }",
+        "    @returned = count();",
         *_output(plans, longest),
         "  }",
         "}",
@@ -213,6 +219,41 @@ def script(
         "}",
     ]
     return "\n".join(line for line in lines if line)
+
+
+def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: bool, condition: str) -> str:
+    """The script that counts the system calls *all_calls* in the kernel, those for which *condition* holds.
+
+    *condition* is an expression of ``$ret`` and ``$took`` (nanoseconds). The maps have the number of the call as key.
+    """
+    scope = _predicate("pid == cpid" if only_command else "")
+    chosen = [] if everything else [
+        "let $wanted = false; $nr = args.id;", _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;")),
+        "if (!$wanted) { return; }",
+    ]  # fmt: skip
+    return "\n".join([
+        "config = { print_maps_on_exit = 0 }",
+        "let @at = hash(16384);",
+        f"tracepoint:raw_syscalls:sys_enter {scope} {{", *chosen, "  @at[tid] = nsecs;", "}",
+        f"tracepoint:raw_syscalls:sys_exit {scope} {{",
+        "  let $start: uint64 = 0;",
+        "  if (find(@at, tid, $start)) {",
+        "    _ = delete(@at, tid); $took = nsecs - $start; $ret = args.ret;",
+        f"    if ({condition}) {{",
+        "      @total[args.id] = sum($took); @times[args.id] = hist($took, 4);",
+        "      if ($ret < 0 && $ret > -4096) { @errors[args.id] = count(); }",
+        "    }",
+        "  }",
+        "}",
+        f"tracepoint:sched:sched_process_exit {scope} {{ _ = delete(@at, tid); }}",
+    ])  # fmt: skip
+
+
+def condition(*, slow: int, failed: bool) -> str:
+    """The expression of the calls that ``--slow`` and ``--failed`` choose."""
+    parts = [f"$took >= {slow}"] if slow else []
+    parts += ["$ret < 0 && $ret > -4096"] if failed else []
+    return " && ".join(parts) or "true"
 
 
 def _predicate(scope: str) -> str:

@@ -27,6 +27,7 @@ from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_ad
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
+from pytrace.render.histogram import Histogram
 
 
 class Options(msgspec.Struct, kw_only=True):
@@ -107,16 +108,20 @@ class _Run:
         self._recorder = Recorder(decoded, plans)
         self._descriptors = Descriptors()
         self._texts = Texts(machine, options.longest, self._descriptors if options.names else None)
-        self._script = capture.script(
-            decoded, chosen, machine, longest=options.longest,
-            only_command=bool(options.command) and not options.follow,
-            everything=len(chosen) == len(self._names),
-        )
+        only_command, everything = bool(options.command) and not options.follow, len(chosen) == len(self._names)
+        if options.summary:
+            condition = capture.condition(slow=options.slow, failed=options.failed)
+            self._script = capture.summary_script(
+                chosen, only_command=only_command, everything=everything, condition=condition
+            )
+        else:
+            self._script = capture.script(
+                decoded, chosen, machine, longest=options.longest, only_command=only_command, everything=everything
+            )
         self._stop = False
         self._first: int | None = None
         self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._with_thread = options.follow or len(options.pids) > 1 or any(map(_threads, options.pids))
-        self._shown: dict[str, list[int]] = {}
 
     def go(self, out: TextIO) -> int:
         """Trace to the end, and write to *out*."""
@@ -157,11 +162,12 @@ class _Run:
                     break
             for item in self._recorder.rest():
                 self._take(item)
-            self._unfinished(trace.maps["@calls"])
-            self._out.flush()
             if options.summary:
-                self._summary()
-            self._report(trace.losses)
+                self._summary(trace)
+            else:
+                self._unfinished(trace.maps["@calls"])
+                self._report(int(trace.maps["@returned"].value or 0))
+            self._out.flush()
             return trace.exit_code
 
     def _seed(self, child: int | None) -> None:
@@ -206,10 +212,7 @@ class _Run:
         wanted = not options.slow or call.duration >= options.slow
         if options.failed:
             wanted = wanted and -4096 < call.result < 0 and call.finished
-        if wanted and options.summary:
-            failed = -4096 < call.result < 0
-            self._shown.setdefault(self._name(call), []).append(-call.duration - 1 if failed else call.duration)
-        elif wanted:
+        if wanted:
             self._print(call)
         self._changed(call)
 
@@ -234,7 +237,7 @@ class _Run:
         self._line(call.tid, call.pid, call.start, f"{head:<39} = {result}{took}")
 
     def _line(self, tid: int, pid: int, moment: int, text: str) -> None:
-        if self._options.format == "json" or self._options.summary:
+        if self._options.format == "json":
             return
         parts = []
         if self._with_thread or tid != pid:
@@ -251,7 +254,7 @@ class _Run:
     def _unfinished(self, entries: Mapping[object, object]) -> None:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         for call in self._recorder.under_way(dict(entries.items())):
-            if self._options.summary or self._options.format == "json" or self._options.failed:
+            if self._options.format == "json" or self._options.failed:
                 continue
             arguments = ", ".join(self._texts.arguments(call))
             age = (now - call.start) / 1e9
@@ -330,34 +333,38 @@ class _Run:
 
     # ---- the end
 
-    def _summary(self) -> None:
+    def _summary(self, trace: tracing.Trace) -> None:
+        """The table of what the kernel has counted."""
+        totals, times, errors = (dict(trace.maps[name].items()) for name in ("@total", "@times", "@errors"))
         rows = []
-        for name, values in self._shown.items():
-            errors = sum(value < 0 for value in values)
-            durations = sorted(value if value >= 0 else -value - 1 for value in values)
-            worst = durations[min(len(durations) - 1, len(durations) * 99 // 100)]
-            rows.append((sum(durations), len(values), errors, worst, name))
+        for number, total in totals.items():
+            times_of_call = times[number]
+            assert isinstance(times_of_call, Histogram)
+            name = self._names.get(number, f"syscall_{number:#x}")
+            worst = times_of_call.quantile(0.99) or 0
+            rows.append((total, times_of_call.count, errors.get(number, 0), worst, name))
         rows.sort(reverse=True)
-        whole = sum(row[0] for row in rows) or 1
+        whole = sum(row[0] for row in rows)
+        if self._options.format == "json":
+            for total, count, failed, worst, name in rows:
+                row = {"call": name, "calls": count, "errors": failed, "total_ns": total, "p99_ns": worst}
+                self._out.write(json.dumps(row) + "\n")
+            return
         self._out.write("  %TIME   TOTAL(ms)    CALLS   ERRORS   AVG(us)    P99(us) CALL\n")
-        for total, count, errors, worst, name in rows:
+        for total, count, failed, worst, name in rows:
             self._out.write(
-                f"{total * 100 / whole:7.2f} {total / 1e6:11.3f} {count:8d} {errors or '':8} "
+                f"{total * 100 / max(whole, 1):7.2f} {total / 1e6:11.3f} {count:8d} {failed or '':8} "
                 f"{total / count / 1e3:9.1f} {worst / 1e3:10.1f} {name}\n"
             )
-        calls, errors = sum(row[1] for row in rows), sum(row[2] for row in rows)
-        self._out.write(f"{100.0:7.2f} {whole / 1e6:11.3f} {calls:8d} {errors or '':8} {'':9} {'':10} total\n")
-        self._out.flush()
+        count, failed = sum(row[1] for row in rows), sum(row[2] for row in rows)
+        self._out.write(f"{100.0:7.2f} {whole / 1e6:11.3f} {count:8d} {failed or '':8} {'':9} {'':10} total\n")
 
-    def _report(self, losses: Mapping[str, Mapping[str, int]]) -> None:
-        lost = sum(losses.get("lost", {}).values()) + sum(losses.get("unread", {}).values())
-        calls = self._recorder.calls
-        if lost:
-            returned = sum(count for name, count in losses.get("lost", {}).items() if "sys_exit" in name)
-            share = returned * 100 / max(1, returned + calls)
+    def _report(self, returned: int) -> None:
+        missing = max(0, returned - self._recorder.calls)
+        if missing:
             sys.stderr.write(
-                f"WARNING: {returned} calls are missing ({share:.1f}% of {returned + calls}): they came faster than "
-                "they were printed\nHINT: choose calls ('syscall:open*'), or --summary\n"
+                f"WARNING: {missing} calls are missing ({missing * 100 / returned:.1f}% of {returned}): they came "
+                "faster than they were printed\nHINT: choose calls ('syscall:open*'), or --summary\n"
             )
         if self._recorder.incomplete:
             sys.stderr.write(f"WARNING: of {self._recorder.incomplete} calls what they read is missing: <lost>\n")

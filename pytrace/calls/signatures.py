@@ -73,9 +73,9 @@ getpid
 sendfile out:fd in:fd offset:=off count:ulong
 socket family:#addrfam type:socktype protocol:protocol = fd
 connect fd:fd addr:<sockaddr*2 len:int
-accept fd:fd addr:>sockaddr@2 len:>int = fd
+accept fd:fd addr:>sockaddr@2 len:=int = fd
 sendto fd:fd buf:<buf*2 size:ulong flags:|msg addr:<sockaddr*5 len:int
-recvfrom fd:fd buf:>buf*r size:ulong flags:|msg addr:>sockaddr@5 len:>int
+recvfrom fd:fd buf:>buf*r size:ulong flags:|msg addr:>sockaddr@5 len:=int
 sendmsg fd:fd msg:<msghdr flags:|msg
 recvmsg fd:fd msg:>msghdr flags:|msg
 shutdown fd:fd how:#shut
@@ -295,7 +295,7 @@ eventfd count:uint = fd
 fallocate fd:fd mode:|fallocate offset:long length:long
 timerfd_settime fd:fd flags:|tfdset new:<itimerspec old:>itimerspec
 timerfd_gettime fd:fd value:>itimerspec
-accept4 fd:fd addr:>sockaddr@2 len:>int flags:|sockflags = fd
+accept4 fd:fd addr:>sockaddr@2 len:=int flags:|sockflags = fd
 signalfd4 fd:fd mask:<sigset size:ulong flags:|sfd = fd
 eventfd2 count:uint flags:|efd = fd
 epoll_create1 flags:|epollcreate = fd

@@ -62,6 +62,9 @@ FIELDS: Mapping[str, str] = {
     "winsize": "ws_row:H ws_col:H ws_xpixel:H ws_ypixel:H",
 }
 
+_NUMBERS = {"I": "uint", "q": "long", "Q": "ulong", "H": "uint"}
+"""Types of fields by their codes, where they are not 32-bit numbers with a sign."""
+
 SCALARS: Mapping[str, str] = {"int": "i", "uint": "I", "long": "q", "ulong": "Q", "ptr": "Q", "off": "q", "status": "i",
                               "sigset": "Q"}  # fmt: skip
 """Integers that addresses point to, with their codes."""
@@ -108,7 +111,7 @@ def layout(name: str, machine: str) -> Layout:
         title, code, *rest = word.strip("()").split(":", 2)
         inner = code if code in FIELDS else ""
         form += f"{layout(inner, machine).size}s" if inner else code
-        fields.append(Field(title, rest[0] if rest else "int", inner, shown))
+        fields.append(Field(title, rest[0] if rest else _NUMBERS.get(code, "int"), inner, shown))
     packed = struct.Struct(form)
     return Layout(tuple(fields), packed.unpack, packed.size, shortened, fields[0].name == "@")
 

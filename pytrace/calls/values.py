@@ -27,6 +27,8 @@ _RESTARTED = {
 }  # fmt: skip
 """Results that programs never see (``include/linux/errno.h``): the kernel restarts the call, or returns EINTR."""
 
+_ERRORS = {errno.EOPNOTSUPP: "EOPNOTSUPP", errno.EDEADLK: "EDEADLK", errno.EAGAIN: "EAGAIN"}
+"""Names of errors that have two."""
 _ESCAPES = {9: r"\t", 10: r"\n", 11: r"\v", 12: r"\f", 13: r"\r", 34: r"\"", 92: r"\\"}
 
 
@@ -190,7 +192,7 @@ class Texts:
         if -4096 < value < 0:
             if -value in _RESTARTED:
                 return f"? {_RESTARTED[-value]}"
-            name = errno.errorcode.get(-value)
+            name = _ERRORS.get(-value) or errno.errorcode.get(-value)
             return f"-1 {name} ({os.strerror(-value)})" if name else f"-1 (errno {-value})"
         kind = call.signature.result if call.signature is not None else "int"
         if kind == "fd":
@@ -198,7 +200,7 @@ class Texts:
         if kind == "ptr" or call.signature is None:
             return f"{value & 0xFFFFFFFFFFFFFFFF:#x}"
         if kind == "oct":
-            return f"{value:#o}".replace("0o", "0") if value else "0"
+            return octal(value)
         if kind.startswith("#"):
             return f"{value:#x} ({self._enum(kind[1:], value)})".replace("0x0 ", "0 ")
         return self._result_of(call, value)
@@ -264,6 +266,9 @@ class Texts:
             wrote and call.result < 0 and not type_.failing
         ):
             return f"{address:#x}"
+        if type_.direction == "=" and type_.base == "int" and call.result >= 0 and index in call.after:
+            before, now = self._one("int", data), self._one("int", call.after[index])
+            return before if before == now else f"{before[:-1]} => {now[1:]}"
         if call.result == -errno.EFAULT and not any(data):
             return f"{address:#x}"
         return self._data(index, type_, data)
@@ -307,8 +312,11 @@ class Texts:
     def _struct(self, form: Layout, data: bytes) -> str:
         values = form.unpack(data[: form.size])
         texts = []
+        device = any(field.type == "filemode" and value & 0o170000 in (0o020000, 0o060000)  # type: ignore[operator]
+                     for field, value in zip(form.fields, values, strict=True))  # fmt: skip
         for field, value in zip(form.fields, values, strict=True):
-            if not field.shown:
+            # stat(2) has a size, or the number of a device.
+            if not (field.shown or (device and field.type == "dev")) or (device and field.name == "st_size"):
                 continue
             if field.inner:
                 assert isinstance(value, bytes)
@@ -463,6 +471,8 @@ class Texts:
             return quoted(data.partition(bytes(1))[0])
         if option == "PR_SET_PDEATHSIG" and index == 1:
             return signal_name(value)
+        if option in ("PR_CAPBSET_READ", "PR_CAPBSET_DROP"):
+            return self._enum("cap", value)
         return str(value) if count == 1 and value < 4096 else f"{value:#x}" if value else "0"
 
     def _sockopt(self, value: int, _index: int) -> str:

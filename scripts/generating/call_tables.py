@@ -103,6 +103,7 @@ ENUMS: Mapping[str, Table] = {
     "accmode": Table(r"O_(?:RDONLY|WRONLY|RDWR)"),
     "addrfam": Table(r"AF_\w+", r"AF_MAX", first="AF_UNIX AF_NETLINK"),
     "arch": Table(r"ARCH_(?:[GS]ET_\w+|REQ_\w+|MAP_\w+|ENABLE_\w+|FORCE_\w+|SHSTK_(?:ENABLE|DISABLE|LOCK|UNLOCK|STATUS))"),
+    "cap": Table(r"CAP_[A-Z_]+", r"CAP_LAST_CAP|CAP_AUDIT_MASK|CAP_OPT\w*"),
     "bpf": Table(r"BPF_(?:MAP_(?:CREATE|\w+_ELEM|\w*KEY|FREEZE|\w+_BATCH|GET_\w+)|PROG_(?:LOAD|ATTACH|DETACH|TEST_RUN|GET_\w+|"
                  r"QUERY|BIND_MAP)|OBJ_(?:PIN|GET)|OBJ_GET_INFO_BY_FD|RAW_TRACEPOINT_OPEN|BTF_(?:LOAD|GET_\w+)|TASK_FD_QUERY|"
                  r"LINK_(?:CREATE|UPDATE|GET_\w+|DETACH)|ENABLE_STATS|ITER_CREATE|TOKEN_CREATE)",
@@ -122,7 +123,7 @@ ENUMS: Mapping[str, Table] = {
                    r"CLONE|CLONERANGE|DEDUPERANGE|FREEZE|THAW|TRIM)|LOOP_(?:SET|CLR|GET|CHANGE|CONFIGURE|CTL)\w*|TUN[GS]ET\w+|"
                    r"RND\w+|PERF_EVENT_IOC_\w+|KVM_(?:CREATE|GET|SET|RUN|CHECK)\w*|UFFDIO_\w+|NS_GET_\w+",
                    r"TIOCM_\w+|TIOCPKT_\w+|TIOCSER_\w+|SIOCDEVPRIVATE|SIOCPROTOPRIVATE|FIOQSIZE|PERF_EVENT_IOC_FLAGS\w*"
-                   r"|UFFDIO_\w+_MODE\w*|BLK_\w+|UFFDIO_REGISTER_\w+", first="FIONREAD"),
+                   r"|UFFDIO_\w+_MODE\w*|BLK_\w+|UFFDIO_REGISTER_\w+|\w+ABLE_FLAGS|KVM_RUN_X86\w+", first="FIONREAD"),
     "iouringregister": Table(r"IORING_(?:UN)?REGISTER_\w+", r"IORING_REGISTER_(?:FILES_SKIP|LAST|USE_REGISTERED_RING|SRC_\w+|DST_\w+)"),
     "ioprio": Table(r"IOPRIO_WHO_\w+"),
     "ipccmd": Table(r"IPC_(?:RMID|SET|STAT|INFO)"),

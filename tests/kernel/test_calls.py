@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,3 +94,26 @@ def test_filters_summary_and_json(server: Server, tmp_path: Path) -> None:
     assert table[0].split() == ["%TIME", "TOTAL(ms)", "CALLS", "ERRORS", "AVG(us)", "P99(us)", "CALL"]
     counts = {line.split()[-1]: int(line.split()[2]) for line in table[1:]}
     assert counts["kill"] == counts["wait4"] == 1
+
+
+@pytest.mark.needs("strace")
+def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: Path) -> None:
+    program = "env -i /usr/bin/ls -n /etc/passwd /nonexistent"
+    # A run of the server writes to files, too.
+    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
+        subprocess.run(["strace", "-o", "theirs", *program.split()], cwd=tmp_path, stdout=out, stderr=err)
+    result = server.run(("calls", "--no-names", "-o", "ours", "-c", program), cwd=tmp_path, timeout=60)
+    assert result.status == 0, result
+
+    def comparable(name: str) -> list[str]:
+        lines = (tmp_path / name).read_text().splitlines()
+        lines = [re.sub(r" <[0-9.]+>$", "", line) for line in lines if not line.startswith(("+++", "---"))]
+        lines = [re.sub(r"0x[0-9a-f]{6,}|/\* \d+ vars \*/|set_tid_address.*|getrandom.*", "", line) for line in lines]
+        start = max(index for index, line in enumerate(lines) if line.startswith("execve(") and line.endswith("= 0"))
+        return [re.sub(r"\s+= ", " = ", line) for line in lines[start:]]
+
+    ours, theirs = comparable("ours"), comparable("theirs")
+    assert len(ours) == len(theirs) > 20, (ours, theirs)
+    # The standard output of both is another file.
+    different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+    assert all(mine.startswith(("newfstatat(1", "newfstatat(2")) for mine, _ in different), different

@@ -56,6 +56,7 @@ PARTS = {
     "btrfs": Part(("mkfs.btrfs",), ("btrfs-progs",)),
     "chromium": Part(("chromium",), ("chromium",)),
     "clang": Part(("clang",), ("clang",)),
+    "strace": Part(("strace",), ("strace",)),
     "dotnet": Part(("dotnet/.ready",), fetch="ensure_dotnet"),
     "dwz": Part(("dwz", "llvm-dwp"), ("dwz", "llvm")),
     "ext4": Part(("mkfs.ext4",), ("e2fsprogs",)),
