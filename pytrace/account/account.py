@@ -540,7 +540,7 @@ class Reading:
     def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, _Spent]]) -> list[_Group]:
         groups: dict[tuple[str, str, str], _Group] = {}
         for (tid, state, object_), (cause, spent) in waits.items():
-            place = self._place.get(state, Place("?"))
+            place = self._place.get(state, Place(""))
             about = self._about(object_, cause)
             split = place.function if cause in (causes.LOCK, causes.CONDITION, causes.SEMAPHORE, causes.FUTEX) else ""
             key = (cause.name, about, split)

@@ -26,8 +26,9 @@ _WRITES = frozenset(
     {"write", "pwrite64", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile64"}
 )
 _SYNCS = frozenset({"fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"})
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
-_CHILDREN = frozenset({"wait4", "waitid"})
+_FUTEX_CALLS = frozenset({"futex", "futex_wait", "futex_waitv", "restart_syscall"})
+"""After a signal or a stop the number is that of ``restart_syscall``."""
+_CHILDREN = frozenset({"wait4", "waitid", "vfork"})
 _SIGNALS = frozenset({"pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"})
 
 PIPE, CHARACTERS, DIRECTORY, BLOCKS, FILE, LINK, SOCKET = 1, 2, 4, 6, 8, 10, 12
@@ -117,13 +118,13 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     uninterruptible = bool(kind & _UNINTERRUPTIBLE)
     kind &= _UNINTERRUPTIBLE - 1
     functions = {frame.function.partition(".")[0] for frame in kernel}
-    if name == "futex" and any(function.startswith(("futex_", "__futex_")) for function in functions):
+    if name in _FUTEX_CALLS and any(function.startswith(("futex_", "__futex_")) for function in functions):
         return _futex(kind, user)
     if functions & _FAULTS and not name:
         return FAULT
-    if name in _SLEEPS or (name in POLLS.split() and kind == 1):
+    if "do_nanosleep" in functions or (name in POLLS.split() and kind == 1):
         return SLEEP
-    if name in _CHILDREN:
+    if name in _CHILDREN or "wait_for_vfork_done" in functions:
         return CHILD
     if name in _SYNCS:
         return FILE_SYNC

@@ -28,6 +28,8 @@ _LIBRARY_FUNCTION = re.compile(
 )
 """Functions of runtimes that are linked into the program."""
 
+_C_LIBRARY = re.compile(r"/(?:libc|libpthread|ld-linux[^/]*|ld-musl[^/]*|libc\.musl[^/]*)[-.][^/]*$|^\[")
+
 _INTERPRETED = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".pl", ".lua", ".java", ".groovy", ".kt", ".scala")
 
 
@@ -66,7 +68,7 @@ def own_place(frames: Iterable[Frame]) -> Place | None:
 
 
 def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
-    """Where a thread is: its own code, else the outermost function of a library with a name, else the kernel's."""
+    """Where a thread is: its own code, else a function of a library, the C library's last, else the kernel's."""
     own = own_place(user)
     if own is not None:
         return own
@@ -75,7 +77,8 @@ def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
     inner = [frame for frame in named if frame.function not in entry]
     if inner:
         interpreted = [frame for frame in inner if frame.file.endswith(_INTERPRETED)]
-        return _place((interpreted or inner)[0])
+        others = [frame for frame in inner if not _C_LIBRARY.search(frame.module)]
+        return _place((interpreted or others or inner)[0])
     waiting = waiting_function(kernel)
     return Place(waiting or "?", "kernel" if waiting else "")
 

@@ -55,7 +55,9 @@ CASES = [
     ("poll", 0, "/work", "do_sys_poll", "events"),
     ("poll", 1, "/work", "do_sys_poll", "sleep"),
     ("clock_nanosleep", 0, "/work", "do_nanosleep", "sleep"),
+    ("restart_syscall", 0, "/work", "do_nanosleep hrtimer_nanosleep_restart", "sleep"),
     ("wait4", 0, "/work", "do_wait", "child"),
+    ("clone", 0x10000, "/work", "wait_for_vfork_done kernel_clone", "child"),
     ("accept4", 0x102, "/work", "inet_csk_accept", "accept"),
     ("", 0x10000, "/work", "folio_wait_bit_common filemap_fault handle_mm_fault exc_page_fault", "page-fault"),
     ("openat", 0x10000, "/work", "rwsem_down_write_slowpath down_write", "kernel-lock"),
@@ -78,6 +80,8 @@ def test_the_place_is_in_ones_own_code() -> None:
     assert place_of(python, ()).text == "serve (app.py:3)"
     libraries = stack("read fill@/usr/lib/python3.12/socket.py:9")
     assert place_of(libraries, ()) == Place("fill", "socket.py", 9)
+    runtime = stack("futex_wait pthread_cond_wait") + stack("ObjectMonitor::wait", "/opt/jdk/lib/server/libjvm.so")
+    assert place_of(runtime, ()) == Place("ObjectMonitor::wait", "libjvm.so")
     assert place_of((), stack("__schedule schedule do_nanosleep", "[kernel]")) == Place("do_nanosleep", "kernel")
     assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
 
