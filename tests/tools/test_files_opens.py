@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -53,6 +54,23 @@ def test_text_of_failed_opens(tool: Tool, folder: Path) -> None:
     row = next(line.split() for line in run.lines if "missing0" in line)
     assert row[1:3] == [str(os.getuid()), str(os.getpid())]
     assert row[-3:] == ["-1", "2", str(folder / "missing0")]
+
+
+@pytest.mark.tool("opensnoop", "statsnoop")
+@pytest.mark.parametrize("name", ["opensnoop", "statsnoop"])
+def test_failures_are_counted_by_path_and_error(tool: Tool, folder: Path, name: str) -> None:
+    def work(_: object) -> None:
+        for times, path in ((3, "missing0"), (1, "missing1")):
+            for _ in range(times):
+                with contextlib.suppress(FileNotFoundError):
+                    (open if name == "opensnoop" else os.stat)(folder / path)
+        os.stat(folder)
+
+    run = tool(name, "-x", "--count", "-p", os.getpid(), work=work)
+    rows = [row for row in run.rows if row["path"].startswith(str(folder))]
+    assert [(row["count"], row["err"], Path(row["path"]).name) for row in rows] == [
+        (3, "ENOENT", "missing0"), (1, "ENOENT", "missing1")
+    ]  # fmt: skip
 
 
 class _How(ctypes.Structure):
