@@ -67,7 +67,7 @@ def recording(
     symbols.poll = lambda: None  # type: ignore[attr-defined]
     resources = SimpleNamespace(
         loaded=SimpleNamespace(manifest=known), options=options, renderer=run.renderer, symbols=symbols, rows=rows,
-        costs=None, losses=losses, probes=SimpleNamespace(period=lambda: ((10, 20), (30, 40))),
+        costs=None, losses=losses, probes=SimpleNamespace(period=lambda: ((10, 20), (30, 40)), untraced={}),
         ring=SimpleNamespace(collect=lambda: False),
     )  # fmt: skip
     return Snapshots(cast(Any, resources))
