@@ -73,14 +73,24 @@ class MapOutput:
             text = partial(self._kept, keeper, view, shown)
         else:
             text = partial(self._form(view), shown, always=True)
+        if keeper is not None:
+            text = partial(self._result, keeper, view, shown, text)
         if self._renderer.options.heat is None or not isinstance(view.value_type, Hist | LHist):
             return text
         return lambda: text() if self._renderer.state.resumed else self.heat.text(view, shown)
 
+    def _result(self, keeper: PrintKeeper, view: MapView, shown: Shown, text: Callable[[], bytes]) -> bytes:
+        """The text of a map; what an end probe prints is the result of the run, also where it empties the map."""
+        if self._renderer.state.resumed:
+            keeper.results.add(view.name)
+            if shown.clear:
+                keeper.emptied_at_end(view)
+        return text()
+
     def _kept(self, keeper: PrintKeeper, view: MapView, shown: Shown) -> bytes:
         """The text of a map, whose entries are kept, too."""
         entries = view.entries(shown, always=True)
-        keeper.keep(view, entries, div=shown.div, clear=shown.clear)
+        keeper.keep(view, entries, div=shown.div, clear=shown.clear and not self._renderer.state.resumed)
         return view.entries_json(entries, shown) if self._output.json else view.entries_text(entries, shown)
 
     def _form(self, view: MapView) -> Callable[..., bytes]:
@@ -101,19 +111,25 @@ class MapOutput:
     def clear(self, name: str) -> None:
         """Empty a map, unless it is a result."""
         if name not in self._renderer.state.shown_at_end:
-            self.view(name).clear()
             self._emptied(name)
+            self.view(name).clear()
 
     def zero(self, name: str) -> None:
         """Set all values of a map to zero."""
-        self.view(name).zero()
         self._emptied(name)
+        self.view(name).zero()
 
     def _emptied(self, name: str) -> None:
+        """Note that a map is about to be emptied."""
         if self._renderer.options.heat is not None:
             self.heat.forget(name)
-        if self._renderer.state.prints is not None:
-            self._renderer.state.prints.emptied(name)
+        keeper = self._renderer.state.prints
+        if keeper is None:
+            return
+        if name in keeper.results:
+            keeper.emptied_at_end(self.view(name))
+        else:
+            keeper.emptied(name)
 
     def parts(self, name: str) -> Iterator[bytes]:
         """The whole text of a map, in parts."""
@@ -124,10 +140,13 @@ class MapOutput:
 
     def quantiles(self, name: str) -> Callable[[Sequence[str]], bytes]:
         """The text of percentiles of a map."""
-        view = self.view(name)
+        view, keeper = self.view(name), self._renderer.state.prints
+        form = view.quantiles_json if self._output.json else view.quantiles_text
         if self._output.csv:
-            return partial(csv.quantiles_table, view, self._renderer.rows.page)
-        return view.quantiles_json if self._output.json else view.quantiles_text
+            form = partial(csv.quantiles_table, view, self._renderer.rows.page)
+        if keeper is None:
+            return form
+        return lambda percents: self._result(keeper, view, Shown(), partial(form, percents))
 
 
 def _large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
@@ -255,6 +274,10 @@ class PrintKeeper:
         self._most = most
         self._size = 0
         self._maps: dict[str, _PrintedMap] = {}
+        self.results: set[str] = set()
+        """The maps that end probes printed."""
+        self.at_end: dict[str, list[Entry]] = {}
+        """What those held that end probes printed and emptied."""
 
     def keeps(self, view: MapView) -> bool:
         """True for maps of histograms and of numbers; of those by stack the end is shown."""
@@ -279,6 +302,11 @@ class PrintKeeper:
         """A map was emptied, or set to zero."""
         if name in self._maps:
             self._maps[name].kept[-1].cleared = True
+
+    def emptied_at_end(self, view: MapView) -> None:
+        """An end probe that printed a map is about to empty it: the snapshot of the end has what it held."""
+        if entries := view.contents():
+            self.at_end.setdefault(view.name, entries)
 
     def __iter__(self) -> Iterator[tuple[MapView, KeptPrint]]:
         """Each print that is kept, with the view of its map."""

@@ -25,7 +25,7 @@ from pytrace.runtime.output import messages
 from pytrace.runtime.stacks.image_places import ImagePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytrace.core.manifest import Manifest, MapSpec
     from pytrace.core.options import RunOptions
@@ -82,11 +82,15 @@ class Snapshots:
         return self._take(0)[0]
 
     def last(self) -> SnapshotData:
-        """The snapshot of the end: with what was printed of maps during the run, and which maps were never shown."""
-        snapshot = self.take()
+        """The snapshot of the end: with what was printed of maps during the run, and which maps were never shown.
+
+        What an end probe printed and emptied is in it: only helper maps are emptied without being shown.
+        """
+        keeper = self._run.renderer.state.prints
+        snapshot, _ = self._take(0, {} if keeper is None else keeper.at_end)
         for name, data in snapshot.maps.items():
             data.hidden |= name not in self._printed and not data.entries
-        if (keeper := self._run.renderer.state.prints) is not None:
+        if keeper is not None:
             snapshot.prints = prints(keeper, self._forms())
         return snapshot
 
@@ -122,8 +126,11 @@ class Snapshots:
             return True
         return self._views[name].change(key, value)
 
-    def _take(self, most: int) -> tuple[SnapshotData, list[ReadMap]]:
-        """A snapshot; with *most* entries of each map (0: all of them, rows and costs), and what was read."""
+    def _take(self, most: int, emptied: Mapping[str, list[Entry]] | None = None) -> tuple[SnapshotData, list[ReadMap]]:
+        """A snapshot; with *most* entries of each map (0: all of them, rows and costs), and what was read.
+
+        *emptied* is what maps held when they were emptied at the end.
+        """
         run = self._run
         run.symbols.poll()
         losses = messages.by_kind(self._manifest, run.renderer.all_losses(run.losses.totals()))
@@ -135,6 +142,8 @@ class Snapshots:
         forms = self._forms()
         # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
         contents = [ReadMap.of(view, most, self._collect) for view in self._views.values()]
+        if emptied:
+            contents = [item._replace(entries=emptied.get(item.view.name, item.entries)) for item in contents]
         maps = {item.view.spec.name: map_data(item, forms, self._collect) for item in contents}
         if not self._manifest.config.print_maps_on_exit:
             for name, data in maps.items():

@@ -273,6 +273,35 @@ def test_prints_are_kept_with_what_they_showed() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("csv", [False, True])
+def test_what_an_end_probe_prints_and_empties_is_the_result(csv: bool) -> None:
+    """In any order of the events of ``end``; maps that it only empties are helpers, and stay empty."""
+    run, keeper = Run(csv=csv), PrintKeeper()
+    names = ("@printed", "@top", "@zeroed", "@quantiles", "@helper", "@interval")
+    for name in names:
+        run.keyed(name, INT64, HIST if name == "@quantiles" else Count(), {} if name == "@quantiles" else {1: 2, 2: 3})
+    run.bucketed("@stacks", Stack(False), HIST, {(0, (0x1000,), 0): {4: 2}})
+    run.renderer.state.prints = keeper
+    maps = run.renderer.maps
+    maps.printer(PrintedMap("@interval", clear=True))()
+    run.renderer.state.resumed = True
+    maps.printer(PrintedMap("@printed", clear=True))()
+    maps.printer(PrintedMap("@stacks", clear=True))()
+    maps.printer(PrintedMap("@top", top=1, div=10))()
+    maps.printer(PrintedMap("@zeroed"))()
+    maps.quantiles("@quantiles")(["50"])
+    assert keeper.results == {"@printed", "@stacks", "@top", "@zeroed", "@quantiles"}
+    maps.zero("@zeroed")
+    for name in ("@top", "@helper", "@quantiles", "@printed"):
+        maps.clear(name)
+    held = {key: {1: 2, 2: 3} for key in ("@printed", "@top", "@zeroed")}
+    assert {name: dict(entries) for name, entries in keeper.at_end.items() if name != "@stacks"} == held
+    assert len(keeper.at_end["@stacks"]) == 1
+    assert not maps.view("@printed").contents()
+    kept = [item.cleared for item in prints(keeper, forms(run)) if item.map != "@interval"]
+    assert kept == [False] * (0 if csv else 3)
+
+
 def test_histograms_and_numbers_are_kept_but_not_those_by_stack() -> None:
     run, keeper = Run(), PrintKeeper()
     maps: dict[str, tuple[Type, Type, bool]] = {
