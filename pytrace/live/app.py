@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import os
 import signal
@@ -62,6 +63,9 @@ KEYS = (
 )
 """What the help shows."""
 
+
+_IN_PLACE: dict[str, bool] = {"layout": False} if "layout" in inspect.signature(Static.update).parameters else {}
+"""For a line that stays one line; textual 2 lays everything out again."""
 
 HINTS = (
     "? help", "q end", "tab panel", "enter look", "s sort", "/ filter", "t tree", "[ back", "z zoom", "p pause",
@@ -210,7 +214,7 @@ class LiveApp(App[None]):
         heading, footing = self.glyphs.fit(self._heading(width), width), self.glyphs.fit(self._footing(), width)
         parts: dict[str, Line] = {"#header": [(heading, "title")], "#footer": [(footing, "")]}
         for name, line in {**parts, "#hints": self._hints(width)}.items():
-            self.query_one(name, Static).update(styled([line]), layout=False)
+            self.query_one(name, Static).update(styled([line]), **_IN_PLACE)
         self.query_one(Panels).refresh()
 
     def _lines_of_screen(self, width: int, height: int) -> list[Line]:

@@ -13,7 +13,6 @@ import os
 import pickle
 import subprocess
 import time
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -74,9 +73,6 @@ class Request(msgspec.Struct, frozen=True):
     facts: Path
     directory: str
     environment: dict[str, str]
-
-
-Compile = Callable[[Script, CompileOptions, RunOptions], CompiledScript]
 
 
 def use() -> None:

@@ -11,7 +11,7 @@ import fcntl
 import fnmatch
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError, similar
@@ -85,7 +85,6 @@ class Interfaces:
 
     def _read(self) -> dict[int, str]:
         try:
-            from pyroute2 import IPRoute
             from pyroute2.netlink.exceptions import NetlinkError
         except ImportError:  # a light installation shows numbers
             return {}
@@ -93,10 +92,22 @@ class Interfaces:
         # The socket is made in a child process of pyroute2, which finds the namespace by this path.
         path = None if self._namespace is None else f"/proc/{os.getpid()}/fd/{self._namespace}"
         try:
-            with IPRoute(netns=path) as route:
+            with _route(path) as route:
                 return {int(link["index"]): str(link.get_attr("IFLA_IFNAME")) for link in route.get_links()}
         except (OSError, NetlinkError):
             return {}
+
+
+def _route(path: str | None) -> Any:
+    """A netlink socket of the namespace of that file, or of this process's."""
+    from pyroute2 import IPRoute, NetNS
+
+    if path is None:
+        return IPRoute()
+    try:
+        return IPRoute(netns=path)
+    except TypeError:  # before pyroute2 0.9
+        return NetNS(path, flags=0)
 
 
 class NetworkNamespaces:
