@@ -224,7 +224,9 @@ def _build() -> Iterator[tuple[str, Value]]:
         try:
             yield name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield name, "not installed"
+            # Debian's python3-clang has no metadata.
+            there = name == "libclang" and importlib.util.find_spec("clang") is not None
+            yield name, "of the system" if there else "not installed"
     yield "LLVM", _llvm()
     yield "libbpf", _libbpf()
     yield "clang (for imports of C)", shutil.which("clang") is not None
