@@ -435,17 +435,24 @@ def test_signals_with_result(tool: Tool) -> None:
         processes.kills(mine, SIGNALS)
         processes.kills(nobody, SIGNALS)
         signal.raise_signal(signal.SIGCONT)
+        os.kill(0, signal.SIGCONT)
+        senders.append(processes.child(lambda: os.kill(mine, signal.SIGCONT)))
 
+    senders: list[Ended] = []
     run = tool("killsnoop", "-p", mine, work=work)
     check_columns(run)
     found = [(row["SIG"], row["TPID"], row["RESULT"]) for row in run.of(PID=mine)]
-    assert found == [(0, mine, 0), (18, mine, 0), (0, nobody, -3), (18, nobody, -3), (18, mine, 0)]
+    assert found == [(0, mine, 0), (18, mine, 0), (0, nobody, -3), (18, nobody, -3), (18, mine, 0), (18, 0, 0)]
+    by_others = [(row["SIG"], row["TPID"], row["RESULT"]) for row in run.of(PID=senders[0].pid)]
+    assert by_others == [(18, mine, 0)], "-p shows signals to the process, too"
     failed = tool("killsnoop", "-x", "-p", mine, work=work)
     assert [row["TPID"] for row in failed.rows] == [nobody] * 2
     chosen = tool("killsnoop", "-s", "18,15", "-T", mine, "-p", mine, work=work)
-    assert [(row["SIG"], row["TPID"]) for row in chosen.rows] == [(18, mine)] * 2
+    assert [(row["SIG"], row["TPID"]) for row in chosen.rows] == [(18, mine), (18, mine), (18, 0), (18, mine)]
     named = tool("killsnoop", "-s", "SIGCONT, 15", "-p", mine, work=work)
-    assert [(row["SIG"], row["TPID"]) for row in named.rows] == [(18, mine), (18, nobody), (18, mine)]
+    assert [(row["SIG"], row["TPID"]) for row in named.rows] == [
+        (18, mine), (18, nobody), (18, mine), (18, 0), (18, mine),
+    ]  # fmt: skip
 
 
 @pytest.mark.tool("killsnoop", kernel="syscalls")
