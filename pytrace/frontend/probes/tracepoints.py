@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import probe_kinds
+from pytrace.core.diagnostics import similar
 from pytrace.core.kernel_info import COMMON_FIELDS_END, DefinedEvent, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.probe_kinds import (
     BPF_FILE_SYSTEM,
@@ -405,7 +406,12 @@ class Tracepoint(Provider):
             return
         groups = dict.fromkeys(group for group, _ in scope.kernel.tracepoints("*", "*"))
         elsewhere = [group for group, _ in scope.kernel.tracepoints("*", event.text)]
-        hints = nearest(category.text, [*elsewhere, *groups], f"tracepoint:{{}}:{event.text}")
+        # A category of a similar name is a suggestion only if it has the event, or a similar one.
+        hints = nearest(category.text, elsewhere, f"tracepoint:{{}}:{event.text}")
+        if not elsewhere:
+            for group in similar(category.text, groups):
+                events = [name for _, name in scope.kernel.tracepoints(group, "*")]
+                hints = hints or nearest(event.text, events, f"tracepoint:{group}:{{}}")
         if elsewhere and not hints:
             hints = [f"there is tracepoint:{elsewhere[0]}:{event.text}"]
         if not groups:
