@@ -419,7 +419,10 @@ def _exit_targets(point: Point, matches: list[Match], scope: Scope) -> list[Matc
         found = scope.kernel.user_exits(function.path, symbol)
         if found.problem and not (found.exits and found.unwound):
             # Exceptions do not pass through the few of the C library's functions that are left (calloc, iconv …).
-            if scope.options.verbose or function.path not in scope.kernel.binaries("libc", None):
+            # That of a process has a path of its own.
+            pids = {None, scope.options.filters.pid}
+            libraries = [path for pid in pids for path in scope.kernel.binaries("libc", pid)]
+            if scope.options.verbose or function.path not in libraries:
                 replacing.append(_FunctionExit(function.symbol, found.problem))
             leaving.append(match)
             continue

@@ -242,6 +242,17 @@ def test_returns_are_the_instructions_that_leave_a_function(
     assert [target.of(UserTarget).leaving for target in listed.targets] == [None]
 
 
+def test_no_exception_passes_through_the_c_library_of_a_process() -> None:
+    class Rooted(RecordedKernel):
+        def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
+            return ["/lib/libc.so.6" if pid is None else f"/proc/{pid}/root/lib/libc.so.6"]
+
+    kernel = Rooted(symbols={"/proc/7/root/lib/libc.so.6": EXITS}, code_at=EXIT_CODE)
+    filters = ProcessFilters(pids=(7,))
+    assert not Expanded("uretprobe:libc:tail { }", kernel, filters=filters).warnings
+    assert "is replaced" in Expanded("uretprobe:libc:tail { }", kernel, filters=filters, verbose=True).warnings[0]
+
+
 def test_functions_without_returns_are_not_probed() -> None:
     kernel = RecordedKernel(symbols={"/bin/app": EXITS}, code_at=EXIT_CODE)
     assert "never does not return" in Expanded("uretprobe:/bin/app:never { }", kernel).errors[0]
