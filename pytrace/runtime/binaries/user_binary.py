@@ -599,7 +599,10 @@ class UserBinaries:
 
     @_bounded
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
-        """Functions whose demangled name a ``*`` pattern accepts, with that name; by ``_Z…`` their symbols."""
+        """Functions whose demangled name a ``*`` pattern accepts, with that name; by ``_Z…`` their symbols.
+
+        The unlikely part of a function (``.cold``) is jumped into, so it is found only if *pattern* names it.
+        """
         from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
 
         binary = self.binary(path)
@@ -607,7 +610,7 @@ class UserBinaries:
         whole, symbol_names = "(" in pattern, pattern.startswith(("_Z", "_R"))
         symbols = []
         for symbol in binary.functions("_Z*") + binary.functions("_R*"):
-            if not mangled(symbol.name):
+            if not mangled(symbol.name) or (".cold" in symbol.name and ".cold" not in pattern):
                 continue
             text = demangle(symbol.name)
             if accepts(symbol.name if symbol_names else text if whole else qualified_name(text)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,18 @@ def test_functions_by_demangled_name(programs: Path) -> None:
     ((symbol, name),) = kernel.cpp_symbols(path, "_ZN3zoo6Animal4walkEi")
     assert (symbol.name, name) == ("_ZN3zoo6Animal4walkEi", "zoo::Animal::walk(int)")
     assert len(kernel.cpp_symbols(path, "_ZN3zoo6Animal4walk*")) == 2
+
+
+@needs_cxx
+def test_parts_that_are_jumped_into_are_no_functions(tmp_path: Path) -> None:
+    names = ("_ZN4shop3addEi", "_ZN4shop3addEi.cold", "_ZN4shop3getEi.isra.0", "_ZN4shop3getEi.isra.0.cold")
+    text = "".join(f'.globl "{n}"\n.type "{n}", @function\n"{n}": .byte 0x90\n.size "{n}", 1\n' for n in names)
+    (tmp_path / "x.s").write_text(text)
+    path = str(tmp_path / "x.so")
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-o", path, str(tmp_path / "x.s")], check=True)
+    kernel = LiveKernel()
+    assert [symbol.name for symbol, _ in kernel.cpp_symbols(path, "shop::*")] == [names[0], names[2]]
+    assert [symbol.name for symbol, _ in kernel.cpp_symbols(path, names[1])] == [names[1]], "named itself"
 
 
 def _nested(levels: int) -> str:
