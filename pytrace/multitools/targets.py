@@ -27,7 +27,17 @@ from pytrace.core.probe_kinds import (
 from pytrace.core.probe_kinds import TRACEPOINT as TRACEPOINT_PROBE
 from pytrace.core.probe_kinds import USDT as USDT_PROBE
 from pytrace.core.types import Pointer, Void
-from pytrace.multitools.expressions import Call, Names, Parameter, SpecText, Token, Translator, places, signature
+from pytrace.multitools.expressions import (
+    Call,
+    Names,
+    Parameter,
+    SpecText,
+    Token,
+    Translator,
+    places,
+    signature,
+    text_end,
+)
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
 """Families of targets; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
@@ -491,7 +501,10 @@ def parse_probe(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: st
     end = 0
     text = spec.text
     while end < len(text) and text[end] not in f"({stop}":
+        # A part of the name may be in quotes (cpp:"ns::function(int)"); those of a format do not follow a colon.
         end += 1
+        if text[end - 1] == ":" and text[end : end + 1] == '"':
+            end = min(text_end(text, end), len(text))
     place_text = spec.part(0, end)
     if not place_text.text:
         raise spec.error("a probe is expected, such as p::vfs_read or t:sched:sched_switch", length=1)

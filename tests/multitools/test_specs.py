@@ -342,6 +342,13 @@ def test_binaries() -> None:
     assert targets.attach(parsed("/opt/my app:a,b"), facts).entry == 'uprobe:"/opt/my app":"a,b"'
 
 
+@pytest.mark.parametrize("name", ["shop::Cart::add", "shop::Cart::add(int)"])
+def test_a_name_in_quotes_is_no_format(name: str) -> None:
+    facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"]})
+    found = targets.parse_probe(SpecText.of(f'c:cpp:"{name}" "%d", arg2'), facts, None, stop=' "')
+    assert (found.point, found.rest.text) == (f'uprobe:libc:cpp:"{name}"', '"%d", arg2')
+
+
 def test_the_letter_u_is_what_the_file_has() -> None:
     probe = UsdtProbe("/bin/app", "own", "both", 0, 0, 0, "")
     symbols = {"/bin/app": (UserSymbol("work", 0x100, 0x100, 16), UserSymbol("both", 0x200, 0x200, 16))}
