@@ -171,6 +171,8 @@ class ScriptWords(msgspec.Struct):
             hints = wrong.hints
             if written in self.taken and (option.type or not hints):
                 hints = (*hints, f"pytrace's own {written} is --{self.taken[written]} here")
+            if text is None and written.startswith("--"):
+                hints = (*hints, f"write {written}={option.argument}")
             raise TraceError(f"{what} {written} needs {wrong.shown(text)}", hints=hints) from None
 
     def synopsis(self) -> str:

@@ -140,6 +140,12 @@ def test_named_parameters_after_the_dashes() -> None:
     assert found.values() == {"failed": True, "interval": 0}
 
 
+def test_parameters_after_the_dashes_take_values_by_an_equals_sign() -> None:
+    with pytest.raises(TraceError, match="option --min-ms needs an argument") as error:
+        words(NUMBER).named((("min-ms", None),))
+    assert error.value.hints == (f"write --min-ms={NUMBER.argument}",)
+
+
 def test_wrong_values_are_named_as_they_were_written() -> None:
     found = words(NUMBER)
     found.set(NUMBER, "-d", "x")

@@ -691,6 +691,8 @@ class _ProgramParser:
             return False
         ended = token.text in (";", "}", ")")
         hints = () if ended else ('an attach point with spaces must be quoted: kprobe:"a b"',)
+        if token.text.startswith("@") or _CALL.match(self.text, token.span.start):
+            hints = ("put the statements in { }",)
         if points and "\n" in self.text[points[-1].span.end : token.span.start]:
             hints = ("several attach points of one block are separated by commas; each block is { … }",)
         self.lexer.error(
@@ -723,6 +725,10 @@ def _quoted(text: str) -> str:
 
 def _shown(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
+
+
+_CALL = re.compile(r"\w+\s*\(")
+"""What a statement begins with that is no map."""
 
 
 def _next_brace(text: str, offset: int) -> int | None:

@@ -525,6 +525,8 @@ def test_mutated_programs_come_to_an_end(seed: int) -> None:
         ("begin { for (i = 0; i < 3; i++) { } }", "a loop goes over a range or a map"),
         ("begin\nend { }", "several attach points of one block are separated by commas"),
         ("kprobe:a b { }", "an attach point with spaces must be quoted"),
+        ("kprobe:a @[comm] = count()", "put the statements in { }"),
+        ('kprobe:a printf("x\\n")', "put the statements in { }"),
     ],
 )
 def test_hints(text: str, hint: str) -> None:
