@@ -301,8 +301,9 @@ def test_documented_differences_have_tests() -> None:
     text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     named = {item.section for item in outputs.DIFFERENCES.values()} | {
             "Imports of root", "Functions of Python", "Calls as one probe",
+            "System calls as strace prints them",
         }  # fmt: skip
-    # The last three: tests/frontend/expand, tests/kernel/test_python_stacks.py, tests/kernel/test_call_probes.py
+    # The last four: tests/frontend/expand, and tests/kernel/test_python_stacks.py, test_call_probes.py, test_calls.py
     for file in CASES.glob("*.case"):
         named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
     assert not _titles(text) - named
