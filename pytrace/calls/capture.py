@@ -212,10 +212,10 @@ def script(
         f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8 | {UNFINISHED}; $end = nsecs; $ret = (int64)0;",
         f"    {_call(0)}",
         "  }",
-        f"  print(({EXIT}, nsecs, tid, pid, (int64)curtask.exit_code));",
+        "  " + _event(str(EXIT), "nsecs", "tid", "pid", "(int64)curtask.exit_code"),
         "}",
         f"tracepoint:signal:signal_deliver {_predicate(scope)} {{",
-        f"  print(({SIGNAL}, nsecs, tid, pid, (int64)args.sig, (int64)args.code));",
+        "  " + _event(str(SIGNAL), "nsecs", "tid", "pid", "(int64)args.sig", "(int64)args.code"),
         "}",
     ]
     return "\n".join(line for line in lines if line)
@@ -307,7 +307,7 @@ def _input(plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest
             lines.append(f"if ({' || '.join(tests)}) {{ $flags = {LATE}; }} else {{")
         values = [f"str((char *)$s{n})" for n in range(strings)]
         values += [f"buf((uint8 *)$p{n}, $n{n})" for n in range(bytes_)]
-        lines.append(f"print(({INPUT}, $start, tid, {index}, {', '.join(values)}));")
+        lines.append(_event(str(INPUT), "$start", "tid", str(index), *values))
         lines.append("}" if late else "} }")
     lines += _lists(plans)
     if any(item.outgoing and item.vector[0] >= 0 for item in plans.values()):
@@ -347,7 +347,7 @@ def _lists(plans: Mapping[int, Plan]) -> list[str]:
         f"  for ($i : 0..{LISTED}) {{",
         "    $item = *uptr((uint64 *)($list + (uint64)$i * 8));",
         "    if ($item == 0) { break; }",
-        f"    print(({STRING}, $start, tid, $which, $i, str((char *)$item, 200)));",
+        "    " + _event(str(STRING), "$start", "tid", "$which", "$i", "str((char *)$item, 200)"),
         "  }",
         "}",
         "if ($count != 0) {",
@@ -356,7 +356,7 @@ def _lists(plans: Mapping[int, Plan]) -> list[str]:
         "    if (*uptr((uint64 *)($count + (uint64)$i * 8)) == 0) { break; }",
         "    $known += 1;",
         "  }",
-        f'  print(({STRING}, $start, tid, -1, (int64)$known, ""));',
+        "  " + _event(str(STRING), "$start", "tid", "-1", "$known"),
         "}",
     ]
 
@@ -368,9 +368,9 @@ def _vectors(longest: int, left: str) -> list[str]:
         "  $vec = *uptr((uint64 *)($msg + 16)); $vecs = *uptr((uint64 *)($msg + 24));",
         "  let $who = *uptr((uint64 *)$msg); let $size = (uint64)*uptr((uint32 *)($msg + 8));",
         f"  $size = {_most('$size', LONGEST_ADDRESS)};",
-        f"  if ($who != 0) {{ print(({BYTES}, $start, tid, {NAME_OF_MESSAGE}, buf((uint8 *)$who, $size))); }}",
+        f"  if ($who != 0) {{ {_part(str(NAME_OF_MESSAGE), 'buf((uint8 *)$who, $size)')} }}",
         f"  $size = {_most('$vecs * 16', VECTORS * 16)};",
-        f"  print(({BYTES}, $start, tid, {VECTOR_OF_MESSAGE}, buf((uint8 *)$vec, $size)));",
+        "  " + _part(str(VECTOR_OF_MESSAGE), "buf((uint8 *)$vec, $size)"),
         "}",
         "if ($vec != 0) {",
         f"  let $left: uint64 = {left};",
@@ -380,17 +380,27 @@ def _vectors(longest: int, left: str) -> list[str]:
         "    let $bytes = *uptr((uint64 *)($vec + (uint64)$i * 16 + 8));",
         "    if ($bytes > $left) { $bytes = $left; }",
         "    $left -= $bytes;",
-        f"    print(({BYTES}, $start, tid, $i, buf((uint8 *)$base, {_most('$bytes', longest)})));",
+        "    " + _part("$i", f"buf((uint8 *)$base, {_most('$bytes', longest)})"),
         "  }",
         "}",
     ]
+
+
+def _event(*values: str) -> str:
+    """A statement that sends an event: by printf, whose strings and buffers take as many bytes as they have."""
+    forms = ["%s" if value.startswith("str(") else "%r" if value.startswith("buf(") else "%ld" for value in values]
+    return f"printf(\"{' '.join(forms)}\", {', '.join(values)});"
+
+
+def _part(number: str, value: str) -> str:
+    return _event(str(BYTES), "$start", "tid", number, value)
 
 
 def _call(outputs: int) -> str:
     """The event of a call that has returned."""
     values = ["(uint64)$nr", "$end - $start", "$ret", "$flags", *(f"$a{index}" for index in range(6))]
     values += [f"buf((uint8 *)$x{index}, $m{index})" for index in range(outputs)]
-    return f"print(({CALL}, $start, tid, pid, {', '.join(values)}));"
+    return _event(str(CALL), "$start", "tid", "pid", *values)
 
 
 def _output(plans: Mapping[int, Plan], longest: int) -> list[str]:

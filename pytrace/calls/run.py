@@ -155,7 +155,7 @@ class _Run:
             while True:
                 events = trace.batch(0.2)
                 for event in events:
-                    for item in self._recorder.add(event.values[0]):
+                    for item in self._recorder.add(event.values):
                         self._take(item)
                 self._out.flush()
                 if not events and trace.ended:
