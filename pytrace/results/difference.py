@@ -138,6 +138,8 @@ class Difference(msgspec.Struct, frozen=True):
     """Without maps that did not change."""
     losses: dict[str, dict[str, int]]
     """As those of snapshots, after less before."""
+    rows: bool = False
+    """Either has rows, which are not compared."""
 
     def signed(self) -> SnapshotData:
         """The changes of numbers and histograms as a snapshot, whose counts may be negative.
@@ -185,7 +187,8 @@ def difference(
             change = replace(change, found=found)
         if change.changes:
             maps[name] = change
-    return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
+    rows = bool(before.tables or after.tables)
+    return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses), rows)
 
 
 def scaled(before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, dict[str, str]]:

@@ -145,7 +145,7 @@ def difference_text(difference: Difference) -> Iterator[bytes]:
     for kind, subjects in difference.losses.items():
         yield from (encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items())
     if not difference.maps and not difference.losses:
-        yield b"no map differs\n"
+        yield b"no map differs; rows are not compared\n" if difference.rows else b"no map differs\n"
 
 
 def difference_json(difference: Difference) -> Iterator[bytes]:

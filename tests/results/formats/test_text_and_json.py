@@ -475,6 +475,7 @@ def test_nothing_is_a_line_of_text_and_none_of_json() -> None:
     found = compared(COUNT, 3, 3)
     assert text_of(found) == b"no map differs\n"
     assert lines_of(found) == b""
+    assert text_of(replace(found, rows=True)) == b"no map differs; rows are not compared\n"
 
 
 @pytest.mark.parametrize("key", [types.INT64, types.Tuple((STRING, STRING))])
