@@ -197,6 +197,12 @@ def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: Ex
     before, after = (_narrowed(side, arguments.map) for side in sides)
     if arguments.map:
         _check_maps(arguments.map, before, after)
+    elif visible := {name for side in (before, after) for name, data in side.maps.items() if not data.hidden}:
+        # Others are helpers of the script, unless it shows rows alone: then they hold what the rows were made of.
+        before, after = (
+            replace(side, maps={name: data for name, data in side.maps.items() if name in visible})
+            for side in (before, after)
+        )
     sentences: dict[str, str] = {}
     if arguments.scale:
         before, sentences = scaled(before, after)

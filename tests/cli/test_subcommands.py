@@ -216,6 +216,18 @@ def test_diff_shows_the_largest_change_last(typed: Any) -> None:
     assert typed("diff a.pts a.pts") == (0, "no map differs\n", "")
 
 
+def test_diff_leaves_out_helper_maps_beside_those_that_are_shown(typed: Any) -> None:
+    for name in ("a.pts", "b.pts"):
+        snapshot = file_form.read(name)
+        for key in ("@c", "@h"):
+            snapshot.maps[key].hidden = True
+        file_form.write(snapshot, f"helpers-{name}")
+    files = "helpers-a.pts helpers-b.pts"
+    assert typed(f"diff {files}")[1].startswith("@s[main;f]: +3")
+    assert typed(f"diff {files} -m h")[1].startswith("@h:\n")
+    assert {*json.loads(typed(f"diff {files} -f json")[1])["data"]} == {"@s"}
+
+
 def test_diff_of_shares_says_so_in_every_format(typed: Any) -> None:
     note = "numbers before are multiplied by 1.429: both have the same total"
     assert typed("diff --scale a.pts b.pts -m s") == (0, "no map differs\n", "")
