@@ -472,12 +472,12 @@ def kind_of(text: str) -> ProbeKind | None:
 
 
 _CALL_NAMES = (
-    (re.compile(r"\btracepoint:syscalls:sys_(?:enter|exit)_"), f"{SYSCALL}:"),
-    (re.compile(r"\b(?:fentry|fexit|kprobe|kretprobe):(?:vmlinux:)?"), f"{CALL}:kernel:"),
-    (re.compile(r"\bpython(?:ret)?:"), f"{CALL}:python:"),
-    (re.compile(r"\b(usdt|tracepoint):"), rf"{CALL}:\1:"),
-    (re.compile(r"\bu(?:ret)?probe:"), f"{CALL}:"),
-    (re.compile(r"\b(?:uprobe|uretprobe|fentry|fexit|kprobe|kretprobe|python|pythonret)\b(?!:)"), CALL),
+    (r"\btracepoint:syscalls:sys_(?:enter|exit)_", f"{SYSCALL}:"),
+    (r"\b(?:fentry|fexit|kprobe|kretprobe):(?:vmlinux:)?", f"{CALL}:kernel:"),
+    (r"\bpython(?:ret)?:", f"{CALL}:python:"),
+    (r"\b(usdt|tracepoint):", rf"{CALL}:\1:"),
+    (r"\bu(?:ret)?probe:", f"{CALL}:"),
+    (r"\b(?:uprobe|uretprobe|fentry|fexit|kprobe|kretprobe|python|pythonret)\b(?!:)", CALL),
 )
 
 
@@ -511,7 +511,7 @@ def call_entry(text: str, *, typed: bool) -> str:
 def call_name(text: str) -> str:
     """A text about the probes of a call (a name, a message), with the name of the call in their place."""
     for pattern, replacement in _CALL_NAMES:
-        text, found = pattern.subn(replacement, text)
+        text, found = re.subn(pattern, replacement, text)  # compiled when needed: all starts import this module
         if found:
             break
     return text
