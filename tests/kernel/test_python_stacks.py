@@ -463,6 +463,7 @@ def test_calls_of_a_process_without_python(server: Server) -> None:
     assert result.status == 1
     assert "runs no CPython that is known" in result.stderr
     assert "has ended, and executed none" in result.stderr
+    assert "is not traced, nor with --follow" in result.stderr
     script = "config = { missing_probes = warn } python:x:f { } begin { print(1); exit(); }"
     assert server.run(("-q", "-e", script, "-c", "/bin/true")).stdout.strip() == "1"
 

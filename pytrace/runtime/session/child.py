@@ -433,8 +433,8 @@ def run_to_interpreter(traced: Child, *, strict: bool) -> None:
     else:
         text = f"process {traced.pid} has ended, and executed none"
     hints = (
-        "give the interpreter itself, or its process with -p",
-        "processes that the command forks are not waited for",
+        "give the interpreter itself in place of a wrapper, or its process with -p",
+        "an interpreter that the command starts as another process is not traced, nor with --follow",
     )
     raise TraceError(f"the command runs no CPython that is known: {text}", hints=hints)
 
