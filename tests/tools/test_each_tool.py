@@ -257,7 +257,8 @@ def test_header_of_a_script(name: str) -> None:
 # What scripts of tools call exists, also in the branches for kernels that are not at hand.
 
 
-BUILT_IN = {row.name for row in BUILTINS} | set(imports.LIBRARY_FILES)
+# entry() of call: probes is resolved before functions are.
+BUILT_IN = {row.name for row in BUILTINS} | set(imports.LIBRARY_FILES) | {"entry"}
 
 
 def names(path: Path, seen: set[Path]) -> tuple[set[str], set[str]]:
