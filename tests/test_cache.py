@@ -171,8 +171,8 @@ def test_data_files_lie_where_the_cache_looks() -> None:
     package = Path(pytrace.__file__).parent
     files = [path for path in package.rglob("*") if path.is_file()]
     folders = {path.parent for path in files if path.suffix not in (".py", ".pyc", ".typed")}
-    # Tools are scripts like those of a user: the text is in the key, what they import among the facts.
-    folders = {folder for folder in folders if package / "tools" not in folder.parents}
+    # Tools, and the script of accounts, are like those of a user: the text is in the key, imports are among the facts.
+    folders = {folder for folder in folders if package / "tools" not in folder.parents} - {package / "account"}
     # The viewer of reports has no part in compiling.
     folders = {folder for folder in folders if package / "results" not in folder.parents}
     # Layouts of CPython are read by runs, not by the compiler.
