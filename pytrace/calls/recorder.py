@@ -63,6 +63,8 @@ class Exec(msgspec.Struct):
     pid: int
 
 
+Values = Sequence[Any]
+"""The values of an event: numbers, strings, bytes."""
 Item = Recorded | Exit | Signal | Fork | Exec
 
 _OTHERS = {EXIT: Exit, SIGNAL: Signal, FORK: Fork}
@@ -92,7 +94,7 @@ class Recorder:
         self.incomplete = 0
         """Calls whose input was lost."""
 
-    def add(self, values: Sequence[Any]) -> Iterator[Item]:
+    def add(self, values: Values) -> Iterator[Item]:
         """Take an event; returns what is complete by it."""
         kind, start, tid = values[0], values[1], values[2]
         if kind == CALL:
@@ -114,10 +116,13 @@ class Recorder:
         for tid in list(self._waiting):
             yield from self._late(tid)
 
-    def under_way(self, entries: Mapping[Any, Any]) -> list[Recorded]:
+    def under_way(self, entries: Mapping[object, object]) -> list[Recorded]:
         """Calls that have not returned, from the map of the script: thread to (time, number, arguments, flags)."""
         found = []
-        for tid, (start, number, *arguments, bits) in entries.items():
+        for tid, value in entries.items():
+            assert isinstance(tid, int)
+            assert isinstance(value, tuple)
+            start, number, *arguments, bits = value
             call = self._call(number, tid, tid, start, 0, 0, bits | UNFINISHED, tuple(arguments), ())
             self._fill(call)
             found.append(call)
@@ -125,7 +130,7 @@ class Recorder:
 
     # ---- parts
 
-    def _read(self, kind: int, start: int, tid: int, values: Sequence[Any]) -> None:
+    def _read(self, kind: int, start: int, tid: int, values: Values) -> None:
         known = self._inputs.get(tid)
         if known is None or known.start != start:
             if known is None and len(self._inputs) >= MOST_THREADS:
@@ -140,7 +145,7 @@ class Recorder:
         else:
             known.parts[values[4]] = _bytes(values[5])
 
-    def _returned(self, values: Sequence[Any]) -> Iterator[Item]:
+    def _returned(self, values: Values) -> Iterator[Item]:
         _, start, tid, pid, number, duration, result, bits, *rest = values
         call = self._call(number, pid, tid, start, duration, result, bits, tuple(rest[:6]), rest[6:])
         yield from self._late(tid)
@@ -169,7 +174,7 @@ class Recorder:
 
     def _call(
         self, number: int, pid: int, tid: int, start: int, duration: int, result: int, bits: int,
-        arguments: tuple[int, ...], written: Sequence[Any],
+        arguments: tuple[int, ...], written: Values,
     ) -> Recorded:
         signature = None if bits & COMPAT else self._signatures.get(number)
         call = Recorded(

@@ -312,8 +312,10 @@ class Texts:
     def _struct(self, form: Layout, data: bytes) -> str:
         values = form.unpack(data[: form.size])
         texts = []
-        device = any(field.type == "filemode" and value & 0o170000 in (0o020000, 0o060000)  # type: ignore[operator]
-                     for field, value in zip(form.fields, values, strict=True))  # fmt: skip
+        device = any(
+            field.type == "filemode" and isinstance(value, int) and value & 0o170000 in (0o020000, 0o060000)
+            for field, value in zip(form.fields, values, strict=True)
+        )
         for field, value in zip(form.fields, values, strict=True):
             # stat(2) has a size, or the number of a device.
             if not (field.shown or (device and field.type == "dev")) or (device and field.name == "st_size"):
@@ -332,7 +334,7 @@ class Texts:
             return f"[{', '.join(texts)}]"
         return f"{{{', '.join(texts)}{', ...' if form.shortened else ''}}}"
 
-    def _array(self, type_: Type, data: bytes, only: Callable[[Sequence[int]], bool] | None = None) -> str:
+    def _array(self, type_: Type, data: bytes, only: Callable[[Sequence[object]], bool] | None = None) -> str:
         size = size_of(type_.base, self._machine)
         texts = []
         for start in range(0, len(data) - size + 1, size):
@@ -341,7 +343,7 @@ class Texts:
                 texts.append(str(struct.unpack("=" + SCALARS[type_.base], item)[0]))
                 continue
             form = layout(type_.base, self._machine)
-            if only is not None and not only(form.unpack(item)):  # type: ignore[arg-type]
+            if only is not None and not only(form.unpack(item)):
                 continue
             text = self._struct(form, item)
             texts.append(text.replace(", revents=0}", "}") if type_.base == "pollfd" else text)
