@@ -204,7 +204,7 @@ class Stacks:
                 self._listing("Woken by", "woken by", lambda path, waker: _woke(path[: _middle(path)], waker), at),
                 self._listing("Waited in", "waited in", lambda path, _: _caller(path[: _middle(path) : -1])),
             ]
-        if self.what == "waited":
+        if self.what == "waited" or self._all_switch():
             return [self._listing("Most waited in", "most in the function", lambda path, _: _caller(path))]
         if self.amounts.counts == "calls":
             same = self._same_end()
@@ -240,6 +240,11 @@ class Stacks:
             owners.setdefault(key, Owner(label, key[1], number[item]))
             of.append(places.setdefault(key, len(places)))
         return Listing(title, text, list(owners.values()), of)
+
+    def _all_switch(self) -> bool:
+        """Whether all stacks are of threads that left the CPU: a script's own off-CPU times."""
+        ends = {self.items[self.trie.items[node]] for node in self.nodes}
+        return bool(ends) and all(item.kind == KERNEL and item.name == _SWITCH for item in ends)
 
     def _same_end(self) -> int:
         """How many of the innermost functions all stacks have in common: those of the event itself."""
@@ -385,6 +390,8 @@ def _script(path: list[Item]) -> tuple[str, Item]:
 
 _LIBRARY = re.compile(r"(?:libc|libpthread|libm|ld|libstdc\+\+)\b[-.]|ld-linux|ld-musl|libc\.musl")
 """Names of files with functions that programs call to wait and to ask the kernel."""
+_SWITCH = "__traceiter_sched_switch"
+"""The kernel's function that calls programs of the tracepoint: a stack that ends with it is that of a wait."""
 _PREEMPTED = ("asm_sysvec_", "irqentry_exit_to_user_mode", "preempt_schedule_irq", "el0_irq", "el0t_64_irq")
 """Functions of the kernel by which a thread leaves that is ready to run."""
 

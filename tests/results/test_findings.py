@@ -43,6 +43,15 @@ def test_waits_are_of_the_programs_function() -> None:
     assert [line.split()[-1] for line in lines[1:]] == ["read", "do_wait"]
 
 
+def test_waits_that_a_script_measures_are_of_the_programs_function_too() -> None:
+    switch = stack("__traceiter_sched_switch", "schedule", user=False)
+    key = types.Tuple((K, U))
+    after = map_data("@us", key, types.Sum(), {(switch, stack("read", "main")): 30})
+    before = replace(after, entries={(switch, stack("read", "main")): 10})
+    lines = changes(Stacks(after, run(script="-e"), before))
+    assert lines[-1] == "      +20 us  read (10 us before, 30 us after)"
+
+
 SYSTEM = "/usr/lib/libc.so.6"
 
 
