@@ -66,6 +66,7 @@ class FakeProbes:
         self.detached = False
         self.have_exited = False
         self.lost: dict[Key, int] = {}
+        self.untraced: dict[str, int] = {}
 
     def attach(self) -> list[Attached]:
         return self._attached

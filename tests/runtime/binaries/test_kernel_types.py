@@ -88,11 +88,14 @@ def types(folder: Path) -> KernelTypes:
 
 def test_variables_come_first_and_must_name_a_file(tmp_path: Path, folder: Path) -> None:
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
-    mine.touch()
-    theirs.touch()
+    mine.write_text("mine")
+    theirs.write_text("theirs")
     both = {"PYTRACE_BTF": str(mine), "BPFTRACE_BTF": str(theirs)}
     assert locate(both) == str(mine)
     assert locate({"PYTRACE_BTF": "", "BPFTRACE_BTF": str(theirs)}) == str(theirs)
+    mine.write_text("")
+    with pytest.raises(TraceError, match=f"PYTRACE_BTF names an empty file: {mine}"):
+        locate(both)
     mine.unlink()
     with pytest.raises(TraceError, match=f"PYTRACE_BTF names a file that does not exist: {mine}"):
         locate(both)
@@ -102,11 +105,11 @@ def test_the_kernels_own_or_else_a_vmlinux(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert locate({}) == str(folder / "vmlinux")
-    (folder / "vmlinux").unlink()
+    (folder / "vmlinux").write_text("")  # as a hypervisor's sandbox has it
     monkeypatch.setattr(kernel_types, "_SEARCH", (f"{tmp_path}/none-{{release}}", f"{tmp_path}/vmlinux-{{release}}"))
     assert locate({}) == ""
     image = tmp_path / f"vmlinux-{os.uname().release}"
-    image.touch()
+    image.write_text("image")
     assert locate({}) == str(image)
 
 
