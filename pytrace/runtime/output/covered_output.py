@@ -92,9 +92,13 @@ class CoveredOutput(Output):
             return
         self.covered = False
         self.take()
-        if unseen := b"".join(self._unseen):
+        unseen = b"".join(self._unseen)
+        if unseen and self.terminal:
             self.write(unseen)
             self.flush()
+        elif unseen:
+            # The results are in a file, and this is what the command and system() have printed: it belongs elsewhere.
+            super()._send_message(unseen)
         for text in self._told:
             super()._send_message(text)
         self._told.clear()

@@ -378,10 +378,11 @@ def test_a_file_gets_its_output_while_the_terminal_is_covered(tmp_path: Path) ->
     terminal.output.write(b"line\n")
     terminal.output.message("WARNING: x\n")
     terminal.output.flush()
-    assert (tmp_path / "out").read_text() == "line\n"
+    terminal.output.collect(b"of the command\n")
     assert terminal.shown() == ""
     terminal.output.uncover()
-    assert terminal.shown() == "WARNING: x\n"
+    assert terminal.shown() == "of the command\nWARNING: x\n"
+    assert (tmp_path / "out").read_text() == "line\n"
     terminal.close()
 
 
