@@ -71,6 +71,7 @@ EXPECTED = {
     "both.save": '"type": "hist"',
     "script.save": "'tracepoint:syscalls:sys_enter_close': ",
     "except pytrace.ScriptError": "{'map_full': {'@few': 3}}\n[<class 'pytrace.interface.errors.LossWarning'>",
+    "pytrace.why(": "True sleeping by itself\n",
     "asyncio.run": "\n",
     "pytrace.features()": "tracepoint:sched:sched_process_exit tracepoint [(",
 }
