@@ -191,6 +191,48 @@ def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, archives: str,
     assert not done.stdout
 
 
+EMULATOR_TOOLS = {
+    "qemu-system-x86_64": 'echo "QEMU emulator version $VERSION (Debian)"',
+    "apt-get": """if [ $1 = indextargets ]; then echo "Debian Debian http://debian.invalid/debian/"; exit; fi
+echo fetch >>$FOLDER/log
+[ -e $FOLDER/network ] || exit 1
+for word; do case $word in Dir::Cache=*) touch ${word#*=}/archives/qemu.deb ;; esac; done""",
+    "dpkg": "mkdir -p $3/usr/lib/x86_64-linux-gnu && cp $FOLDER/ld.so $3/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+}
+
+
+def test_a_newer_emulator_is_fetched_once_and_the_own_one_stays_where_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, text in EMULATOR_TOOLS.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "ld.so").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "ld.so").chmod(0o755)
+    log, newer = tmp_path / "log", tmp_path / "pytrace" / "qemu"
+
+    def emulator(version: str) -> str:
+        environment = {
+            **os.environ, "XDG_CACHE_HOME": str(tmp_path), "FOLDER": str(tmp_path), "TMPDIR": str(tmp_path),
+            "VERSION": version, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+        }  # fmt: skip
+        words = ["sh", "-c", f"root='{tmp_path}'; . {SETUP}; ensure_emulator && printf %s \"$emulator\""]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert emulator("11.1.3") == ""
+    assert not log.exists()
+    for _ in range(2):
+        assert emulator("7.2.22") == "", "without a network"
+    assert log.read_text() == "fetch\n", "asked again a day later"
+    (newer / "failed").unlink()
+    (tmp_path / "network").touch()
+    for _ in range(2):
+        assert emulator("7.2.22") == f"{newer}/bin"
+    assert log.read_text() == "fetch\n" * 3, "lists and packages"
+    words = [newer / "bin" / "qemu-system-x86_64", "-m", "3G"]
+    started = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert started.stdout.endswith(f"-L {newer}/usr/lib/ipxe/qemu -m 3G\n")
+
+
 def test_each_script_in_python_is_type_checked() -> None:
     files = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
