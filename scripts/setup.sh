@@ -506,11 +506,11 @@ new_log() {
 
 # ---------------------------------------------------------------- test machine
 
-# ensure_emulator: sets `emulator` to the folder of a QEMU that is newer than the system's, or to nothing. 11.1 takes a fifth less of a processor than 7.2
+# ensure_emulator: sets `newer_qemu` to the folder of a QEMU that is newer than the system's, or to nothing. 11.1 takes a fifth less of a processor than 7.2
 # and 10.0 for the same commands of the test machine. It comes from Debian's backports, with its libraries, and is unpacked into the cache: its own
 # dynamic loader starts it, as it does the peer, and what is installed stays as it is. Where that fails the system's is used, and asked again a day later.
 ensure_emulator() {
-    emulator=
+    newer_qemu=
     installed=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p')
     [ "${installed:-0}" -lt 11 ] || return 0
     newer=$cache/qemu
@@ -523,7 +523,7 @@ ensure_emulator() {
             fetch_emulator || { mkdir -p "$newer" && : >"$newer/failed"; exit 1; }
         ) 8>"$cache/setup.lock" || { say "could not fetch a newer QEMU: the system's takes longer"; return 0; }
     fi
-    emulator=$newer/bin
+    newer_qemu=$newer/bin
 }
 
 fetch_emulator() {

@@ -215,7 +215,7 @@ def test_a_newer_emulator_is_fetched_once_and_the_own_one_stays_where_that_fails
             **os.environ, "XDG_CACHE_HOME": str(tmp_path), "FOLDER": str(tmp_path), "TMPDIR": str(tmp_path),
             "VERSION": version, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
         }  # fmt: skip
-        words = ["sh", "-c", f"root='{tmp_path}'; . {SETUP}; ensure_emulator && printf %s \"$emulator\""]
+        words = ["sh", "-c", f"root='{tmp_path}'; . {SETUP}; ensure_emulator && printf %s \"$newer_qemu\""]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
     assert emulator("11.1.3") == ""
