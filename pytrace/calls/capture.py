@@ -159,11 +159,13 @@ def _most(number: str, most: int) -> str:
 
 def script(
     chosen: Mapping[int, Signature], all_calls: Iterable[int], machine: str, *, longest: int, only_command: bool,
-    everything: bool,
+    everything: bool, simple: bool = False,
 ) -> str:
     """The script that records the system calls *all_calls* by number, of which *chosen* are decoded.
 
-    With *everything* the selection is left out; *only_command* restricts it to the process of ``-c``.
+    With *everything* the selection is left out; *only_command* restricts it to the process of ``-c``. *simple*: for
+    verifiers that follow all that comes after the search for a call's number once for each call (before Linux 6.4):
+    what was found goes through a map, after which nothing is known of it any more.
     """
     plans = {number: plan(signature, machine, longest) for number, signature in chosen.items()}
     scope = "pid == cpid" if only_command else ""
@@ -181,6 +183,7 @@ def script(
             f"perf_rb_pages = {PAGES} }}"
         ),
         "let @calls = hash(16384);",
+        *(("let @read = lruhash(16384);", "let @written = lruhash(16384);") if simple else ()),
         f"tracepoint:raw_syscalls:sys_enter {_predicate(scope)} {{",
         "  $nr = args.id;",
         *taken,
@@ -188,7 +191,7 @@ def script(
         "  $start = nsecs;",
         "  let $flags: uint64 = 0;",
         f"  if ({compat}) {{ $flags = {COMPAT}; }} else {{",
-        *_input(plans, shapes, longest, late=False),
+        *_input(plans, shapes, longest, late=False, simple=simple),
         "  }",
         f"  @calls[tid] = ($start, $nr, {', '.join(f'$a{index}' for index in range(6))}, $flags);",
         "}",
@@ -199,10 +202,10 @@ def script(
         "    _ = delete(@calls, tid);",
         f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8;",
         f"    if (($flags & {LATE}) != 0) {{",
-        *_input(plans, shapes, longest, late=True),
+        *_input(plans, shapes, longest, late=True, simple=simple),
         "    }",
         "    @returned = count();",
-        *_output(plans, longest),
+        *_output(plans, longest, simple=simple),
         "  }",
         "}",
         f"tracepoint:sched:sched_process_exit {_predicate(scope)} {{",
@@ -286,19 +289,38 @@ def _branch(number: str, runs: Sequence[tuple[int, int, str]]) -> str:
     )
 
 
-def _input(plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool) -> list[str]:
+def _forgotten(map_: str, names: Sequence[str]) -> list[str]:
+    """Statements after which the verifier knows nothing of variables; they are 0 if another thread took the room."""
+    kept = ", ".join(f"${name}" for name in names)
+    back = " ".join(f"${name} = $known_{map_}.{index};" for index, name in enumerate(names))
+    zeros = ", ".join("(uint64)0" for _ in names)
+    return [
+        f"@{map_}[tid] = ({kept});",
+        f"let $known_{map_} = ({zeros});",
+        f"_ = find(@{map_}, tid, $known_{map_});",
+        back,
+    ]
+
+
+def _input(
+    plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool, simple: bool
+) -> list[str]:
     """Statements that copy what calls read. At the entry they set LATE where the first of it seems to be missing."""
     texts = max((shape[0] for shape in shapes), default=0)
     buffers = max((shape[1] for shape in shapes), default=0)
     lines = [f"let $s{index}: uint64 = 0;" for index in range(texts)]
     lines += [f"let $p{index}: uint64 = 0; let $n{index}: uint64 = 0;" for index in range(buffers)]
-    lines.append("let $shape = 0; let $which = 0;")
-    lines += [f"let ${name}: uint64 = 0;" for name in ("list", "count", "vec", "vecs", "msg")]
+    others = ("shape", "which", "list", "count", "vec", "vecs", "msg")
+    lines += [f"let ${name}: uint64 = 0;" for name in others]
     found = {number: _assignments(item, shapes) for number, item in plans.items()}
     bodies = {number: body for number, body in found.items() if body}
     if not bodies:
         return []
     lines.append(_tree("$nr", bodies))
+    if simple:
+        names = [f"s{index}" for index in range(texts)]
+        names += [f"{kind}{index}" for kind in ("p", "n") for index in range(buffers)]
+        lines += _forgotten("read", [*names, *others])
     for index, (strings, bytes_) in enumerate(shapes, 1):
         lines.append(f"if ($shape == {index}) {{")
         if not late:
@@ -403,7 +425,7 @@ def _call(outputs: int) -> str:
     return _event(str(CALL), "$start", "tid", "pid", *values)
 
 
-def _output(plans: Mapping[int, Plan], longest: int) -> list[str]:
+def _output(plans: Mapping[int, Plan], longest: int, *, simple: bool) -> list[str]:
     """Statements that copy what calls write, and send the call."""
     most = max((len(item.after) for item in plans.values()), default=0)
     bodies = {}
@@ -421,9 +443,13 @@ def _output(plans: Mapping[int, Plan], longest: int) -> list[str]:
         return [_call(0)]
     lines = [f"let $x{index}: uint64 = 0; let $m{index}: uint64 = 0;" for index in range(most)]
     lines += [
-        "let $outputs = 0; let $vec: uint64 = 0; let $vecs: uint64 = 0; let $msg: uint64 = 0; let $got = (uint64)$ret;",
+        *(f"let ${name}: uint64 = 0;" for name in ("outputs", "vec", "vecs", "msg")),
+        "let $got = (uint64)$ret;",
         f"if ($ret >= 0 && ($flags & {COMPAT}) == 0) {{", _tree("$nr", bodies), "}",
     ]
+    if simple:
+        names = [f"{kind}{index}" for kind in ("x", "m") for index in range(most)]
+        lines += _forgotten("written", [*names, "outputs", "vec", "vecs", "msg"])
     if any(not item.outgoing for item in plans.values()):
         lines += _vectors(longest, "$got")
     counts = sorted({len(item.after) for item in plans.values()})
