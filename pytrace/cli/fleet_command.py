@@ -150,7 +150,7 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     with ExitStack() as stack:
         served = _served(options, program, fleet, stack)
         view = _view(options, fleet, stack)
-        stack.enter_context(interruptions(fleet.stop))
+        stack.enter_context(interruptions(fleet.interrupt))
         with fleet:
             _wait(fleet, served, view)
     if view is not None and view.error:

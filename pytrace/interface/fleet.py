@@ -369,8 +369,15 @@ class Fleet:
         return self._controller
 
     def stop(self, *, wait: bool = True) -> None:
-        """End the runs on all hosts, as ``exit()`` does; from any thread. *wait*: for their last results."""
-        self._stopping.count += 1 if wait else 2
+        """End the runs on all hosts, as ``exit()`` does; from any thread. *wait*: for their last results.
+
+        Called again it does the same: a loop may call it at each snapshot until the end.
+        """
+        self._stopping.count = max(self._stopping.count, 1 if wait else 2)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: end the runs; the second time results are not waited for, the next ones not their names."""
+        self._stopping.count += 1
 
     def wait(self) -> None:
         """Wait until all hosts have answered, or were given up."""

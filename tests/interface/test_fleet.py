@@ -98,6 +98,7 @@ def test_asyncio(command: str) -> None:
                 number += 1
                 if not fleet.ended and until_all_said(fleet, snapshot):
                     fleet.stop()
+                    fleet.stop()  # results are waited for all the same
         return number, fleet
 
     number, fleet = asyncio.run(ask())
