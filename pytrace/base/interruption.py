@@ -32,6 +32,21 @@ def held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def interruptions(stop: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call *stop* during the block, each time."""
+
+    def handle(_number: int, _frame: object) -> None:
+        stop()
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 class _Postponement:
     """The handler of SIGINT while it is postponed, and the signals that came."""
 

@@ -7,19 +7,18 @@ import fnmatch
 import json
 import os
 import re
-import signal
 import struct
 import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from types import FrameType
 from typing import TextIO
 
 import msgspec
 
 from pytrace.base import whole_files
+from pytrace.base.interruption import interruptions
 from pytrace.calls import capture
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal
@@ -131,16 +130,11 @@ class _Run:
     def go(self, out: TextIO) -> int:
         """Trace to the end, and write to *out*."""
         self._out = out
-        previous = {number: signal.signal(number, self._ended) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TraceWarning)
-                return self._traced()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        with interruptions(self._ended), warnings.catch_warnings():
+            warnings.simplefilter("ignore", TraceWarning)
+            return self._traced()
 
-    def _ended(self, _number: int, _frame: FrameType | None) -> None:
+    def _ended(self) -> None:
         self._stop = True
         trace = getattr(self, "_trace", None)
         if trace is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 from msgspec.structs import replace
 
 import pytrace
+from pytrace.base.interruption import interruptions
 from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
@@ -24,7 +25,7 @@ from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
 from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
 from pytrace.remote import messages as protocol
 from pytrace.remote.answer import MOST_KEYS, trimmed
-from pytrace.remote.carriage import SOAK, WORKERS, interruptions
+from pytrace.remote.carriage import SOAK, WORKERS
 from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table

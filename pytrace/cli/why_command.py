@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 
 from pytrace.account import account as accounts
 from pytrace.account.account import Account
 from pytrace.account.screen import screen
 from pytrace.base import terminal, whole_files
 from pytrace.base.control_characters import printable_lines
+from pytrace.base.interruption import interruptions
 from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface import why
@@ -62,9 +60,17 @@ def run(words: Sequence[str]) -> int:
     options = parser().parse_args(list(words))
     arguments = _arguments(options)
     terminal.show_on(2)
-    with _interrupted() as begun, warnings.catch_warnings(record=True) as told:
+    running: list[Trace] = []
+
+    def end() -> None:
+        if not running:
+            raise KeyboardInterrupt
+        running[0].request_end()
+
+    # Ctrl-C ends the trace, and the account of what was seen is printed.
+    with interruptions(end), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found, snapshot = why.traced(begun, duration=options.duration, **arguments)
+        found, snapshot = why.traced(running.append, duration=options.duration, **arguments)
     for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):
         sys.stderr.write(f"WARNING: {text}\n")
     _write(found, snapshot, options)
@@ -114,24 +120,6 @@ def _write_file(path: str, data: bytes) -> None:
         whole_files.write(path, data)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
-
-
-@contextmanager
-def _interrupted() -> Iterator[Callable[[Trace], object]]:
-    """Ctrl-C ends the trace, and the account of what was seen is printed."""
-    running: list[Trace] = []
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        if not running:
-            raise KeyboardInterrupt
-        running[0].request_end()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield running.append
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _pid(text: str) -> int:

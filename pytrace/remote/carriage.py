@@ -7,10 +7,8 @@ With stages a script runs on a few hosts first, and on more of them after it did
 from __future__ import annotations
 
 import shlex
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -68,21 +66,6 @@ class Stopping:
     """How often the end was asked for: after the second time, results are not waited for."""
 
     count = 0
-
-
-@contextmanager
-def interruptions(stop: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call *stop* during the block, each time."""
-
-    def handle(_number: int, _frame: object) -> None:
-        stop()
-
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 class Connection(Protocol):

@@ -23,6 +23,7 @@ from ClusterShell.NodeUtils import GroupResolverConfig
 from ClusterShell.Task import task_self
 from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 
+from pytrace.base.interruption import interruptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import clustershell, messages, push
 from pytrace.remote.answer import Answer
@@ -34,7 +35,6 @@ from pytrace.remote.carriage import (
     Relayed,
     Rollout,
     Stopping,
-    interruptions,
     stage_sizes,
 )
 from pytrace.remote.controller import Controller
