@@ -18,7 +18,7 @@ from pytrace.calls.signatures import Signature, Type
 from pytrace.calls.structures import size_of
 from pytrace.core.system_calls import ABIS
 
-INPUT, CALL, STRING, BYTES, EXIT, SIGNAL, FORK, EXEC = range(1, 9)
+INPUT, CALL, STRING, BYTES, EXIT, SIGNAL, FORK = range(1, 8)
 """Events: what a call reads (shape, strings, bytes); a call that returned; a string of a list, bytes of a vector (each
 with the number of the argument and an index); the end of a thread; a signal; a new thread; a new program."""
 

@@ -55,17 +55,9 @@ class Fork(msgspec.Struct):
     child: int
 
 
-class Exec(msgspec.Struct):
-    """A process runs another program."""
-
-    time: int
-    tid: int
-    pid: int
-
-
 Values = Sequence[Any]
 """The values of an event: numbers, strings, bytes."""
-Item = Recorded | Exit | Signal | Fork | Exec
+Item = Recorded | Exit | Signal | Fork
 
 _OTHERS = {EXIT: Exit, SIGNAL: Signal, FORK: Fork}
 
