@@ -123,6 +123,8 @@ class Expressions:
     def __init__(self, checker: Checker, calls: Calls) -> None:
         self.checker = checker
         self.calls = calls
+        self._suggested: dict[str, tuple[str, ...]] = {}
+        """Hints for unknown names: comparing one with 6,000 constants takes 13 ms, and each pass meets it again."""
         checker.add_rules(self)
 
     # ------------------------------------------------------------------------------------------ literals and names
@@ -204,9 +206,11 @@ class Expressions:
         elif node in self.checker.word_hints:
             hints = (self.checker.word_hints[node],)
         else:
-            hints = did_you_mean(node.name, [*builtin_names(), *self.checker.functions])
-            hints = hints or did_you_mean(node.name, self.checker.definitions.names("constant"))
-            hints = hints or self.checker.definitions.skipped("a macro of")
+            if node.name not in self._suggested:
+                near = did_you_mean(node.name, [*builtin_names(), *self.checker.functions])
+                near = near or did_you_mean(node.name, self.checker.definitions.names("constant"))
+                self._suggested[node.name] = near or tuple(self.checker.definitions.skipped("a macro of"))
+            hints = self._suggested[node.name]
         return self.checker.error(f"unknown name {node.name!r}", node.span, hints=hints)
 
     @handles(nodes.Variable)
