@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import hostile_files, hostile_processes
 
-SEEDS = 3
+SEEDS = 2
 """Mixtures, beside the two of ``tests/fuzz/test_corpus.py``: one takes two to four seconds of a processor."""
 
 

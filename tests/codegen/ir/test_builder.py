@@ -6,10 +6,6 @@ import inspect
 import io
 import os
 import re
-import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import get_type_hints
 
@@ -231,57 +227,6 @@ def test_builders_take_no_text() -> None:
         hints = get_type_hints(method)
         text = {item for item, kind in hints.items() if kind is str} - NAMES
         assert not text, f"{name} takes text: {text}"
-
-
-WRONG = """\
-    b.branch(b.load(p), block, block)
-    b.branch(p, block, block)
-    b.branch("true", block, block)
-    b.load(b.truth(n))
-    b.load(n)
-    b.store(b.truth(n), p)
-    b.store("0", p)
-    b.offset(n, 8)
-    b.offset(p, p)
-    b.add(n, "1")
-    b.number(n)
-    b.select(n, 1, 2)
-    b.icmp("lt", n, 0)
-    b.op("sdiv", n, 2)
-    b.helper(helpers.MAP_LOOKUP_ELEM, p, n)
-    b.helper(helpers.GET_CURRENT_COMM, p)
-    b.load(b.helper(helpers.GET_CURRENT_TASK))
-    b.call("f", [n])
-"""
-RIGHT = """\
-    b.branch(b.truth(b.load(p)), block, block)
-    b.store(b.number(b.truth(n)), b.offset(p, n))
-    b.load(b.helper(helpers.MAP_LOOKUP_ELEM, p, b.offset(p, 8)))
-    b.call("f", [p], [n, 1])
-"""
-
-
-def test_mypy_tells_truth_values_numbers_and_addresses_apart(tmp_path: Path) -> None:
-    if shutil.which("mypy", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("mypy is not installed (scripts/check installs it)")
-    head = textwrap.dedent(
-        """\
-        from pytrace.codegen.ir import helpers
-        from pytrace.codegen.ir.builder import Block, Builder
-        from pytrace.codegen.ir.values import I64, Ptr
-
-        def use(b: Builder, n: I64, p: Ptr, block: Block) -> None:
-        """
-    )
-    path = tmp_path / "uses.py"
-    path.write_text(head + WRONG + RIGHT)
-    # With the cache of scripts/check, which has the package.
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.stderr == ""
-    first = head.count("\n") + 1
-    found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if "error:" in line and "uses.py" in line}
-    assert found == set(range(first, first + WRONG.count("\n"))), done.stdout
 
 
 def test_the_text_of_a_function_names_its_blocks_in_order() -> None:
