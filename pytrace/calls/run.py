@@ -435,18 +435,3 @@ def _peer(data: bytes) -> str:
             port = text.partition("port=htons(")[2].partition(")")[0]
             return f"{address}:{port}" if port and ":" not in address else f"[{address}]:{port}" if port else address
     return "socket"
-
-
-def read_duration(text: str) -> int:
-    """Nanoseconds of a duration such as ``10ms``.
-
-    Raises:
-        ValueError: it is none.
-    """
-    units = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-    for unit, factor in units.items():
-        number = text.removesuffix(unit)
-        if number != text and number.replace(".", "", 1).isdecimal() and number.isascii():
-            return int(float(number) * factor)
-    raise ValueError(text)
-

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from pytrace.base.control_characters import printable_text
-from pytrace.cli import script_options, subcommands, tools
+from pytrace.cli import script_options, tools
+from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.script_options import names, offered
 from pytrace.core import script_files
@@ -332,11 +333,15 @@ def _processes() -> Iterator[tuple[str, str]]:
 
 
 def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:
-    if context.operands and context.operands[-1] == "--map":
+    before, rows = context.operands[-1] if context.operands else "", COMMANDS[context.subcommand].shown
+    pending = next((row for row in rows if row.argument and before in (f"-{row.short}", f"--{row.long}")), None)
+    if pending is not None and pending.key == "map":
         yield from _maps(context.operands)
+    elif pending is not None and not pending.alone:
+        yield from _arguments(pending, typed.current)
     elif typed.current.startswith("-"):
-        text = subcommands.help_text(context.subcommand)
-        yield from ((name, "") for name in dict.fromkeys(re.findall(r"--[a-z][\w-]*", text)))
+        yield from ((f"--{row.long}", row.help) for row in rows)
+        yield "--help", "show the usage"
     elif context.subcommand == "help":
         from pytrace.cli import documents
 

@@ -5,27 +5,24 @@ from __future__ import annotations
 import re
 import select
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from msgspec.structs import replace
 
 import pytrace
 from pytrace.base.interruption import interruptions
 from pytrace.cli import messages, request
+from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
-from pytrace.cli.shortcuts import CommandParser
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
 from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
-from pytrace.remote import messages as protocol
-from pytrace.remote.answer import MOST_KEYS, trimmed
-from pytrace.remote.carriage import SOAK, WORKERS
+from pytrace.remote.answer import trimmed
 from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table
@@ -38,88 +35,8 @@ if TYPE_CHECKING:
 
 SHOWN = 1000
 """Entries of each map that a live view shows, the largest."""
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise ValueError(text)
-    return int(text)
 
-
-def _positive(text: str) -> int:
-    if not _natural(text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    if not 0 <= float(text) <= protocol.LONGEST_TIME:
-        raise ValueError(text)
-    return float(text)
-
-
-class _ParserKeywords(TypedDict, total=False):
-    """Arguments of :meth:`argparse.ArgumentParser.add_argument`."""
-
-    action: str
-    choices: tuple[str, ...]
-    default: str | int | float
-    help: str
-    const: str
-    metavar: str
-    nargs: str
-    required: bool
-    type: Callable[[str], int | float]
-
-
-FLEET_OPTIONS: dict[str, _ParserKeywords] = {
-    "--hosts": {"metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
-    "--kubernetes": {"action": "store_true", "help": "ask the nodes of a Kubernetes cluster, from pods"},
-    "--nodes": {"default": "", "metavar": "LABELS", "help": "nodes of the cluster with these labels (all)"},
-    "--image": {"metavar": "IMAGE", "help": "the image of the pods (share/kubernetes/Dockerfile)"},
-    "--context": {"metavar": "NAME", "help": "of your Kubernetes configuration (the current one)"},
-    "--namespace": {"metavar": "NAME", "help": "of the pods (that of the context)"},
-    "--by": {"metavar": "LABEL", "help": "keys begin with the host (--by host), or with its group in a source of "
-             "groups of ClusterShell, or the value of a label of the node"},
-    "--become": {"choices": ("sudo",), "help": "start agents through sudo, without a password"},
-    "--worker": {"default": "ssh", "choices": WORKERS, "help": "ClusterShell's worker"},
-    "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
-    "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
-    "--topology": {"default": "", "metavar": "FILE", "help": "gateways, in ClusterShell's form (topology.conf of its "
-                   "configuration); none: all hosts are reached directly"},
-    "--agent": {"metavar": "COMMAND", "help": "the command on the hosts (pytrace agent)"},
-    "--stage": {"default": "all", "metavar": "1,10,all", "help": "run on so many hosts first; stop when one "
-                "refuses, is over its budget, loses more than --max-losses, or is lost"},
-    "--soak": {"type": _seconds, "default": SOAK, "metavar": "SECONDS", "help": "watch a stage this long (10)"},
-    "--max-losses": {"type": _natural, "default": 0, "metavar": "N", "help": "losses of a host that do not stop a "
-                     "roll-out (0)"},
-    "--push": {"nargs": "?", "const": "keep", "choices": ("keep", "once"), "metavar": "once", "help": "send what hosts "
-               "without pytrace need, which they keep, or remove with --push=once; --agent is their Python (python3)"},
-    "--compile-there": {"action": "store_true", "help": "send the text only: each host compiles it"},
-    "--every": {"type": float, "default": 5.0, "metavar": "SECONDS", "help": "between two snapshots of a host (5)"},
-    "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
-    "--max-keys": {"type": _positive, "default": MOST_KEYS, "metavar": "N",
-                   "help": "entries of a map of the answer; of more, the largest (1000000)"},
-    "--map": {"action": "append", "metavar": "NAME", "help": "print only this map of the answer (may be given again)"},
-    "--max-events": {"type": _positive, "default": 10_000_000, "metavar": "N",
-                     "help": "what a script may print on a host, or send with row()"},
-}  # fmt: skip
-"""Options of the fleet, with the arguments of :meth:`argparse.ArgumentParser.add_argument`."""
-
-
-def parser() -> CommandParser:
-    """The parser of the options of the fleet, which come before those of the run."""
-    made = CommandParser(
-        "fleet", "Run a script or a tool on many hosts, and merge what it counts to one answer.",
-        "examples:\n  pytrace fleet --hosts 'web[001-400]' biolatency --duration 30\n"
-        "  pytrace fleet --hosts @db --by host -e 't:syscalls:sys_enter_fsync { @ = count(); }' --duration 10 -f json\n"
-        "The script's options, --duration, --budget, -f, -o, --save and others of a run come after those above.",
-        usage="pytrace fleet --hosts NODESET|--kubernetes [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",
-    )  # fmt: skip
-    for name, keywords in FLEET_OPTIONS.items():
-        made.add_argument(name, **keywords)
-    return made
-
-
-WriteSnapshot = Callable[[SnapshotData, Format, WriteOptions, Namespace], None]
+WriteSnapshot = Callable[[SnapshotData, Format, WriteOptions, Sequence[str], str | None], None]
 """``subcommands.write_snapshot``."""
 
 
@@ -130,12 +47,11 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
         TraceError: an option is invalid, or ClusterShell is not installed.
         ScriptError: the script has errors; they have been printed.
     """
-    own, rest = _split(words)
-    if not words or rest[:1] in (["-h"], ["--help"]):
-        (sys.stdout if words else sys.stderr).write(parser().format_help())
-        return int(not words)
-    arguments = parser().parse_args(own)
-    with _order_of_words(asked=bool(arguments.hosts or arguments.kubernetes)):
+    if not words:
+        sys.stderr.write(COMMANDS["fleet"].help_text())
+        return 1
+    own, rest = COMMANDS["fleet"].read_first(words)
+    with _order_of_words(own):
         line = read(rest, request.find)
         request.complete(line)
         _check(line)
@@ -144,10 +60,10 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
         options = request.of_script(options, script, line)
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
-    nodes = _nodes(arguments)
-    program = _program(arguments, line, options, script)
-    _check_maps(arguments.map or (), program)
-    fleet = _fleet(arguments, line, options, program, nodes)
+    nodes = _nodes(own)
+    program = _program(own, line, options, script)
+    _check_maps(own.many("map"), program)
+    fleet = _fleet(own, line, options, program, nodes)
     with ExitStack() as stack:
         served = _served(options, program, fleet, stack)
         view = _view(options, fleet, stack)
@@ -156,28 +72,25 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
             _wait(fleet, served, view)
     if view is not None and view.error:
         raise TraceError(f"the live view failed ({view.error}), so the run was ended")
-    _write(fleet.snapshot().data, options, write, arguments.map)
+    _write(fleet.snapshot().data, options, write, own.many("map"))
     _report(fleet, options)
     return int(not fleet.complete)
 
 
-_UNKNOWN = re.compile(r"unknown option (--[\w-]+)")
+_UNKNOWN = re.compile(r"unknown option --([\w-]+)")
 _NO_SCRIPT = re.compile(r"there is no tool and no file '(.*)'")
 
 
 @contextmanager
-def _order_of_words(*, asked: bool) -> Iterator[None]:
-    """Say where words belong that stand elsewhere: options of the fleet after the script, a host in its place.
-
-    *asked*: whether it is known which hosts are asked.
-    """
+def _order_of_words(own: CommandLine) -> Iterator[None]:
+    """Say where words belong that stand elsewhere: options of the fleet after the script, a host in its place."""
     try:
         yield
     except TraceError as error:
-        if (option := _UNKNOWN.fullmatch(error.message)) is not None and option[1] in FLEET_OPTIONS:
-            message = f"{option[1]} is an option of pytrace fleet, which stands before the script"
-            hints = (f"pytrace fleet … {option[1]} … SCRIPT [options of the run]",)
-        elif (word := _NO_SCRIPT.fullmatch(error.message)) is not None and not asked:
+        if (option := _UNKNOWN.fullmatch(error.message)) is not None and option[1] in own.table.long:
+            message = f"--{option[1]} is an option of pytrace fleet, which stands before the script"
+            hints = (f"pytrace fleet … --{option[1]} … SCRIPT [options of the run]",)
+        elif (word := _NO_SCRIPT.fullmatch(error.message)) and not {"hosts", "kubernetes"} & own.values.keys():
             message, hints = error.message, (f"hosts are named with --hosts: pytrace fleet --hosts {word[1]} SCRIPT",)
         else:
             raise
@@ -199,31 +112,46 @@ def _check_maps(names: Sequence[str], program: Program) -> None:
             raise TraceError(f"the script has no map {name!r}", hints=did_you_mean(name, known) or there)
 
 
-def _nodes(arguments: Namespace) -> Nodes:
-    if bool(arguments.hosts) == arguments.kubernetes:
+def _nodes(own: CommandLine) -> Nodes:
+    hosts, image = own.text("hosts"), own.text("image")
+    if bool(hosts) == own.flag("kubernetes"):
         hints = ("for example --hosts 'web[001-400]', or --kubernetes --image IMAGE",)
         raise TraceError("pytrace fleet asks either --hosts or the nodes of --kubernetes", hints=hints)
-    if arguments.hosts:
-        return str(arguments.hosts)
-    if not arguments.image:
+    if hosts:
+        return hosts
+    if not image:
         hints = ("share/kubernetes/Dockerfile makes one: pytrace help containers",)
         raise TraceError("--kubernetes needs an image of pytrace: --image", hints=hints)
     return Cluster(
-        image=arguments.image, labels=arguments.nodes, context=arguments.context, namespace=arguments.namespace
+        image=image, labels=own.text("nodes") or "", context=own.text("context"), namespace=own.text("namespace")
     )
 
 
-def _fleet(
-    arguments: Namespace, line: CommandLine, options: RunOptions, program: Program, nodes: Nodes
-) -> pytrace.Fleet:
+class _Keywords(TypedDict, total=False):
+    """Keywords of :func:`pytrace.fleet` that options of its own command stand for, by the same names."""
+
+    by: str
+    stage: str
+    soak: float
+    max_losses: int
+    every: float
+    max_bytes: int
+    max_events: int
+    max_keys: int
+    agent: str
+    push: str
+    worker: str
+    fanout: int
+    ssh_options: str
+    topology: str
+
+
+def _fleet(own: CommandLine, line: CommandLine, options: RunOptions, program: Program, nodes: Nodes) -> pytrace.Fleet:
+    given = {key: own.argument(key, object) for key in _Keywords.__annotations__ if key in own.values}
     try:
         return pytrace.fleet(
-            program, nodes, duration=options.duration, by=arguments.by, stage=arguments.stage, soak=arguments.soak,
-            max_losses=arguments.max_losses, every=arguments.every, max_memory=options.max_memory,
-            max_bytes=arguments.max_bytes, max_events=arguments.max_events, max_keys=arguments.max_keys,
-            agent=arguments.agent or "", push=arguments.push or "", become=arguments.become == "sudo",
-            worker=arguments.worker, fanout=arguments.fanout, ssh_options=arguments.ssh_options,
-            topology=arguments.topology,
+            program, nodes, duration=options.duration, max_memory=options.max_memory,
+            become=own.argument("become", str) == "sudo", **cast("_Keywords", given),
             tell=(lambda _: None) if options.quiet else _write_line,
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
             no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
@@ -232,18 +160,6 @@ def _fleet(
         )  # fmt: skip
     except ValueError as error:
         raise TraceError(f"pytrace fleet: {error}") from None
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options of the fleet, and the words of the run."""
-    own, rest = [], list(words)
-    while rest and (keywords := FLEET_OPTIONS.get(rest[0].partition("=")[0])) is not None:
-        own.append(rest.pop(0))
-        alone = keywords.get("action") == "store_true" or "nargs" in keywords
-        if not alone and "=" not in own[-1] and rest:
-            # In one word, as values may begin with "-": those of --ssh-options do.
-            own[-1] += f"={rest.pop(0)}"
-    return own, rest
 
 
 def _check(line: CommandLine) -> None:
@@ -257,11 +173,11 @@ def _check(line: CommandLine) -> None:
 # ---------------------------------------------------------------------------------------------- the script
 
 
-def _program(arguments: Namespace, line: CommandLine, options: RunOptions, script: Script) -> Program:
+def _program(own: CommandLine, line: CommandLine, options: RunOptions, script: Script) -> Program:
     if script.wants_help:
         raise TraceError("--help of a script is shown without pytrace fleet")
     compile_options = replace(request.compile_options(line, options, script), ahead=True, resets=False)
-    if script.compiled or arguments.compile_there:
+    if script.compiled or own.flag("compile_there"):
         return Program(options.script, script.source, compile_options, script.compiled or b"",
                        variants=bool(script.compiled and script.source.text))  # fmt: skip
     return _compiled(script, compile_options, options)
@@ -359,7 +275,7 @@ def _wait(fleet: pytrace.Fleet, served: Metrics | None, view: AnswerView | None)
     fleet.wait()
 
 
-def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, maps: Sequence[str] | None) -> None:
+def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, maps: Sequence[str]) -> None:
     if options.save is not None:
         try:
             file_form.write(snapshot, options.save)
@@ -367,7 +283,7 @@ def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, ma
             raise TraceError(f"cannot write {options.save!r}: {error.strerror}") from error
     row, form = table.chosen(options.format, options.output)
     shown = snapshot if maps else replace(snapshot, maps=snapshot.shown)
-    write(shown, row, form, Namespace(map=maps, output=options.output))
+    write(shown, row, form, maps, options.output)
 
 
 def _write_line(text: str) -> None:

@@ -37,6 +37,7 @@ class Option(msgspec.Struct, frozen=True):
         help: a line of ``--help``.
         group: one of :data:`GROUPS`.
         second: the name of a second, required argument.
+        alone: its value where no argument follows; one then follows in the same word, after ``=``.
         repeat: whether it may be given several times.
         hidden: whether it is accepted, and shown nowhere.
         parse: converts its argument (or both); raises :class:`TraceError`.
@@ -55,6 +56,7 @@ class Option(msgspec.Struct, frozen=True):
     help: str
     group: str
     second: str = ""
+    alone: str = ""
     repeat: bool = False
     hidden: bool = False
     parse: Callable[..., object] | None = None
@@ -160,14 +162,19 @@ def _pids(text: str) -> tuple[int, ...]:
     return tuple(pid(word.strip(), "-p") for word in text.split(","))
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str, option: str, least: float | None = None) -> float:
+    """A number of seconds (``2.5``, ``10s``), more than 0 or *least* and more, the argument *text* of *option*.
+
+    Raises:
+        TraceError: it is none.
+    """
     try:
-        seconds = float(text)
+        value = float(text.removesuffix("s"))
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise TraceError(f"--duration needs a number of seconds, not {text!r}", hints=("for example --duration 2.5",))
-    return seconds
+        value = -1.0
+    if not (value > 0 if least is None else value >= least) or value == float("inf"):
+        raise TraceError(f"{option} needs a number of seconds, not {text!r}", hints=(f"for example {option} 2.5",))
+    return value
 
 
 SHORTEST_SAVE = 0.1
@@ -278,8 +285,8 @@ OPTIONS: tuple[Option, ...] = (
            "wait until NAME is executed, trace it and its children, exit when it exits", "process", names="thread"),
     Option("with_self", "", "self", "", "tools: show what pytrace itself does, too", "process"),
     Option("without_self", "", "no-self", "", "scripts: leave out what pytrace itself does, as tools do", "process"),
-    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process", parse=_seconds,
-           many_hosts=True, public=True),
+    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process",
+           parse=partial(seconds, option="--duration"), many_hosts=True, public=True),
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True,
            parse=partial(pid, option="--dwarf-pid"), names="process", rare=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",
@@ -362,9 +369,26 @@ OPTIONS: tuple[Option, ...] = (
     Option("btf", "b", "btf", "", "accepted, no effect", "debug", hidden=True),
 )  # fmt: skip
 
-_BY_KEY = {row.key: row for row in OPTIONS}
-_SHORT = {row.short: row for row in OPTIONS if row.short}
-_LONG = {row.long: row for row in OPTIONS if row.long}
+
+class Table:
+    """Rows of options by what a command line names.
+
+    Attributes:
+        abbreviated: whether the start of a long name will do.
+        hints: where the options are listed, for messages.
+    """
+
+    def __init__(self, rows: Sequence[Option], *, abbreviated: bool, hints: tuple[str, ...]) -> None:
+        self.by_key = {row.key: row for row in rows}
+        self.short = {row.short: row for row in rows if row.short}
+        self.long = {row.long: row for row in rows if row.long}
+        self.abbreviated, self.hints = abbreviated, hints
+
+
+_RUN = Table(OPTIONS, abbreviated=True, hints=(
+    "pytrace --help lists the options", "parameters of the script that start with - go after --",
+))  # fmt: skip
+"""The options of a run."""
 
 SUBCOMMANDS = {"why": "tell where the time of threads went", "calls": "print system calls, as strace does",
                "merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
@@ -398,6 +422,7 @@ GROUPS = {
 class CommandLine(msgspec.Struct):
     """The parsed ``argv``: option values by key (True for flags, lists for repeatable options), and operands."""
 
+    table: Table = _RUN
     values: dict[str, str | bool | list[str]] = msgspec.field(default_factory=dict)
     operands: list[str] = msgspec.field(default_factory=list)
     """Operands before ``--``: the file, if any, and positional parameters."""
@@ -444,7 +469,7 @@ class CommandLine(msgspec.Struct):
         text = self.values.get(key)
         if text is None or isinstance(text, bool):
             return None
-        value = _BY_KEY[key].converted(*([text] if isinstance(text, str) else text))
+        value = self.table.by_key[key].converted(*([text] if isinstance(text, str) else text))
         assert isinstance(value, type_)
         return value
 
@@ -454,7 +479,7 @@ class CommandLine(msgspec.Struct):
         Raises:
             TraceError: the option does not accept one of them.
         """
-        values = tuple(_BY_KEY[key].converted(text) for text in self.many(key))
+        values = tuple(self.table.by_key[key].converted(text) for text in self.many(key))
         assert all(isinstance(value, type_) for value in values)
         return cast("tuple[T, ...]", values)
 
@@ -492,10 +517,8 @@ def _parse_words(line: CommandLine, argv: Sequence[str], find: Find | None) -> N
             line.after.extend(argv[index:])
             break
         had_program = "program" in line.values
-        if word.startswith("--"):
-            index = _parse_long(line, word[2:], argv, index)
-        elif word.startswith("-") and word != "-" and not (line.words and line.words.is_operand(word)):
-            index = _parse_short(line, word[1:], argv, index)
+        if word.startswith("-") and word != "-" and not (line.words and line.words.is_operand(word)):
+            index = parse_option(line, argv, index)
         elif line.words is not None and line.words.takes_operands():
             line.words.operands.append(word)
         else:
@@ -508,6 +531,18 @@ def _parse_words(line: CommandLine, argv: Sequence[str], find: Find | None) -> N
         _parse_long(line, f"{name}={text}", (), 0)
 
 
+def parse_option(line: CommandLine, argv: Sequence[str], index: int) -> int:
+    """Parse the option that is the word of *argv* before *index*. Returns the index after its argument.
+
+    Raises:
+        TraceError: it is unknown, ambiguous, or lacks its argument.
+    """
+    word = argv[index - 1]
+    if word.startswith("--"):
+        return _parse_long(line, word[2:], argv, index)
+    return _parse_short(line, word[1:], argv, index)
+
+
 def _script_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int | None:
     """Parse a long option of the script; None if the script has none of that name, or pytrace's matches exactly."""
     words = line.words
@@ -518,7 +553,7 @@ def _script_long(line: CommandLine, text: str, argv: Sequence[str], index: int) 
         return index
     if words is None:
         return None
-    if option is None and name not in _LONG:
+    if option is None and name not in line.table.long:
         option = words.abbreviated(name)
     if option is None:
         return None
@@ -546,8 +581,8 @@ def _script_letter(line: CommandLine, letters: str, argv: Sequence[str], index: 
         if not rest and index >= len(argv):
             raise TraceError(f"option -{letter} needs an argument: {option.argument}")
         value, rest, index = (rest, "", index) if rest else (argv[index], "", index + 1)
-    if letter in _SHORT:
-        words.taken[f"-{letter}"] = _SHORT[letter].long
+    if letter in line.table.short:
+        words.taken[f"-{letter}"] = line.table.short[letter].long
     if words.set(option, f"-{letter}", value):
         line.repeated[f"-{letter}"] = None
     return rest, index
@@ -558,23 +593,26 @@ def _parse_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -
     if own is not None:
         return own
     name, equals, value = text.partition("=")
-    row = _LONG.get(name) or _LONG.get(name.replace("_", "-"))
+    known = line.table.long
+    row = known.get(name) or known.get(name.replace("_", "-"))
     if row is None:
-        matches = [long for long in _LONG if long.startswith(name)]
+        matches = [long for long in known if long.startswith(name)] if line.table.abbreviated else []
         if len(matches) > 1:
             hint = "could be " + ", ".join(f"--{match}" for match in matches)
             raise TraceError(f"option --{name} is ambiguous", hints=(hint,))
         if not matches:
-            near = similar(name, (*_LONG, *_script_names(line)))
+            near = similar(name, (*known, *_script_names(line)))
             hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
             raise TraceError(f"unknown option --{name}", hints=(*hints, *_where_listed(line)))
-        row = _LONG[matches[0]]
+        row = known[matches[0]]
     if not row.argument:
         if equals:
             raise TraceError(f"option --{row.long} takes no argument")
         _set(line, row, "")
         return index
-    if not equals:
+    if not equals and row.alone:
+        value = row.alone
+    elif not equals:
         if index >= len(argv):
             raise TraceError(f"option --{row.long} needs {_arguments(row)}")
         value = argv[index]
@@ -589,7 +627,7 @@ def _where_listed(line: CommandLine) -> tuple[str, ...]:
     """Hints for an unknown option."""
     if line.words is not None and line.words.options:
         return (f"pytrace {line.words.name} -h lists the options",)
-    return ("pytrace --help lists the options", "parameters of the script that start with - go after --")
+    return line.table.hints
 
 
 def _arguments(row: Option) -> str:
@@ -614,7 +652,7 @@ def _parse_short(line: CommandLine, letters: str, argv: Sequence[str], index: in
             letters, index = own
             continue
         letter, letters = letters[0], letters[1:]
-        row = _SHORT.get(letter)
+        row = line.table.short.get(letter)
         if row is None:
             raise TraceError(f"unknown option -{letter}", hints=_where_listed(line))
         if line.words is not None and letter in line.words.bcc_letters:
@@ -654,16 +692,17 @@ def help_text() -> str:
     parts = [_QUESTIONS, USAGE, _others()]
     for group, title in GROUPS.items():
         parts.append(f"\n{title}:\n")
-        for row in OPTIONS:
-            if row.group != group or row.hidden:
-                continue
-            short, long = f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else ""
-            names = ", ".join(text for text in (short, long) if text)
-            left = f"{names} {row.arguments}".rstrip()
-            gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
-            parts.append(f"  {left}{gap}{row.help}\n")
+        parts.extend(row_help(row) for row in OPTIONS if row.group == group and not row.hidden)
     parts.append(_EXAMPLES)
     return "".join(parts)
+
+
+def row_help(row: Option) -> str:
+    """The lines of an option in ``--help``."""
+    names = ", ".join(filter(None, (row.short and f"-{row.short}", row.long and f"--{row.long}")))
+    left = f"{names}[={row.argument}]" if row.alone else f"{names} {row.arguments}".strip()
+    gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
+    return f"  {left}{gap}{row.help}\n"
 
 
 _QUESTIONS = """\

@@ -11,39 +11,19 @@ import secrets
 import stat
 import sys
 import time
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 import msgspec
 
+from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.machine import fingerprints
-
-
-class CommandParser(ArgumentParser):
-    """The parser of ``pytrace NAME``: of shortcuts and subcommands. Errors have the form of the other commands."""
-
-    def __init__(self, name: str, description: str, epilog: str, usage: str | None = None) -> None:
-        super().__init__(
-            prog=f"pytrace {name}", usage=usage, description=description, epilog=epilog,
-            formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
-        )  # fmt: skip
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the error *message*, with where to read about the command."""
-        raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
-
 
 FREQUENCY = 99
 """Samples a second on each processor: off the beat of timers."""
 
-_TOOLS = {
-    "off_cpu": ("offcputime", "time off the processor, by the stack that waited"),
-    "wakeup": ("offwaketime", "the same, with the stack of who woke it"),
-    "alloc": ("mallocs", "bytes asked of malloc"),
-}
-"""Options, with the tool that each stands for."""
+_KINDS = ("offcputime", "offwaketime", "mallocs", "faults", "event")
+"""Options that exclude each other; the first three are named after their tools."""
 _FAULTS = """/*
  * faults: who causes page faults
  */
@@ -80,57 +60,38 @@ def _new_file(name: str) -> str:
 # ---------------------------------------------------------------------------------------------- flame
 
 
-def _flame_parser() -> CommandParser:
-    parser = CommandParser(
-        "flame", "Write a flame graph of the whole machine, of a process or of a command.",
-        "Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
-        "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's), --open (on the desktop),\n"
-        "--python (functions of Python alone as the process's stack; not with --alloc and --faults).\n\n"
-        "examples:\n  pytrace flame -p 1234 10\n  pytrace flame --off-cpu -c './program' -o waits.svg\n"
-        "  pytrace flame -e t:block:block_rq_issue 5",
-        usage="pytrace flame [options] [SECONDS]",
-    )  # fmt: skip
-    parser.add_argument("-F", "--frequency", metavar="HZ", help=f"samples a second on each processor ({FREQUENCY})")
-    kinds = parser.add_mutually_exclusive_group()
-    for key, (tool, help_) in _TOOLS.items():
-        option = f"--{key.replace('_', '-')}"
-        kinds.add_argument(option, action="store_const", const=tool, dest="tool", help=f"{help_} (pytrace {tool})")
-    parser.add_argument(
-        "--over-time",
-        metavar="SECONDS",
-        help="for so many seconds, with the time of samples: the report shows a chosen range",
-    )
-    kinds.add_argument("--faults", action="store_true", help="page faults")
-    kinds.add_argument("-e", "--event", metavar="EVENT", help="a function or event (pytrace stackcount)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a file of any format: x.html, x.svg …")
-    return parser
-
-
 def _flame(words: Sequence[str]) -> list[str]:
-    known, rest = _flame_parser().parse_known_args(list(words))
+    line, rest = COMMANDS["flame"].read_own(words)
     for key, value in _WHOLE_STACKS.items():
         os.environ.setdefault(key, value)
-    if known.frequency is not None and (known.tool or known.event or known.faults):
-        raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
-    if known.over_time is not None and (known.tool or known.event or known.faults):
-        raise TraceError("pytrace flame: --over-time is for samples of the processor, and another kind was chosen")
-    if known.output is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
-        known.output = _new_file("flame")
+    kinds = [key for key in _KINDS if key in line.values]
+    if len(kinds) > 1:
+        first, second = (line.table.by_key[key].spelling for key in kinds[:2])
+        raise TraceError(f"pytrace flame: {first} and {second} exclude each other")
+    kind = kinds[0] if kinds else ""
+    for option, key in (("-F", "frequency"), ("--over-time", "over_time")):
+        if kind and key in line.values:
+            raise TraceError(f"pytrace flame: {option} is for samples of the processor, and another kind was chosen")
+    file = line.text("output")
+    if file is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
+        file = _new_file("flame")
     # Before the words of the user: an option at their end that lacks its value must not take it.
-    output = [] if known.output is None else ["-o", known.output]
-    if known.event is not None:
-        command = ["stackcount", *output, known.event, *_with_duration(rest, "-D")]
-    elif known.faults:
+    output = [] if file is None else ["-o", file]
+    event, over_time = line.text("event"), line.text("over_time")
+    if event is not None:
+        command = ["stackcount", *output, event, *_with_duration(rest, "-D")]
+    elif kind == "faults":
         command = [*output, "-e", _FAULTS, *_with_duration(rest, "--duration")]
         # Tools do so by themselves: a command means its processes, not the machine.
         command += ["--follow"] if any(word.startswith(("-c", "--cmd")) for word in rest) else []
-    elif known.tool == "mallocs":
-        command = [known.tool, *output, *_with_duration(rest, "--duration")]
-    elif known.tool is not None:
-        command = [known.tool, *output, *rest]
+    elif kind == "mallocs":
+        command = [kind, *output, *_with_duration(rest, "--duration")]
+    elif kind:
+        command = [kind, *output, *rest]
     else:
-        over_time = [] if known.over_time is None else ["--over-time", known.over_time]
-        command = ["profile", *output, "-F", known.frequency or str(FREQUENCY), *over_time, *rest]
+        sampling = ["-F", line.text("frequency") or str(FREQUENCY)]
+        sampling += [] if over_time is None else ["--over-time", over_time]
+        command = ["profile", *output, *sampling, *rest]
     return command
 
 
@@ -146,31 +107,17 @@ def _with_duration(words: Sequence[str], option: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------- heatmap
 
 
-def _heatmap_parser() -> CommandParser:
-    parser = CommandParser(
-        "heatmap", "Run a tool or script with histograms, and write them over time: heat maps of time and bucket.",
-        "Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n"
-        "Options of the tool and of pytrace follow it; --open shows the report on the desktop.\n\n"
-        "examples:\n  pytrace heatmap biolatency --duration 60\n"
-        "  pytrace heatmap --every 0.5 -o reads.html fsdist -p 1234 30",
-        usage="pytrace heatmap [--every SECONDS] [-o FILE] TOOL|SCRIPT|-e PROGRAM …",
-    )  # fmt: skip
-    parser.add_argument("--every", default="1", metavar="SECONDS", help="the interval (1)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a report FILE.html, or a picture FILE.svg")
-    return parser
-
-
 def _heatmap(words: Sequence[str]) -> list[str]:
-    known, rest = _heatmap_parser().parse_known_args(list(words))
+    line, rest = COMMANDS["heatmap"].read_own(words)
     if not rest:
         raise TraceError("pytrace heatmap needs a tool, a script or -e PROGRAM", hints=("pytrace heatmap --help",))
-    path = known.output or _new_file("heatmap")
+    path = line.text("output") or _new_file("heatmap")
     if not path.lower().endswith((".html", ".htm", ".svg")):
         raise TraceError(f"pytrace heatmap writes a report, FILE.html, or a picture, FILE.svg, not {path!r}")
     folder = f"{os.path.splitext(path)[0]}.snapshots"
     # Before the options of the user: one at their end that lacks its value must not take it.
     program = [] if rest[0].startswith("-") else rest[:1]
-    return [*program, "--save-every", known.every, folder, "-o", path, *rest[len(program) :]]
+    return [*program, "--save-every", line.text("every") or "1", folder, "-o", path, *rest[len(program) :]]
 
 
 # ---------------------------------------------------------------------------------------------- top
@@ -232,17 +179,6 @@ def top_script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
     return "".join(parts), missing
 
 
-def _top_parser() -> CommandParser:
-    return CommandParser(
-        "top", "Show what is busy now in a live view: processes, system calls, files, block I/O and TCP.",
-        "Enter shows the process of a row: threads, files, sockets, system calls, a flame graph; ? lists the keys. At\n"
-        "the end a summary stays: the first rows of each panel. Options of pytrace follow:\n"
-        "-p PID, -c COMMAND, --comm NAME, --container ID, --duration SECONDS.\n\n"
-        "examples:\n  pytrace top\n  pytrace top -p 1234",
-        usage="pytrace top [options of pytrace]",
-    )  # fmt: skip
-
-
 def _top(words: Sequence[str]) -> list[str]:
     """The command line of ``pytrace top``; reports what this kernel lacks.
 
@@ -250,7 +186,7 @@ def _top(words: Sequence[str]) -> list[str]:
         TraceError: there is something other than options, or tracefs cannot be read.
         SystemExit: after ``--help``.
     """
-    _, rest = _top_parser().parse_known_args(list(words))
+    _, rest = COMMANDS["top"].read_own(words)
     if rest and not rest[0].startswith("-"):
         raise TraceError(f"pytrace top takes options only, not {rest[0]!r}", hints=("pytrace top --help",))
     if not (os.isatty(0) and os.isatty(1)):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
@@ -15,8 +14,8 @@ from msgspec.structs import replace
 from pytrace.base import extras, terminal, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages
-from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS
-from pytrace.cli.shortcuts import CommandParser
+from pytrace.cli.commands import COMMANDS
+from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference, scaled
@@ -28,7 +27,6 @@ from pytrace.results.snapshot import SnapshotData
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from pytrace.base.desktop import Viewer
 
 
 def run(words: Sequence[str]) -> int:
@@ -37,54 +35,34 @@ def run(words: Sequence[str]) -> int:
     Raises:
         TraceError: an option or a file is invalid.
     """
-    if words[0] in _RUNS:
-        return _RUNS[words[0]][1](words[1:])
-    make, act = _COMMANDS[words[0]]
-    parser = make()
-    if len(words) == 1:
-        sys.stderr.write(parser.format_help())
+    name, words = words[0], words[1:]
+    if name in _RUNS:
+        return _RUNS[name](words)
+    command = COMMANDS[name]
+    if not words:
+        sys.stderr.write(command.help_text())
         return 1
-    arguments = parser.parse_intermixed_args(list(words[1:]))
-    if arguments.output not in (None, "-") or not os.isatty(1):
+    line = command.read(words)
+    output = line.text("output")
+    if output not in (None, "-") or not os.isatty(1):
         terminal.show_on(2)
-    viewer = _viewer(arguments) if getattr(arguments, "open", False) else None
+    viewer = messages.viewer(_path(output), table.chosen(line.text("format"), _path(output))[0].name) if line.flag(
+        "open") else None  # fmt: skip
     with terminal.step("reading snapshots and writing the result"):
-        status = act(arguments)
+        status = _FILES[name](line)
     if viewer is not None:
         viewer.open()
     return status
 
 
-def _viewer(arguments: Namespace) -> Viewer:
-    path = _path(arguments.output)
-    return messages.viewer(path, table.chosen(arguments.format, path)[0].name)
-
-
-def help_text(name: str) -> str:
-    """The usage of a subcommand."""
-    make = _RUNS[name][0] if name in _RUNS else _COMMANDS[name][0]
-    return make().format_help()
-
-
 # ---------------------------------------------------------------------------------------------- merge
 
 
-def _merge_parser() -> CommandParser:
-    parser = CommandParser(
-        "merge", "Merge snapshots of different runs to one, as if one run had seen everything.",
-        "examples:\n  pytrace merge web1.pts web2.pts -o web.pts",
-    )  # fmt: skip
-    parser.add_argument("files", nargs="+", metavar="FILE", help="snapshots that --save wrote")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the snapshot to write; - for a pipe")
-    _add_limit(parser)
-    return parser
-
-
-def _merge(arguments: Namespace) -> int:
+def _merge(line: CommandLine) -> int:
     with ExitStack() as stack:
-        snapshots = [stack.enter_context(file_form.opened(name, arguments.limit)) for name in arguments.files]
-        data = file_form.to_bytes(merge(snapshots, arguments.files))
-    with _output(arguments.output, binary=True) as file:
+        snapshots = [stack.enter_context(file_form.opened(name, line.argument("limit", int))) for name in line.operands]
+        data = file_form.to_bytes(merge(snapshots, line.operands))
+    with _output(line.text("output"), binary=True) as file:
         file.write(data)
     return 0
 
@@ -92,111 +70,87 @@ def _merge(arguments: Namespace) -> int:
 # ---------------------------------------------------------------------------------------------- show
 
 
-def _show_parser() -> CommandParser:
-    parser = CommandParser(
-        "show", "Print a snapshot as the run printed its maps, or write it in another format.",
-        "examples:\n  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json\n"
-        "  pytrace show saved/*.pts -o web.html",
-    )  # fmt: skip
-    parser.add_argument("files", nargs="+", metavar="FILE",
-                        help="a snapshot; several (of --save-every) are a series in time, for -f html")  # fmt: skip
-    _add_output(parser)
-    parser.add_argument("--folder", metavar="DIR", help="of csv, arrow, parquet: a file in DIR for each table")
-    parser.add_argument("-v", "--about", action="store_true",
-                        help="begin with what is known of the runs: host, kernel, times, losses")  # fmt: skip
-    return parser
-
-
-def _show(arguments: Namespace) -> int:
-    row, options = table.chosen(arguments.format, _path(arguments.output), about=arguments.about)
-    if arguments.folder is not None:
-        _write_folder(row, options, arguments)
+def _show(line: CommandLine) -> int:
+    row, options = table.chosen(line.text("format"), _path(line.text("output")), about=line.flag("about"))
+    if (folder := line.text("folder")) is not None:
+        _write_folder(row, options, folder, line)
         return 0
-    if len(arguments.files) > 1:
-        _write_series(row, options, arguments)
+    if len(line.operands) > 1:
+        _write_series(row, options, line)
         return 0
-    with file_form.opened(arguments.files[0], arguments.limit) as snapshot:
-        write_snapshot(snapshot, row, options, arguments)
+    with file_form.opened(line.operands[0], line.argument("limit", int)) as snapshot:
+        write_snapshot(snapshot, row, options, line.many("map"), line.text("output"))
     return 0
 
 
-def _write_folder(row: Format, options: WriteOptions, arguments: Namespace) -> None:
+def _write_folder(row: Format, options: WriteOptions, folder: str, line: CommandLine) -> None:
     """Write each map and each table of rows to a file of its own."""
     if not row.tables:
         able = ", ".join(other.name for other in table.FORMATS if other.tables)
         raise TraceError(f"--folder is for tables: -f {able}, and not {row.name}")
-    if len(arguments.files) > 1 or arguments.output is not None:
+    if len(line.operands) > 1 or "output" in line.values:
         raise TraceError("--folder takes one snapshot and no -o: its files are named after the maps")
     writer = row.writer()
-    snapshot = file_form.read(arguments.files[0], arguments.limit)
-    chosen = table.select(snapshot, row, arguments.map or ())
+    snapshot = file_form.read(line.operands[0], line.argument("limit", int))
+    chosen = table.select(snapshot, row, line.many("map"))
     try:
-        os.makedirs(arguments.folder, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise TraceError(f"cannot write to {arguments.folder!r}: {error.strerror}") from error
+        raise TraceError(f"cannot write to {folder!r}: {error.strerror}") from error
     for stem, part in table.apart(chosen.snapshot):
-        with _output(os.path.join(arguments.folder, f"{stem}{row.suffixes[0]}"), binary=row.binary) as file:
+        with _output(os.path.join(folder, f"{stem}{row.suffixes[0]}"), binary=row.binary) as file:
             writer(part, options, file)
 
 
-def _write_series(row: Format, options: WriteOptions, arguments: Namespace) -> None:
+def _write_series(row: Format, options: WriteOptions, line: CommandLine) -> None:
     """Write several snapshots as a series in time."""
     if row.series is None:
         able = ", ".join(other.name for other in table.FORMATS if other.series is not None)
         hints = (f"formats that show several as a series in time: {able}", "pytrace merge makes one of different runs")
-        raise TraceError(f"format {row.name} shows one snapshot, and {len(arguments.files)} are named", hints=hints)
-    snapshots = [_narrowed(file_form.read(name, arguments.limit), arguments.map) for name in arguments.files]
-    if arguments.map:
-        _check_maps(arguments.map, *snapshots)
+        raise TraceError(f"format {row.name} shows one snapshot, and {len(line.operands)} are named", hints=hints)
+    maps, limit = line.many("map"), line.argument("limit", int)
+    snapshots = [_narrowed(file_form.read(name, limit), maps) for name in line.operands]
+    _check_maps(maps, *snapshots)
     data = row.series(snapshots, options)
-    with _output(arguments.output, binary=row.binary) as file:
+    with _output(line.text("output"), binary=row.binary) as file:
         file.write(data)
 
 
-def write_snapshot(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
-    """Write the parts of a snapshot that format *row* can show, and warn about the others."""
-    chosen = table.select(snapshot, row, arguments.map or ())
+def write_snapshot(
+    snapshot: SnapshotData, row: Format, options: WriteOptions, maps: Sequence[str], output: str | None
+) -> None:
+    """Write the parts of a snapshot (of *maps*; all: empty) that format *row* can show to the file *output*, and warn
+    about the others.
+    """
+    chosen = table.select(snapshot, row, maps)
     writer = row.writer()
     held = len(chosen.snapshot.maps) + len(chosen.snapshot.tables)
-    if row.name == "csv" and held > 1 and arguments.output not in (None, "-"):
+    if row.name == "csv" and held > 1 and output not in (None, "-"):
         sys.stderr.write(f"NOTE: the file holds {held} tables, one after another; --folder DIR writes a file each\n")
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in chosen.left_out))
-    with _output(arguments.output, binary=row.binary) as file:
+    with _output(output, binary=row.binary) as file:
         writer(chosen.snapshot, options, file)
 
 
 # ---------------------------------------------------------------------------------------------- diff
 
 
-def _diff_parser() -> CommandParser:
-    parser = CommandParser(
-        "diff", "Compare two snapshots key by key: two moments of one run, or two runs.",
-        "examples:\n  pytrace diff before.pts after.pts\n  pytrace diff before.pts after.pts --map @stacks -f json",
-    )  # fmt: skip
-    parser.add_argument("before", metavar="BEFORE", help="the earlier snapshot")
-    parser.add_argument("after", metavar="AFTER", help="the later one")
-    help_ = "compare shares: multiply numbers by stack of BEFORE, so that both have the same total"
-    parser.add_argument("--scale", action="store_true", help=help_)
-    _add_output(parser)
-    return parser
-
-
-def _diff(arguments: Namespace) -> int:
-    row, options = table.chosen(arguments.format, _path(arguments.output))
+def _diff(line: CommandLine) -> int:
+    row, options = table.chosen(line.text("format"), _path(line.text("output")))
     with ExitStack() as stack:
-        return _compare(row, options, arguments, stack)
+        return _compare(row, options, line, stack)
 
 
-def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: ExitStack) -> int:
-    files = (arguments.before, arguments.after)
+def _compare(row: Format, options: WriteOptions, line: CommandLine, stack: ExitStack) -> int:
+    files, maps, limit = (line.operands[0], line.operands[1]), line.many("map"), line.argument("limit", int)
     if row.differential is not None:
         # Pictures look keys up, which takes the maps to memory.
-        sides = [file_form.read(name, arguments.limit) for name in files]
+        sides = [file_form.read(name, limit) for name in files]
     else:
-        sides = [stack.enter_context(file_form.opened(name, arguments.limit)) for name in files]
-    before, after = (_narrowed(side, arguments.map) for side in sides)
-    if arguments.map:
-        _check_maps(arguments.map, before, after)
+        sides = [stack.enter_context(file_form.opened(name, limit)) for name in files]
+    before, after = (_narrowed(side, maps) for side in sides)
+    if maps:
+        _check_maps(maps, before, after)
     elif visible := {name for side in (before, after) for name, data in side.maps.items() if not data.hidden}:
         # Others are helpers of the script, unless it shows rows alone: then they hold what the rows were made of.
         before, after = (
@@ -204,7 +158,7 @@ def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: Ex
             for side in (before, after)
         )
     sentences: dict[str, str] = {}
-    if arguments.scale:
+    if line.flag("scale"):
         before, sentences = scaled(before, after)
         options = replace(options, notes=tuple(f"{name}: {sentence}" for name, sentence in sentences.items()))
         if row.differential is None and row.name != "text":
@@ -214,16 +168,15 @@ def _compare(row: Format, options: WriteOptions, arguments: Namespace, stack: Ex
         compared.maps[name] = replace(compared.maps[name], found=(sentences[name], *compared.maps[name].found))
     if row.differential is not None:
         data = row.differential(*_shown_parts(row, before, after), options)
-        with _output(arguments.output, binary=row.binary) as file:
+        with _output(line.text("output"), binary=row.binary) as file:
             file.write(data)
         return 0
     form = _FORMS.get(row.name)
     if form is None:
         # Formats without a form for differences show signed numbers.
-        arguments.map = None
-        write_snapshot(compared.signed(), row, options, arguments)
+        write_snapshot(compared.signed(), row, options, (), line.text("output"))
         return 0
-    with _output(arguments.output, binary=False) as file:
+    with _output(line.text("output"), binary=False) as file:
         file.writelines(form(compared))
     return 0
 
@@ -254,18 +207,10 @@ def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
 # ---------------------------------------------------------------------------------------------- agent
 
 
-def _agent_parser() -> CommandParser:
-    return CommandParser(
-        "agent", "Run one script for a controller: a request on standard input, messages on standard output.",
-        "Programs type this, people type pytrace fleet: pytrace help agent-protocol describes the messages.",
-    )  # fmt: skip
-
-
 def _agent(words: Sequence[str]) -> int:
-    parser = _agent_parser()
-    parser.parse_args(words)
+    COMMANDS["agent"].read(words)
     if os.isatty(0):
-        sys.stderr.write(parser.format_help())
+        sys.stderr.write(COMMANDS["agent"].help_text())
         return 1
     from pytrace.agent import agent  # with it the Python interface and the runtime
 
@@ -273,12 +218,6 @@ def _agent(words: Sequence[str]) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- fleet
-
-
-def _fleet_parser() -> CommandParser:
-    from pytrace.cli import fleet_command  # with it what a run of a script takes
-
-    return fleet_command.parser()
 
 
 def _fleet(words: Sequence[str]) -> int:
@@ -290,12 +229,6 @@ def _fleet(words: Sequence[str]) -> int:
 # ---------------------------------------------------------------------------------------------- why
 
 
-def _why_parser() -> CommandParser:
-    from pytrace.cli import why_command  # with it the Python interface
-
-    return why_command.parser()
-
-
 def _why(words: Sequence[str]) -> int:
     from pytrace.cli import why_command  # as above
 
@@ -303,12 +236,6 @@ def _why(words: Sequence[str]) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- calls
-
-
-def _calls_parser() -> CommandParser:
-    from pytrace.cli import calls_command  # one of many commands
-
-    return calls_command.parser()
 
 
 def _calls(words: Sequence[str]) -> int:
@@ -320,28 +247,12 @@ def _calls(words: Sequence[str]) -> int:
 # ---------------------------------------------------------------------------------------------- help
 
 
-def _help_parser() -> CommandParser:
-    parser = CommandParser(
-        "help", "Print a page of the documents, or what they say of a tool, command or word; alone, the list of pages.",
-        "examples:\n  pytrace help privileges\n  pytrace help biolatency\n  pytrace help ustack",
-    )  # fmt: skip
-    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="as the list names it, or a word or an option")
-    return parser
-
-
 def _help(words: Sequence[str]) -> int:
-    known, options = _help_parser().parse_known_args(list(words))
-    topic = " ".join((*known.topic, *options))
+    topic = " ".join(COMMANDS["help"].read_own(words)[1])
     from pytrace.cli import documents  # for people who read
 
-    if topic in SUBCOMMANDS:
-        text = help_text(topic)
-    elif topic in SHORTCUTS:
-        from pytrace.cli import shortcuts
-
-        with redirect_stdout(io.StringIO()) as usage, suppress(SystemExit):
-            shortcuts.expand([topic, "--help"])
-        text = usage.getvalue()
+    if topic in COMMANDS:
+        text = COMMANDS[topic].help_text()
     else:
         text = documents.page(topic) if topic else documents.topics()
     if sys.stdout.isatty():
@@ -356,19 +267,10 @@ def _help(words: Sequence[str]) -> int:
 # ---------------------------------------------------------------------------------------------- lsp
 
 
-def _lsp_parser() -> CommandParser:
-    return CommandParser(
-        "lsp", "Serve an editor: the Language Server Protocol on standard input and output.",
-        "Editors start it: pytrace help editors shows how. It needs no root.",
-    )  # fmt: skip
-
-
 def _lsp(words: Sequence[str]) -> int:
-    parser = _lsp_parser()
-    # Editors may add --stdio, as most servers want it.
-    parser.parse_args([word for word in words if word != "--stdio"])
+    COMMANDS["lsp"].read(words)
     if os.isatty(0):
-        sys.stderr.write(parser.format_help())
+        sys.stderr.write(COMMANDS["lsp"].help_text())
         return 1
     try:
         from pytrace.editor import server  # with it pygls, which is an extra
@@ -380,33 +282,6 @@ def _lsp(words: Sequence[str]) -> int:
 
 
 # ---------------------------------------------------------------------------------------------- output
-
-
-def _add_output(parser: CommandParser) -> None:
-    names = ", ".join(row.name for row in table.FORMATS)
-    parser.add_argument("-f", "--format", metavar="FORMAT",
-                        help=f"{names}; without it as the name of the output file says, else text")  # fmt: skip
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
-    parser.add_argument("--open", action="store_true", help="show FILE (html, svg) on the desktop")
-    parser.add_argument("-m", "--map", action="append", metavar="NAME", help="only this map (may be given again)")
-    _add_limit(parser)
-
-
-def _add_limit(parser: CommandParser) -> None:
-    parser.add_argument("--limit", type=_size, metavar="SIZE",
-                        help="read files that unpack to so many bytes (4G, for example); without it to a hundred times "
-                        "their size, or 32M")  # fmt: skip
-
-
-def _size(text: str) -> int:
-    """Parse a number of bytes with an optional suffix K, M, G or T."""
-    number, unit = (text[:-1], text[-1]) if text[-1:].upper() in _UNITS[1:] else (text, "")
-    if not (number.isascii() and number.isdecimal() and len(number) < 20):
-        raise ArgumentTypeError(f"{text!r} is no size, as 500M is")
-    return int(number) << (10 * _UNITS.index(unit.upper()))
-
-
-_UNITS = ("", "K", "M", "G", "T")
 
 
 def _path(output: str | None) -> str | None:
@@ -454,19 +329,15 @@ _FORMS: dict[str, Callable[[Difference], Iterator[bytes]]] = {
 }
 """Formats with a form for differences."""
 
-_COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], int]]] = {
-    "merge": (_merge_parser, _merge),
-    "diff": (_diff_parser, _diff),
-    "show": (_show_parser, _show),
-}
-"""Operations on files, by name: the parser of their options, and what they do."""
+_FILES: dict[str, Callable[[CommandLine], int]] = {"merge": _merge, "diff": _diff, "show": _show}
+"""Operations on files, by name."""
 
-_RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], int]]] = {
-    "agent": (_agent_parser, _agent),
-    "calls": (_calls_parser, _calls),
-    "fleet": (_fleet_parser, _fleet),
-    "help": (_help_parser, _help),
-    "lsp": (_lsp_parser, _lsp),
-    "why": (_why_parser, _why),
+_RUNS: dict[str, Callable[[Sequence[str]], int]] = {
+    "agent": _agent,
+    "calls": _calls,
+    "fleet": _fleet,
+    "help": _help,
+    "lsp": _lsp,
+    "why": _why,
 }
-"""Commands that take no files: the parser of their options, and what they do with their words."""
+"""Commands that take no files: what they do with their words."""

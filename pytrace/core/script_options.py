@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.text import parse_flag, parse_integer
+from pytrace.core.text import DURATIONS, parse_flag, parse_integer
 
 # ------------------------------------------------------------------------------------------------------- script options
 
@@ -149,12 +149,13 @@ def _range(least: int, most: int | None) -> OptionType:
 
 
 def _time(text: str) -> int | None:
-    """Nanoseconds; *text* is seconds with decimals, or a number with a unit."""
-    whole, _, part = text.partition(".")
-    if text.isascii() and (whole + part).isdigit() and len(text) < 30:
-        value: int | None = int(whole or 0) * NANOSECONDS + int((part + "0" * 9)[:9])
-    else:
+    """Nanoseconds; *text* is seconds, or a number with a unit, with decimals or without."""
+    number = text.rstrip("nsumhd")
+    unit, (whole, _, part) = text[len(number) :] or "s", number.partition(".")
+    if not (text.isascii() and (whole + part).isdigit() and len(text) < 30) or unit not in DURATIONS:
         value = parse_integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
+    else:
+        value = int(whole or 0) * DURATIONS[unit] + int((part + "0" * 9)[:9]) * DURATIONS[unit] // NANOSECONDS
     return value if value is not None and value <= LONGEST else None
 
 

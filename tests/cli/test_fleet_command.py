@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.cli import fleet_command, main
+from pytrace.cli import main
+from pytrace.cli.commands import COMMANDS
 
 
 @pytest.fixture
@@ -26,18 +27,20 @@ def typed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 def test_options_of_the_fleet_come_first() -> None:
     words = ["--hosts", "a[1-3]", "--by=host", "--ssh-options", "-Fx", "--compile-there", "-e", "x", "-q"]
-    own, rest = fleet_command._split(words)
-    assert own == ["--hosts=a[1-3]", "--by=host", "--ssh-options=-Fx", "--compile-there"]
+    own, rest = COMMANDS["fleet"].read_first(words)
+    assert own.values == {"hosts": "a[1-3]", "by": "host", "ssh_options": "-Fx", "compile_there": True}
     assert rest == ["-e", "x", "-q"]
-    assert fleet_command.parser().parse_args(own).ssh_options == "-Fx"
 
 
-def test_help(typed: Any) -> None:
+def test_help(typed: Any, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--help"], ["--hosts", "a", "-h"]):
-        status, out, _ = typed(*words)
-        assert status == 0
+        with pytest.raises(SystemExit) as end:
+            typed(*words)
+        assert end.value.code == 0
+        sys.stdout.flush()
+        out, _ = capfd.readouterr()
         assert out.startswith("usage: pytrace fleet --hosts NODESET|--kubernetes")
-        assert all(name in out for name in fleet_command.FLEET_OPTIONS)
+        assert all(f"--{row.long}" in out for row in COMMANDS["fleet"].options)
 
 
 SCRIPT = ("-e", "begin { @ = 1; }")
@@ -51,7 +54,7 @@ SCRIPT = ("-e", "begin { @ = 1; }")
         (("--kubernetes", *SCRIPT), "--kubernetes needs an image of pytrace: --image"),
         (("--hosts", "a["), "no script given"),
         (("--hosts", "a[", *SCRIPT), "--hosts 'a['"),
-        (("--hosts", "a", "--fanout", "0", *SCRIPT), "--fanout: invalid"),
+        (("--hosts", "a", "--fanout", "0", *SCRIPT), "--fanout needs a number, 1 or more"),
         (("--hosts", "a", *SCRIPT, "-p", "1"), "--pid is not for pytrace fleet"),
         (("--hosts", "a", *SCRIPT, "-f", "jsn"), "-f does not accept 'jsn'"),
         (("--hosts", "a", *SCRIPT, "--by", "host"), "--by is an option of pytrace fleet, which stands before"),
@@ -62,8 +65,8 @@ SCRIPT = ("-e", "begin { @ = 1; }")
         (("--hosts", "a;id", *SCRIPT), "'a;id' is no name of a host"),
         (("--hosts", "a", "--by", "zone", *SCRIPT), "--by zone:"),
         (("--hosts", "a", "--stage", "10,1,all", *SCRIPT), "--stage takes rising numbers of hosts"),
-        (("--hosts", "a", "--soak", "nan", *SCRIPT), "--soak: invalid"),
-        (("--hosts", "a", "--max-losses", "-1", *SCRIPT), "--max-losses: "),
+        (("--hosts", "a", "--soak", "nan", *SCRIPT), "--soak needs a number of seconds"),
+        (("--hosts", "a", "--max-losses", "-1", *SCRIPT), "--max-losses needs a number"),
         (("--kubernetes", "--image", "x", "--push", *SCRIPT), "push and become are for hosts"),
         (("--hosts", "a", "--every", "0", *SCRIPT), "every is 0.0, not 0.1 to"),
     ],

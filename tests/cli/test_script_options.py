@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import request, script_options
+from pytrace.cli.commands import Command, Operand
 from pytrace.cli.main import main
-from pytrace.cli.options import read
+from pytrace.cli.options import Option, read
 from pytrace.cli.script_options import ScriptWords
-from pytrace.cli.shortcuts import CommandParser
 from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import Diagnostics, TraceError
-from pytrace.core.script_options import ScriptOption
+from pytrace.core.script_options import TYPES, ScriptOption
 from pytrace.core.source import Source
 
 # ---------------------------------------------------------------------------------------------- words
@@ -197,25 +197,47 @@ def test_an_operand_behind_a_letter_that_pytrace_has_too_names_its_option() -> N
 # The parser that commands share.
 
 
-def _parser(usage: str | None = None) -> CommandParser:
-    parser = CommandParser("walk", "Walk.", "examples:\n  pytrace walk --far", usage)
-    parser.add_argument("--far", action="store_true")
-    return parser
+def _command(usage: str = "") -> Command:
+    rows = (
+        Option("far", "", "far", "", "a long way", ""),
+        Option("shoes", "s", "shoes", "PAIR", "with these", "", repeat=True),
+        Option("push", "", "push", "once", "push a cart", "", alone="keep", choices=("keep", "once")),
+    )
+    return Command("walk", "Walk.", "examples:\n  pytrace walk --far", rows, (Operand("PLACE", "where to"),), usage)
 
 
-@pytest.mark.parametrize("words", ["--fa", "--near", "away"])
-def test_mistakes_are_errors_with_a_hint(words: str) -> None:
-    """An abbreviation is one, too: it would mean another option once there is another."""
-    with pytest.raises(TraceError, match="unrecognized arguments") as found:
-        _parser().parse_args([words])
-    assert found.value.message == f"pytrace walk: unrecognized arguments: {words}"
-    assert found.value.hints == ("pytrace walk --help describes it",)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--fa home", "unknown option --fa"),  # it would mean another option once there is another
+        ("--near home", "unknown option --near"),
+        ("home away", "unexpected word 'away'"),
+        ("", "PLACE is missing: where to"),
+        ("home -s", "option -s needs an argument: PAIR"),
+        ("home --far=x", "option --far takes no argument"),
+    ],
+)
+def test_mistakes_are_errors_with_a_hint(words: str, message: str) -> None:
+    with pytest.raises(TraceError) as found:
+        _command().read(words.split())
+    assert found.value.message == f"pytrace walk: {message}"
+    assert found.value.hints[-1] == "pytrace walk --help describes it"
 
 
-@pytest.mark.parametrize(("usage", "first"), [(None, "[-h] [--far]"), ("pytrace walk [options]", "[options]")])
-def test_help_has_the_examples_line_by_line(usage: str | None, first: str) -> None:
-    text = _parser(usage).format_help()
+def test_options_of_commands_are_read_as_those_of_a_run() -> None:
+    line = _command().read(["-sred", "--shoes", "-blue", "--push", "home", "--shoes=green"])
+    assert (line.many("shoes"), line.text("push"), line.operands) == (["red", "-blue", "green"], "keep", ["home"])
+    assert _command().read(["--push=once", "--", "--far"]).operands == ["--far"]
+    line, rest = _command().read_own(["-p", "1", "--far", "x", "--", "-s", "y"])
+    assert (line.flag("far"), rest) == (True, ["-p", "1", "x", "--", "-s", "y"])
+    assert _command().read_first(["--far", "x", "--far"])[1] == ["x", "--far"]
+
+
+@pytest.mark.parametrize(("usage", "first"), [("", "[options] PLACE"), ("[options]", "[options]")])
+def test_help_has_the_examples_line_by_line(usage: str, first: str) -> None:
+    text = _command(usage).help_text()
     assert text.startswith(f"usage: pytrace walk {first}\n")
+    assert "\n  -s, --shoes PAIR              with these\n  --push[=once]                 push a cart\n" in text
     assert text.endswith("\nexamples:\n  pytrace walk --far\n")
 
 
@@ -400,3 +422,12 @@ def test_mistakes_are_reported_each_time() -> None:
         diagnostics = Diagnostics()
         script_options.of(Source("x", 'getopt("x y"); begin { }'), diagnostics)
         assert len(diagnostics.errors) == 1
+
+
+def test_times_have_units_and_decimals() -> None:
+    entry = TYPES["seconds"].entry
+    texts = ("10ms", "1.5s", "7us", "3ns", "2", "0.25", "1.5m", "1_000ms")
+    assert [entry(text) for text in texts] == [
+        10**7, 15 * 10**8, 7000, 3, 2 * 10**9, 25 * 10**7, 90 * 10**9, 10**9
+    ]  # fmt: skip
+    assert [entry(text) for text in ("", "s", ".", "1.5.2s", "1x", "-1s", "1e3", "nan")] == [None] * 8
