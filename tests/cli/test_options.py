@@ -449,10 +449,12 @@ def test_wrong_values(argv: list[str], part: str) -> None:
         request.process_filters(read(argv))
 
 
-NO_DURATIONS = ("", "x", "0", "-1", "inf", "nan", "5s")
+NO_DURATIONS = ("", "x", "0", "-1", "inf", "nan", "5m")
 
 
-@each_row(("text", "seconds"), [("2", 2.0), ("0.25", 0.25), ("1e1", 10.0), *((text, 0.0) for text in NO_DURATIONS)])
+@each_row(("text", "seconds"), [
+    ("2", 2.0), ("0.25", 0.25), ("5s", 5.0), ("1e1", 10.0), *((text, 0.0) for text in NO_DURATIONS)
+])  # fmt: skip
 def test_durations(text: str, seconds: float) -> None:
     line = read(["--duration", text])
     if seconds:
