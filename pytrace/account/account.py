@@ -12,6 +12,7 @@ import msgspec
 
 from pytrace.account import causes
 from pytrace.account.causes import Cause
+from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
 from pytrace.account.frames import Place, own_place, place_of, waiting_function
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
@@ -35,6 +36,7 @@ _HELD_UP = {
 }  # fmt: skip
 _CPU = Cause("cpu", "on CPU", tool="flame")
 _RUN_QUEUE = Cause("run-queue", "waiting for a CPU", tool="runqlat")
+_SHORT = Cause("short", "shorter waits", tool="why --min 0")
 _LOST = Cause("not-kept", "waiting, the cause was not kept", tool="offcputime")
 
 IDLE_SHARE = 0.8
@@ -63,6 +65,29 @@ class Part(msgspec.Struct, frozen=True):
     threads: int = 0
 
 
+class Hop(msgspec.Struct, frozen=True):
+    """A thread that waits for the next one of a chain."""
+
+    thread: str
+    place: Place
+    cause: str
+    """Its cause's title."""
+    relation: str
+    """Of the next one to it: ``released by`` …"""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What chains of waits end in: the time of a cause at a place, and who waited for it."""
+
+    cause: Cause
+    place: Place
+    ns: int
+    about: str = ""
+    thread: str = ""
+    chain: tuple[Hop, ...] = ()
+    """The outermost first; empty on a path of the command's own."""
+
+
 class Line(msgspec.Struct, frozen=True):
     """Time of one cause."""
 
@@ -87,6 +112,8 @@ class Line(msgspec.Struct, frozen=True):
     samples: int = 0
     error: float = 0.0
     """Of a share by samples: its standard error, 0 to 1."""
+    behind: tuple[Step, ...] = ()
+    """What those did meanwhile who ended the waits, the largest first: chains of waits to where they end."""
 
 
 class Thread(msgspec.Struct):
@@ -137,6 +164,13 @@ class Account(msgspec.Struct):
     """What was lost, and how often."""
     unknown: int = 0
     """Nanoseconds whose cause was not kept."""
+    path: tuple[Step, ...] = ()
+    """The critical path of a command, the largest first: what its time went to, each wait replaced by what who ended it
+    did meanwhile. Empty for processes that ran already."""
+    limit: int = 0
+    """Waits of fewer nanoseconds are no part of *path* and of :attr:`Line.behind`."""
+    left_out: int = 0
+    """Nanoseconds of chains that were not followed, as there were too many waits."""
 
     @property
     def thread_time(self) -> int:
@@ -186,6 +220,20 @@ class _Site(NamedTuple):
     user: tuple[Frame, ...]
 
 
+class _Life(NamedTuple):
+    """A thread: the value of ``@life``. Its CPU time and wait for one at the beginning, and at the end."""
+
+    pid: int
+    comm: str
+    begin: int
+    end: int
+    cpu: int
+    delay: int
+    ran: int
+    delayed: int
+    parent: int
+
+
 class _Description(NamedTuple):
     """What an object is: the value of ``@object``."""
 
@@ -223,8 +271,10 @@ class _Group:
         self.by_part: dict[Place, set[int]] = defaultdict(set)
         self.threads: set[int] = set()
         self.sites: set[int] = set()
+        self.keys: set[tuple[int, int, int]] = set()
 
-    def add(self, tid: int, site: int, place: Place, spent: _Spent) -> None:
+    def add(self, tid: int, site: int, object_: int, place: Place, spent: _Spent) -> None:
+        self.keys.add((tid, site, object_))
         self.count += spent.times
         self.ns += spent.ns
         self.most = max(self.most, spent.most)
@@ -258,14 +308,17 @@ class Reading:
         options: options that select the same for another tool.
         attached: the processes ran already (``-p``): their main threads may be idle, too.
         alive: by thread id, what ``/proc`` says of threads that have not ended.
+        limit: nanoseconds of the shortest waits of chains.
     """
 
     def __init__(
-        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, Kernel]
-    ) -> None:
+        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, Kernel],
+        limit: int = 1_000_000,
+    ) -> None:  # fmt: skip
         self._maps = {name: data.entries for name, data in snapshot.maps.items()}
         self._losses = snapshot.losses
         self._target, self._options, self._attached, self._alive = target, options, attached, alive
+        self._limit = limit
 
     def _map(self, name: str, type_: type[_T]) -> _T:
         """The keys and values of a map, of the types that the script gives them."""
@@ -290,17 +343,20 @@ class Reading:
         return dict(self._map("@thread", list[tuple[int, tuple[int, int, int, int, int]]]))
 
     @cached_property
+    def _lives(self) -> dict[int, _Life]:
+        return dict(self._map("@life", list[tuple[int, _Life]]))
+
+    @cached_property
     def _threads(self) -> dict[int, Thread]:
         over, found = self._number("@over"), {}
-        for tid, (pid, comm, begin, end, cpu, delay) in self._map(
-            "@life", list[tuple[int, tuple[int, str, int, int, int, int]]]
-        ):
-            thread = Thread(tid, pid, comm, begin, end or over)
+        for tid, life in self._lives.items():
+            thread = Thread(tid, life.pid, life.comm, life.begin, life.end or over)
             known = self._alive.get(tid)
-            if end:
-                thread.kernel_cpu, thread.kernel_delay = cpu, delay
+            if life.end:
+                thread.kernel_cpu, thread.kernel_delay = life.ran - life.cpu, life.delayed - life.delay
             elif tid in self._running and known is not None:
-                thread.name, thread.kernel_cpu, thread.kernel_delay = known.name, known.cpu - cpu, known.delay - delay
+                thread.name = known.name
+                thread.kernel_cpu, thread.kernel_delay = known.cpu - life.cpu, known.delay - life.delay
             found[tid] = thread
         return found
 
@@ -401,19 +457,21 @@ class Reading:
         return name, ""
 
     def _waker(self, cause: Cause, by: _Site) -> tuple[str, str, int]:
+        signal = cause not in (causes.CHILD, causes.SIGNAL) and causes.is_signal(by.kernel)
         device = causes.interrupt(by.kernel)
-        if device:
+        if device and not signal:
             names = {"timer": "a timer", "interrupt": "an interrupt"}
             return "woken by", names.get(device, f"an interrupt ({device})"), 0
         if by.kind or not by.user:
             doing = waiting_function(by.kernel)
             return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
+        relation = "interrupted by a signal of" if signal else cause.relation
         place = own_place(by.user)
         traced = any(thread.pid == by.pid for thread in self._threads.values())
         if traced and self._processes == 1:
-            return cause.relation, place.text if place is not None else by.comm, by.pid
+            return relation, place.text if place is not None else by.comm, by.pid
         process = f"{by.comm} ({by.pid})"
-        return cause.relation, process if place is None else f"{place.function} of {process}", by.pid
+        return relation, process if place is None else f"{place.function} of {process}", by.pid
 
     @cached_property
     def _processes(self) -> int:
@@ -433,6 +491,103 @@ class Reading:
                 end = bucket if bucket < 16 else ((bucket - shift * 8 + 1) << shift) - 1
                 return min(end * 1000, most)
         return 0
+
+    # ---- chains
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Waits over the limit, those that have not ended, too."""
+        over = self._number("@over")
+        waits: dict[int, list[Wait]] = defaultdict(list)
+        for (tid, begin), row in self._map("@wait", list[tuple[tuple[int, int], tuple[int, int, int, int, int, int]]]):
+            waits[tid].append(Wait(begin, *row))
+        spans = {}
+        for tid, life in self._lives.items():
+            thread = self._threads[tid]
+            ran = life.ran if life.end else life.cpu + max(thread.kernel_cpu, 0)
+            spans[tid] = Span(thread.begin, thread.end, life.cpu, ran, life.parent)
+        for tid, (at, state, object_, _, _) in self._running.items():
+            if state != ON_CPU and over - at >= self._limit and tid in spans:
+                waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
+        direct = (
+            number for number, site in self._sites.items()
+            if site.kind or not site.user or causes.interrupt(site.kernel)
+        )  # fmt: skip
+        return Timeline({tid: sorted(of_thread) for tid, of_thread in waits.items()}, spans, direct)
+
+    @cached_property
+    def _busiest(self) -> dict[int, Place]:
+        """Of each thread the place where most samples were taken."""
+        found: dict[int, dict[Place, int]] = defaultdict(lambda: defaultdict(int))
+        for (tid, number), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
+            if (site := self._sites.get(number)) is not None:
+                found[tid][place_of(site.user, site.kernel)] += count
+        return {tid: max(places, key=lambda place: places[place]) for tid, places in found.items()}
+
+    def cause_of(self, state: int) -> Cause:
+        """The cause of a state of ``account.bt``."""
+        if state == ON_CPU:
+            return _CPU
+        return _RUN_QUEUE if state in _READY else _HELD_UP.get(state) or self._cause.get(state, _LOST)
+
+    def _thread_place(self, tid: int, state: int) -> Place:
+        """Where a thread is in a state: on a CPU where it mostly runs, by samples."""
+        found = self._busiest.get(tid) if state == ON_CPU else self._place.get(state)
+        return found or Place(self._threads[tid].name if tid in self._threads else f"thread {tid}")
+
+    def _steps(self, segments: Iterable[Segment]) -> tuple[Step, ...]:
+        """Segments of chains, added up by what they end in and who waits."""
+        totals: dict[tuple[object, ...], tuple[Step, int]] = {}
+        for segment in segments:
+            wait, length = segment.wait, segment.end - segment.begin
+            if wait is not None:
+                self._add_step(totals, segment, self.cause_of(wait.state), wait.state, wait.object, length)
+            else:
+                self._add_step(totals, segment, _CPU, ON_CPU, 0, segment.cpu)
+                self._add_step(totals, segment, _SHORT, ON_CPU, 0, length - segment.cpu)
+        steps = (msgspec.structs.replace(step, ns=ns) for step, ns in totals.values())
+        return tuple(sorted(steps, key=lambda step: -step.ns))
+
+    def _add_step(
+        self, totals: dict[tuple[object, ...], tuple[Step, int]], segment: Segment, cause: Cause, state: int,
+        object_: int, ns: int,
+    ) -> None:  # fmt: skip
+        if not ns:
+            return
+        place, about = self._thread_place(segment.tid, state), self._about(object_, cause)
+        hops = tuple(self._hop(link) for link in segment.chain)
+        key = (
+            cause.name, place.function, place.file, about,
+            tuple((hop.place.function, hop.place.file, hop.cause) for hop in hops),
+        )  # fmt: skip
+        name = self._threads[segment.tid].name if segment.tid in self._threads else ""
+        step, before = totals.get(key, (Step(cause, place, 0, about, name, hops), 0))
+        totals[key] = step, before + ns
+
+    def _hop(self, link: Link) -> Hop:
+        cause = self.cause_of(link.state)
+        relation = self._waker(cause, self._sites[link.by])[0] if link.by in self._sites else "woken by"
+        name = self._threads[link.tid].name if link.tid in self._threads else f"thread {link.tid}"
+        return Hop(name, self._thread_place(link.tid, link.state), cause.title, relation)
+
+    @cached_property
+    def path(self) -> tuple[Step, ...]:
+        """The critical path of a command: that of its first thread."""
+        if self._attached or not self._threads:
+            return ()
+        first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
+        return self._steps(self.timeline.path(first.tid, first.begin, first.end))
+
+    def _behind(self, group: _Group) -> tuple[Step, ...]:
+        """What those did who ended the waits of a line, while it waited."""
+        timeline = self.timeline
+        return self._steps(
+            segment
+            for tid in group.threads
+            for wait in timeline.waits.get(tid, ())
+            if (tid, wait.state, wait.object) in group.keys
+            for segment in timeline.meanwhile(tid, wait)
+        )
 
     # ---- by stack
 
@@ -495,6 +650,7 @@ class Reading:
         return Account(
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
+            self.path, self._limit, self.timeline.left_out,
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
@@ -502,15 +658,14 @@ class Reading:
         may: dict[int, int] = defaultdict(int)
         traced = {thread.pid for thread in self._threads.values()}
         for (tid, _, _), (cause, spent) in waits.items():
-            if self._may_idle(tid, cause, traced):
+            if not self._never_slow(tid, cause, traced) and self._may_idle(tid, cause):
                 may[tid] += spent.ns
         found: dict[str, tuple[set[int], int]] = {}
         for key, (cause, spent) in list(waits.items()):
             tid = key[0]
             thread = self._threads[tid]
-            always = cause.always_idle or (cause is causes.CHILD and traced != {thread.pid})
-            waits_for_work = self._may_idle(tid, cause, traced) and may[tid] >= IDLE_SHARE * thread.life
-            if not always and not waits_for_work:
+            waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * thread.life
+            if not waits_for_work and not self._never_slow(tid, cause, traced):
                 continue
             label = cause.idle or cause.about or cause.title
             members, ns = found.get(label, (set(), 0))
@@ -522,10 +677,12 @@ class Reading:
         rows = ((label, len(members), ns) for label, (members, ns) in found.items())
         return tuple(sorted(rows, key=lambda row: -row[2]))
 
-    def _may_idle(self, tid: int, cause: Cause, traced: set[int]) -> bool:
+    def _never_slow(self, tid: int, cause: Cause, traced: set[int]) -> bool:
+        """Whether a wait is for threads or processes whose own time is in the account."""
+        return cause.always_idle or (cause is causes.CHILD and traced != {self._threads[tid].pid})
+
+    def _may_idle(self, tid: int, cause: Cause) -> bool:
         """Whether a thread may have nothing to do while it waits so."""
-        if cause.always_idle or (cause is causes.CHILD and traced != {self._threads[tid].pid}):
-            return True
         thread = self._threads[tid]
         first = thread.tid == thread.pid and not self._attached
         if cause.name == "events":
@@ -546,14 +703,14 @@ class Reading:
             key = (cause.name, about, split)
             if key not in groups:
                 groups[key] = _Group(cause, about)
-            groups[key].add(tid, state, place, spent)
+            groups[key].add(tid, state, object_, place, spent)
         return list(groups.values())
 
     def _line(self, group: _Group, total: int) -> Line:
         by = tuple(sorted(self._wakers(group), key=lambda who: -who.ns))
         return Line(
             group.cause, group.ns, group.ns / total, group.count, group.most, self._p99(group.sites, group.most),
-            group.about, group.sorted_parts(), by, len(group.threads),
+            group.about, group.sorted_parts(), by, len(group.threads), behind=self._behind(group),
         )  # fmt: skip
 
     def _ready_line(self, ready: Mapping[int, _Spent], total: int) -> Sequence[Line]:

@@ -255,3 +255,13 @@ def interrupt(kernel: Sequence[Frame]) -> str:
         if any(pattern.match(name) for name in names):
             return device
     return "interrupt"
+
+
+def is_signal(kernel: Sequence[Frame]) -> bool:
+    """Whether a waker's stack sends a signal: it interrupts a wait, but does not release, write or answer anything."""
+    return any(frame.function.partition(".")[0] in _SENDS for frame in kernel)
+
+
+_SENDS = frozenset({
+    "signal_wake_up_state", "complete_signal", "__send_signal_locked", "zap_other_threads", "do_send_sig_info",
+})  # fmt: skip

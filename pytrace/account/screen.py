@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pytrace.account.account import Account, Line, Who
+from pytrace.account.account import Account, Line, Step, Who
 
 WIDTH = 80
-LINES = 6
-"""Causes of the first screen."""
+ROWS, LINES = 24, 6
+"""Rows and causes of the first screen."""
+_PATH = 12
+"""Steps of the critical path in the list."""
 _INDENT = " " * 8
 _LEAST = 0.005
 """Shares below it are one line of their own, unless everything is asked for."""
 
 
 def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
-    """Lines of text."""
-    yield from _head(account)
-    shown = [line for line in account.lines if everything or line.share >= _LEAST]
-    rest = [line for line in account.lines if line not in shown]
-    if not everything:
-        rest = [*shown[LINES:], *rest]
-        shown = shown[:LINES]
-    for line in shown:
-        yield from _line(account, line)
-    if rest:
+    """Lines of text: a screen of them, or *everything*."""
+    head = list(_head(account))
+    tail = [*_path(account, everything=everything), *_idle(account, everything=everything), *_losses(account)]
+    tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
+    room = ROWS - len(head) - len(tail) - 1
+    shown: list[Line] = []
+    rows: list[str] = []
+    for line in account.lines:
+        block = list(_line(account, line))
+        if not everything and (line.share < _LEAST or len(shown) == LINES or len(rows) + len(block) > room):
+            break
+        shown.append(line)
+        rows += block
+    yield from head
+    yield from rows
+    if rest := account.lines[len(shown) :]:
         share = sum(line.share for line in rest)
         names = ", ".join(dict.fromkeys(line.cause.title for line in rest))
         yield _cut(f" {_percent(share)}  other causes (--all): {names}")
-    yield from _idle(account, everything=everything)
-    yield from _losses(account)
-    yield f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}"
+    yield from tail
 
 
 def _head(account: Account) -> Iterator[str]:
@@ -62,6 +68,8 @@ def _line(account: Account, line: Line) -> Iterator[str]:
     details = _details(line)
     if details:
         yield _cut(f"{_INDENT}{details}")
+    if line.behind and (behind := _behind(line)):
+        yield _cut(f"{_INDENT}meanwhile: {behind}")
     yield _INDENT + _command(f"pytrace {line.cause.tool}", _options(line, account), WIDTH - len(_INDENT))
 
 
@@ -110,6 +118,49 @@ def _main(line: Line) -> tuple[Who, ...]:
     holders = [who for who in line.by if who.relation == "held by"]
     others = [who for who in line.by if who.who != "a timer"]
     return tuple(holders[:1] or others[:1] or line.by[:1])
+
+
+def _behind(line: Line) -> str:
+    """What those did meanwhile who ended the waits; nothing where most of that is not known."""
+    if sum(step.ns for step in line.behind) < line.ns / 10:
+        return ""
+    return _ends(line.behind, line.ns)
+
+
+def _ends(steps: Sequence[Step], whole: int) -> str:
+    """The largest ends of chains, whoever waits for them."""
+    totals: dict[tuple[str, str, str], int] = {}
+    names: dict[tuple[str, str, str], str] = {}
+    for step in steps:
+        key = (step.cause.name, step.place.function, step.about)
+        names.setdefault(key, f"{_where(step)} {step.cause.title}")
+        totals[key] = totals.get(key, 0) + step.ns
+    largest = sorted(totals, key=lambda key: -totals[key])[:3]
+    return ", ".join(f"{names[key]} {totals[key] / whole:.0%}" for key in largest if totals[key] >= 0.03 * whole)
+
+
+def _where(step: Step) -> str:
+    return f"{step.place.text} → {step.about}" if step.about else step.place.text
+
+
+def _path(account: Account, *, everything: bool) -> Iterator[str]:
+    """The critical path: one line, or the list."""
+    whole = sum(step.ns for step in account.path)
+    if not whole:
+        return
+    if not everything:
+        yield _cut(f"critical path: {_ends(account.path, whole)}")
+        return
+    yield f"critical path, {seconds(whole)} (waits of {duration(account.limit)} and more followed to who ended them):"
+    for step in account.path[:_PATH]:
+        yield _cut(f" {_percent(step.ns / whole)}  {step.cause.title:24} {_where(step)}")
+        if step.chain:
+            hops = (f"{hop.place.function} {hop.cause}" for hop in reversed(step.chain))
+            yield _cut(f"{_INDENT}← {' ← '.join(hops)}")
+    if rest := account.path[_PATH:]:
+        yield f" {_percent(sum(step.ns for step in rest) / whole)}  {len(rest)} others"
+    if account.left_out:
+        yield f"{_INDENT}{seconds(account.left_out)} of chains were not followed: too many waits (--min 10ms)"
 
 
 def _who(who: Who) -> str:

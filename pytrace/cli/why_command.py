@@ -43,7 +43,10 @@ def run(words: Sequence[str]) -> int:
     # Ctrl-C ends the trace, and the account of what was seen is printed.
     with interruptions(end), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found, snapshot = why.traced(running.append, duration=line.argument("duration", float), **arguments)
+        found, snapshot = why.traced(
+            running.append, duration=line.argument("duration", float),
+            least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else why.LEAST, **arguments,
+        )  # fmt: skip
     for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):
         sys.stderr.write(f"WARNING: {text}\n")
     _write(found, snapshot, format_, line)

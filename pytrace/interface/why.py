@@ -17,30 +17,36 @@ from pytrace.interface.tracing import LONGEST, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "account", "account.bt")
+LEAST = 0.001
+"""Seconds of the shortest waits of chains."""
 _SELECTING = ("pid", "pids", "command", "comm", "uid", "cgroup", "container", "netns")
 
 
-def why(*, duration: float | None = None, **arguments: Unpack[Arguments]) -> Account:
+def why(*, duration: float | None = None, least: float = LEAST, **arguments: Unpack[Arguments]) -> Account:
     """Account for the time of all threads: on CPU, waiting for one, blocked by cause.
 
     ``pytrace.why(command=["./program"])``, ``pytrace.why(pid=1234, duration=10)``.
 
     Args:
         duration: seconds; None: until the command or the processes end.
+        least: seconds of the shortest waits that chains, critical path and timeline have; the account has all.
         arguments: those of :func:`pytrace.open`, of which one has to select processes.
 
     Raises:
         TypeError: *parameters* are given: the script is pytrace's own.
         TraceError: this process may not trace, nothing selects processes, or the command cannot be run.
     """
-    return traced(lambda _: None, duration=duration, **arguments)[0]
+    return traced(lambda _: None, duration=duration, least=least, **arguments)[0]
 
 
 def traced(
-    begun: Callable[[Trace], object], *, duration: float | None = None, **arguments: Unpack[Arguments]
+    begun: Callable[[Trace], object], *, duration: float | None = None, least: float = LEAST,
+    **arguments: Unpack[Arguments],
 ) -> tuple[Account, Snapshot]:
     """As :func:`why`, with a snapshot of it by stack; *begun* is called with the trace once it runs."""
     check_duration(duration)
+    if not 0 <= least < 1000:
+        raise ValueError("least: seconds, 0 to 1000")
     if "parameters" in arguments:
         raise TypeError("parameters are for scripts, not for why()")
     if not any(arguments.get(name) for name in _SELECTING):
@@ -50,7 +56,7 @@ def traced(
         arguments.setdefault("follow", True)
     arguments["parameters"] = {
         "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
-        "futex": causes.number("futex"),
+        "futex": causes.number("futex"), "min": round(least * 1e6),
     }  # fmt: skip
     with open_trace(SCRIPT, **arguments) as trace:
         trace.maps["@complete"][None] = True
@@ -64,7 +70,7 @@ def traced(
         alive = proc_threads(_numbers(trace))
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
-    reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive)
+    reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))
     return reading.account(), Snapshot(stacks(reading, snapshot.data))
 
 

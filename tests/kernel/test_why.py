@@ -115,6 +115,20 @@ def test_causes_have_places_objects_and_whoever_ended_them(told: tuple[Account, 
     assert found["page-fault"][0].parts[0].place.function == "touch"
 
 
+def test_waits_are_followed_to_where_they_end(told: tuple[Account, dict[str, int]]) -> None:
+    account, _ = told
+    # The critical path is the command's time, whole, and most of it is in threads that the first one waits for.
+    assert sum(step.ns for step in account.path) == pytest.approx(account.wall, rel=0.01)
+    assert any(step.chain and step.chain[0].cause == "waiting for a thread's end" for step in account.path)
+    behind = {line.parts[0].place.function: line.behind for line in account.lines if line.behind}
+    for place, relation in (("take_turns", "released by"), ("consume", "written by"), ("ask", "sent by")):
+        assert any(step.place.function == "nap" for step in behind[place]), place
+        assert {hop.relation for step in behind[place] for hop in step.chain[:1]} == {relation}
+    assert account.limit == 1_000_000
+    assert account.left_out == 0
+    assert "nap" not in behind
+
+
 def test_idle_threads_are_told_apart(told: tuple[Account, dict[str, int]]) -> None:
     account, _ = told
     idle = {name: count for name, count, _ in account.idle}
