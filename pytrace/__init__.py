@@ -75,7 +75,8 @@ __all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604  (all are strings)
 
 
 def __getattr__(name: str) -> object:
-    module = _PUBLIC.get(name)
+    # %load_ext pytrace asks for this name.
+    module = "interface.notebook" if name == "load_ipython_extension" else _PUBLIC.get(name)
     if module is None:
         raise AttributeError(f"module 'pytrace' has no attribute {name!r}")
     import importlib

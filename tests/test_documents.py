@@ -198,7 +198,10 @@ def blocks(path: Path) -> list[Block]:
 
 
 def sort_of(block: Block) -> str:
-    """``script``, ``commands``, ``python``, ``ini``, ``toml``, ``json``, ``yaml`` or ``output``; empty: unknown."""
+    """``script``, ``commands``, ``python``, ``cells``, ``ini``, ``toml``, ``json``, ``yaml`` or ``output``.
+
+    Empty: unknown.
+    """
     first, word = block.first, (block.info or "").partition(" ")[0]
     if any(page == block.page and first.startswith(start) for page, start in EXCEPTIONS):
         return "output"
@@ -206,6 +209,8 @@ def sort_of(block: Block) -> str:
         return "output"
     if word == "pytrace":
         return "script"
+    if word == "ipython":  # run by tests/kernel/test_notebook.py
+        return "cells"
     if word == "file":  # other programs are compiled by tests/test_tutorial.py
         return {"bt": "script", "py": "python"}.get((block.info or "").rpartition(".")[2], "output")
     if word in ("sh", "python", "py", "ini", "toml", "json", "yaml"):

@@ -29,6 +29,7 @@ ONLY_IN = {
     "pyroute2": "runtime/machine",
     "pygls": "editor",
     "lsprotocol": "editor",
+    "IPython": "interface",
     "textual": "live",
     "rich": "live",
     "zstandard": ("remote", "results", "runtime/binaries"),
