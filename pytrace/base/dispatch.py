@@ -15,12 +15,14 @@ The type checker verifies that ``_call`` takes a ``Call``. A lookup is one in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 S = TypeVar("S")
 N = TypeVar("N")
 M = TypeVar("M")
+O = TypeVar("O")
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
@@ -37,6 +39,12 @@ def handles(kind: type[N], /) -> Callable[[Callable[Concatenate[S, N, P], R]], C
 def handles(
     kind: type[N], other: type[M], /
 ) -> Callable[[Callable[Concatenate[S, N | M, P], R]], Callable[Concatenate[S, N | M, P], R]]: ...
+
+
+@overload
+def handles(
+    kind: type[N], other: type[M], third: type[O], /
+) -> Callable[[Callable[Concatenate[S, N | M | O, P], R]], Callable[Concatenate[S, N | M | O, P], R]]: ...
 
 
 def handles(*kinds: type[object]) -> Callable[[F], F]:
@@ -60,21 +68,25 @@ def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
     Raises:
         ValueError: two methods handle the same.
     """
-    kind = type(owner)
-    if kind not in _names:
-        _names[kind] = _names_of(kind)
-    return {key: getattr(owner, name) for key, name in _names[kind]}
+    return {key: MethodType(function, owner) for key, function in methods(type(owner)).items()}
 
 
-_names: dict[type[object], list[tuple[object, str]]] = {}
-"""Keys and names of the methods, by class."""
+def methods(kind: type[object]) -> Mapping[Any, Callable[..., Any]]:
+    """The functions of a class by what they handle; the object is their first argument.
+
+    Raises:
+        ValueError: two of them handle the same.
+    """
+    if kind not in _methods:
+        names: dict[object, str] = {}
+        for base in reversed(kind.__mro__):
+            for name, value in vars(base).items():
+                for key in getattr(value, _KEYS, ()):
+                    if names.setdefault(key, name) != name:
+                        raise ValueError(f"{names[key]} and {name} of {kind.__name__} handle {key}")
+        _methods[kind] = {key: getattr(kind, name) for key, name in names.items()}
+    return _methods[kind]
 
 
-def _names_of(kind: type[object]) -> list[tuple[object, str]]:
-    names: dict[object, str] = {}
-    for base in reversed(kind.__mro__):
-        for name, value in vars(base).items():
-            for key in getattr(value, _KEYS, ()):
-                if names.setdefault(key, name) != name:
-                    raise ValueError(f"{names[key]} and {name} of {kind.__name__} handle {key}")
-    return list(names.items())
+_methods: dict[type[object], dict[object, Callable[..., Any]]] = {}
+"""What :func:`methods` has answered, by class."""

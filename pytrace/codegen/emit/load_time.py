@@ -9,9 +9,9 @@ Layouts that cannot be adjusted in this way are recorded (*relies*) and checked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
+from pytrace.base.dispatch import handlers, handles, handles_names
 from pytrace.codegen.emit.program import Part
 from pytrace.codegen.emit.storage import Ahead
 from pytrace.codegen.ir.values import Memory, Number, Operand, Scalar, signed_constant
@@ -48,193 +48,204 @@ from pytrace.frontend.syntax.typed_program import (
     UserSymbol,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
 _ARGUMENTS = frozenset({"args", "retval"})
 
 
 def collect(checked: CheckedProgram, ahead: Ahead) -> None:
     """Record everything that *checked* relies on."""
-    for unit in checked.units:
-        _unit(checked, unit, ahead)
-    for body in [unit.body for unit in checked.units] + [function.body for function in checked.functions]:
-        for node in nodes.walk(body):
-            _node(checked, node, ahead)
-    for row in checked.decided:
-        ahead.rely(*row)
-    types = [type_ for event in checked.event_list for type_ in event.args]
-    types += [type_ for info in checked.maps.values() for type_ in (info.key, info.value) if type_ is not None]
-    for type_ in types:
-        for inner in parts((type_,)):
-            ahead.rely_on_type(inner)
-            if isinstance(inner, Enum):
-                _members(inner, ahead)
+    _Reliance(checked, ahead).program()
 
 
-def _members(type_: Enum, ahead: Ahead) -> None:
-    """Enum values are printed as names of members, so the members' values must be the same on the target kernel."""
-    if ahead.kernel.enum(type_.name) == type_:
-        ahead.rely("names", type_.name, type_.width)
+class _Reliance:
+    """Records what a checked program relies on in an ahead-of-time file."""
 
+    def __init__(self, checked: CheckedProgram, ahead: Ahead) -> None:
+        self._checked, self._ahead = checked, ahead
+        self._rules = handlers(self)
 
-# ---------------------------------------------------------------------------------------------- nodes
+    def program(self) -> None:
+        """Record everything."""
+        for unit in self._checked.units:
+            self._unit(unit)
+        units, functions = self._checked.units, self._checked.functions
+        for body in [unit.body for unit in units] + [function.body for function in functions]:
+            for node in nodes.walk(body):
+                self._node(node)
+        for row in self._checked.decided:
+            self._ahead.rely(*row)
+        types = [type_ for event in self._checked.event_list for type_ in event.args]
+        values = self._checked.maps.values()
+        types += [type_ for info in values for type_ in (info.key, info.value) if type_ is not None]
+        for type_ in types:
+            for inner in parts((type_,)):
+                self._ahead.rely_on_type(inner)
+                if isinstance(inner, Enum):
+                    self._members(inner)
 
+    def _members(self, type_: Enum) -> None:
+        """Enum values are printed as names of members, so the members' values must be the same on the target kernel."""
+        if self._ahead.kernel.enum(type_.name) == type_:
+            self._ahead.rely("names", type_.name, type_.width)
 
-def _node(checked: CheckedProgram, node: nodes.Node, ahead: Ahead) -> None:
-    rule = _RULES.get(type(node))
-    if rule is not None:
-        rule(checked, node, ahead)
-    if isinstance(node, nodes.Expr) and node not in checked.constants:
-        type_ = checked.types.get(node)
-        if isinstance(type_, Struct) and not isinstance(
-            node, nodes.FieldAccess | nodes.Unary | nodes.Index | nodes.Identifier
-        ):
-            ahead.rely_on_size(type_)
+    def _node(self, node: nodes.Node) -> None:
+        rule = self._rules.get(type(node))
+        if rule is not None:
+            rule(node)
+        if isinstance(node, nodes.Expr) and node not in self._checked.constants:
+            type_ = self._checked.types.get(node)
+            if isinstance(type_, Struct) and not isinstance(
+                node, nodes.FieldAccess | nodes.Unary | nodes.Index | nodes.Identifier
+            ):
+                self._ahead.rely_on_size(type_)
 
+    @handles(nodes.Identifier)
+    def _name(self, node: nodes.Identifier) -> None:
+        """An enumerator of the kernel, or ``goid``."""
+        self._goroutine(node)
+        value = self._checked.constants.get(node)
+        if isinstance(value, int) and isinstance(self._checked.types.get(node), Enum):
+            if self._ahead.kernel.enumerator(node.name) is not None:
+                self._ahead.rely("enumerator", node.name, value)
 
-def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None:
-    """An enumerator of the kernel, or ``goid``."""
-    _goroutine(checked, node, ahead)
-    value = checked.constants.get(node)
-    if isinstance(value, int) and isinstance(checked.types.get(node), Enum):
-        if ahead.kernel.enumerator(node.name) is not None:
-            ahead.rely("enumerator", node.name, value)
+    @handles_names("goid")
+    def _goroutine(self, node: nodes.Identifier | nodes.Call) -> None:
+        number = self._checked.find_fact(node, GoroutineNumber)
+        for path in number.paths if number is not None else ():
+            self._ahead.exact(path, "goid is where its version of Go has it")
 
+    def _target(self, node: nodes.Expr) -> None:
+        """Pointer arithmetic: relies on the size of the pointer's target."""
+        type_ = self._checked.types.get(node)
+        if isinstance(type_, Pointer):
+            self._ahead.rely_on_size(type_.target)
+        elif type_ is not None:
+            self._ahead.rely_on_size(type_)
 
-def _goroutine(checked: CheckedProgram, node: nodes.Identifier | nodes.Call, ahead: Ahead) -> None:
-    number = checked.find_fact(node, GoroutineNumber)
-    for path in number.paths if number is not None else ():
-        ahead.exact(path, "goid is where its version of Go has it")
+    @handles(nodes.Index)
+    def _index(self, node: nodes.Index) -> None:
+        self._target(node.base)
 
+    @handles(nodes.Binary)
+    def _binary(self, node: nodes.Binary) -> None:
+        if node.operator in ("+", "-"):
+            for side in (node.left, node.right):
+                if isinstance(self._checked.types.get(side), Pointer):
+                    self._target(side)
 
-def _target(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
-    """Pointer arithmetic: relies on the size of the pointer's target."""
-    type_ = checked.types.get(node)
-    if isinstance(type_, Pointer):
-        ahead.rely_on_size(type_.target)
-    elif type_ is not None:
-        ahead.rely_on_size(type_)
+    @handles(nodes.Unary)
+    def _unary(self, node: nodes.Unary) -> None:
+        if node.operator in ("++", "--"):
+            self._target(node.operand)
 
+    @handles(nodes.Offsetof, nodes.Sizeof, nodes.TypeInfo)
+    def _type_question(self, node: nodes.Expr) -> None:
+        """Sizes and offsets of types that contain kernel structs; and typeinfo, whose ids differ between kernels."""
+        reliance = self._checked.find_fact(node, LayoutReliance)
+        if reliance is not None:
+            self._ahead.rely_on_size(reliance.type)
+            for struct, member in reliance.members:
+                self._ahead.rely_on_member(struct, member)
+        description = self._checked.find_fact(node, TypeDescription)
+        if description is not None and description.btf_id:
+            self._ahead.rely("build", "typeinfo(), whose numbers are those of one kernel build")
 
-def _index(checked: CheckedProgram, node: nodes.Index, ahead: Ahead) -> None:
-    _target(checked, node.base, ahead)
+    def _unit(self, unit: ProbeUnit) -> None:
+        if unit.kind.user:
+            self._binary_target(unit)
+            return
+        used = self._used(unit)
+        for argument in used:
+            if isinstance(argument.place, ContextField | DataLoc):
+                for target in unit.targets:
+                    self._field(target.place, argument)
+        slots = any(isinstance(argument.place, Slot) for argument in used) or _positional(unit)
+        if not (slots or used):
+            return
+        for target in unit.targets:
+            self._prototype(target.place)
 
+    def _binary_target(self, unit: ProbeUnit) -> None:
+        """Record how the targets of a unit are located in a binary that has changed."""
+        arguments = [item.place for item in self._used(unit)]
+        for target in unit.targets:
+            if isinstance(target.place, StaticProbeTarget):
+                self._static_probe(target.place)
+                continue
+            place = target.of(UserTarget)
+            path, symbol = place.path, place.symbol
+            symbols = self._ahead.kernel.user_symbols(path, symbol)
+            symbol_row = next((item for item in symbols if item.name == symbol), None)
+            if symbol_row is None:
+                self._ahead.exact(path, "the probe is on an address")
+                continue
+            self._ahead.binaries["symbol", path, symbol, str(symbol_row.offset)] = None
+            if place.offset != symbol_row.offset:
+                self._ahead.exact(path, "the probe is inside a function")
+            if any(isinstance(place, RegisterLocation | RegisterParts | CountedText) for place in arguments):
+                self._ahead.exact(path, "the code takes arguments from where its debug information says")
 
-def _binary(checked: CheckedProgram, node: nodes.Binary, ahead: Ahead) -> None:
-    if node.operator in ("+", "-"):
-        for side in (node.left, node.right):
-            if isinstance(checked.types.get(side), Pointer):
-                _target(checked, side, ahead)
+    def _static_probe(self, place: StaticProbeTarget) -> None:
+        for item in self._ahead.kernel.usdt_probes(place.path, place.provider, place.name):
+            self._ahead.binaries["usdt", place.path, item.provider, item.name, str(item.offset), item.arguments] = None
 
+    @handles(nodes.Call)
+    def _call(self, node: nodes.Call) -> None:
+        rule = self._rules.get(node.name)
+        if rule is not None:
+            rule(node)
 
-def _unary(checked: CheckedProgram, node: nodes.Unary, ahead: Ahead) -> None:
-    if node.operator in ("++", "--"):
-        _target(checked, node.operand, ahead)
+    @handles_names("uaddr")
+    def _user_address(self, node: nodes.Call) -> None:
+        symbol = self._checked.find_fact(node, UserSymbol)
+        if symbol is not None:
+            self._ahead.exact(symbol.path, "uaddr() returns addresses in it")
 
+    @handles_names(
+        "kfunc_allowed", "kfunc_exist", "probe_exist", "type_exist", "member_exist", "constant_exist", "symbol_exist"
+    )
+    def _existence(self, node: nodes.Call) -> None:
+        """Record the answer of an existence query, as it decided which code was compiled."""
+        existence = self._checked.find_fact(node, Existence)
+        if existence is not None:
+            self._ahead.rely(*existence.row)
 
-def _type_question(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
-    """Sizes and offsets of types that contain kernel structs; and typeinfo, whose ids differ between kernels."""
-    reliance = checked.find_fact(node, LayoutReliance)
-    if reliance is not None:
-        ahead.rely_on_size(reliance.type)
-        for struct, member in reliance.members:
-            ahead.rely_on_member(struct, member)
-    description = checked.find_fact(node, TypeDescription)
-    if description is not None and description.btf_id:
-        ahead.rely("build", "typeinfo(), whose numbers are those of one kernel build")
+    def _used(self, unit: ProbeUnit) -> list[ProbeArgument]:
+        """The members of ``args`` that a body reads; all of them where ``args`` is taken as a whole."""
+        context, arguments, members = unit.context, {}, set()
+        for node in nodes.walk(unit.body):
+            if isinstance(node, nodes.FieldAccess):
+                path = self._checked.fields.get(node)
+                if path is not None and path.argument is not None:
+                    arguments[path.argument.name] = path.argument
+                    members.add(node.base)
+            elif isinstance(node, nodes.Identifier) and node.name in _ARGUMENTS and node not in members:
+                all_of_them = context.arguments if node.name == "args" else (context.result,)
+                arguments.update({item.name: item for item in all_of_them if item is not None})
+        return list(arguments.values())
 
+    def _field(self, place: ProbeTarget, argument: ProbeArgument) -> None:
+        """A field of a tracepoint's record, or of the context of an iterator."""
+        if isinstance(place, TracepointTarget):
+            for field in self._ahead.kernel.tracepoint_fields(place.category, place.event) or ():
+                if field.name == argument.name:
+                    row = (field.offset, field.size, field.declaration)
+                    self._ahead.rely("tracepoint", place.category, place.event, field.name, *row)
+        elif isinstance(place, IteratorTarget):
+            context = self._ahead.kernel.iterators().get(place.iterator)
+            member = context.find(argument.name) if context is not None else None
+            if context is not None and member is not None:
+                self._ahead.rely_on_member(context, member)
 
-# ---------------------------------------------------------------------------------------------- arguments of probes
-
-
-def _unit(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
-    if unit.kind.user:
-        _binary_target(checked, unit, ahead)
-        return
-    used = _used(checked, unit)
-    for argument in used:
-        if isinstance(argument.place, ContextField | DataLoc):
-            for target in unit.targets:
-                _field(target.place, argument, ahead)
-    slots = any(isinstance(argument.place, Slot) for argument in used) or _positional(unit)
-    if not (slots or used):
-        return
-    for target in unit.targets:
-        _prototype(target.place, ahead)
-
-
-def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
-    """Record how the targets of a unit are located in a binary that has changed."""
-    arguments = [item.place for item in _used(checked, unit)]
-    for target in unit.targets:
-        if isinstance(target.place, StaticProbeTarget):
-            _static_probe(target.place, ahead)
-            continue
-        place = target.of(UserTarget)
-        path, symbol = place.path, place.symbol
-        symbol_row = next((item for item in ahead.kernel.user_symbols(path, symbol) if item.name == symbol), None)
-        if symbol_row is None:
-            ahead.exact(path, "the probe is on an address")
-            continue
-        ahead.binaries["symbol", path, symbol, str(symbol_row.offset)] = None
-        if place.offset != symbol_row.offset:
-            ahead.exact(path, "the probe is inside a function")
-        if any(isinstance(place, RegisterLocation | RegisterParts | CountedText) for place in arguments):
-            ahead.exact(path, "the code takes arguments from where its debug information says")
-
-
-def _static_probe(place: StaticProbeTarget, ahead: Ahead) -> None:
-    for item in ahead.kernel.usdt_probes(place.path, place.provider, place.name):
-        ahead.binaries["usdt", place.path, item.provider, item.name, str(item.offset), item.arguments] = None
-
-
-def _call(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    rule = _CALLS.get(node.name)
-    if rule is not None:
-        rule(checked, node, ahead)
-
-
-def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    symbol = checked.find_fact(node, UserSymbol)
-    if symbol is not None:
-        ahead.exact(symbol.path, "uaddr() returns addresses in it")
-
-
-def _existence(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    """Record the answer of an existence query, as it decided which code was compiled."""
-    existence = checked.find_fact(node, Existence)
-    if existence is not None:
-        ahead.rely(*existence.row)
-
-
-_CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
-    "goid": _goroutine,
-    "kfunc_allowed": _existence,
-    "kfunc_exist": _existence,
-    "uaddr": _user_address,
-    "probe_exist": _existence,
-    "type_exist": _existence,
-    "member_exist": _existence,
-    "constant_exist": _existence,
-    "symbol_exist": _existence,
-}
-
-
-def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
-    """The members of ``args`` that a body reads; all of them where ``args`` is taken as a whole."""
-    context, arguments, members = unit.context, {}, set()
-    for node in nodes.walk(unit.body):
-        if isinstance(node, nodes.FieldAccess):
-            path = checked.fields.get(node)
-            if path is not None and path.argument is not None:
-                arguments[path.argument.name] = path.argument
-                members.add(node.base)
-        elif isinstance(node, nodes.Identifier) and node.name in _ARGUMENTS and node not in members:
-            all_of_them = context.arguments if node.name == "args" else (context.result,)
-            arguments.update({item.name: item for item in all_of_them if item is not None})
-    return list(arguments.values())
+    def _prototype(self, place: ProbeTarget) -> None:
+        """The types of a function or raw tracepoint."""
+        if isinstance(place, RawTracepointTarget):
+            prototype = self._ahead.kernel.raw_tracepoint_prototype(place.event)
+            if prototype is not None:
+                self._ahead.rely("rawtracepoint", place.event, prototype.text)
+        elif _has_prototype(place):
+            prototype = self._ahead.kernel.function(place.function, place.module)
+            if prototype is not None:
+                self._ahead.rely("function", prototype.name, place.module, prototype.text)
 
 
 def _positional(unit: ProbeUnit) -> bool:
@@ -244,49 +255,11 @@ def _positional(unit: ProbeUnit) -> bool:
     )
 
 
-def _field(place: ProbeTarget, argument: ProbeArgument, ahead: Ahead) -> None:
-    """A field of a tracepoint's record, or of the context of an iterator."""
-    if isinstance(place, TracepointTarget):
-        for field in ahead.kernel.tracepoint_fields(place.category, place.event) or ():
-            if field.name == argument.name:
-                row = (field.offset, field.size, field.declaration)
-                ahead.rely("tracepoint", place.category, place.event, field.name, *row)
-    elif isinstance(place, IteratorTarget):
-        context = ahead.kernel.iterators().get(place.iterator)
-        member = context.find(argument.name) if context is not None else None
-        if context is not None and member is not None:
-            ahead.rely_on_member(context, member)
-
-
-def _prototype(place: ProbeTarget, ahead: Ahead) -> None:
-    """The types of a function or raw tracepoint."""
-    if isinstance(place, RawTracepointTarget):
-        prototype = ahead.kernel.raw_tracepoint_prototype(place.event)
-        if prototype is not None:
-            ahead.rely("rawtracepoint", place.event, prototype.text)
-    elif _has_prototype(place):
-        prototype = ahead.kernel.function(place.function, place.module)
-        if prototype is not None:
-            ahead.rely("function", prototype.name, place.module, prototype.text)
-
-
 def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | TypedFunctionTarget]:
     """Whether a target is in a kernel function with a known name."""
     if isinstance(place, TypedFunctionTarget):
         return place.program_id is None
     return isinstance(place, KernelFunctionTarget) and place.address is None
-
-
-_RULES: Mapping[type[nodes.Node], Callable[..., None]] = {
-    nodes.Identifier: _name,
-    nodes.Index: _index,
-    nodes.Binary: _binary,
-    nodes.Call: _call,
-    nodes.Unary: _unary,
-    nodes.Offsetof: _type_question,
-    nodes.Sizeof: _type_question,
-    nodes.TypeInfo: _type_question,
-}
 
 
 class LoadTimeValues(Part):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from pytrace.base.dispatch import handlers, handles
 from pytrace.codegen.emit.bodies import called_functions
 from pytrace.core.probe_kinds import INTERVAL, ITER
 from pytrace.core.types import Record, Stack, String, Tuple, Type
@@ -168,19 +169,7 @@ class _Reads:
         self.repeated: dict[nodes.MapIndex, nodes.MapIndex] = {}
         self.known: dict[_Element, nodes.MapIndex] = {}
         self._calls = 0
-        self._visits: dict[type[nodes.Node], Callable[..., None]] = {
-            nodes.MapIndex: self._element,
-            nodes.Assign: self._assign,
-            nodes.Let: self._let,
-            nodes.Unary: self._unary,
-            nodes.Binary: self._binary,
-            nodes.If: self._if,
-            nodes.Ternary: self._ternary,
-            nodes.Call: self._call,
-            nodes.For: self._loop,
-            nodes.While: self._loop,
-            nodes.Unroll: self._loop,
-        }
+        self._visits: Mapping[type[nodes.Node], Callable[[nodes.Node], None]] = handlers(self)
 
     def visit(self, node: nodes.Node) -> None:
         """Record the reads in *node*, and drop the elements that it modifies."""
@@ -193,6 +182,7 @@ class _Reads:
 
     # ------------------------------------------------------------------ reads
 
+    @handles(nodes.MapIndex)
     def _element(self, node: nodes.MapIndex) -> None:
         for key in node.keys:
             self.visit(key)
@@ -255,21 +245,25 @@ class _Reads:
             self.visit(target)
             self.known = {}
 
+    @handles(nodes.Assign)
     def _assign(self, node: nodes.Assign) -> None:
         self.visit(node.value)
         self._changed(node.target)
 
+    @handles(nodes.Let)
     def _let(self, node: nodes.Let) -> None:
         if node.value is not None:
             self.visit(node.value)
         self._forget_variable(node.variable)
 
+    @handles(nodes.Unary)
     def _unary(self, node: nodes.Unary) -> None:
         if node.operator in ("++", "--"):
             self._changed(node.operand)
         else:
             self.visit(node.operand)
 
+    @handles(nodes.Call)
     def _call(self, node: nodes.Call) -> None:
         self._calls += 1
         for arg in node.args:
@@ -299,6 +293,7 @@ class _Reads:
         self.visit(node)
         return dict(self.known)
 
+    @handles(nodes.Binary)
     def _binary(self, node: nodes.Binary) -> None:
         if node.operator not in ("&&", "||"):
             self.visit(node.left)
@@ -309,9 +304,11 @@ class _Reads:
         self.visit(node.right)
         self.known = _common(left, self.known)
 
+    @handles(nodes.If)
     def _if(self, node: nodes.If) -> None:
         self._either(node.condition, node.then, node.other)
 
+    @handles(nodes.Ternary)
     def _ternary(self, node: nodes.Ternary) -> None:
         self._either(node.condition, node.then, node.other)
 
@@ -324,6 +321,7 @@ class _Reads:
             self.visit(other)
         self.known = _common(after, self.known)
 
+    @handles(nodes.For, nodes.While, nodes.Unroll)
     def _loop(self, node: nodes.Stmt) -> None:
         self.known = {}
         for child in children(node):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.walkers.memory_images import MemoryImages
@@ -21,19 +19,23 @@ Node = nodes.Call | nodes.Identifier
 class ContextBuiltins(Builtins):
     """Reads the probe's context."""
 
+    @handles_names("argN")
     def _arg_n(self, node: Node) -> Operand:
         index = self.checked.fact(node, ArgumentIndex).index
         return Scalar(self.e.probe.positional(index), self.e.type(node))
 
+    @handles_names("args")
     def _args(self, node: Node) -> Operand:
         type_ = self.e.type(node)
         if not isinstance(type_, Struct):
             raise InternalError("args is a struct")
         return self.e.probe.all_arguments(type_)
 
+    @handles_names("ctx")
     def _ctx(self, node: Node) -> Operand:
         return Scalar(self.b.address(self.e.raw_context), self.e.type(node), pointer=self.e.context)
 
+    @handles_names("retval")
     def _retval(self, _node: Node) -> Operand:
         context = self.program.unit.context
         if context.result is not None:
@@ -42,6 +44,7 @@ class ContextBuiltins(Builtins):
             return Scalar(self.e.launder(self.e.probe.slot(context.slots)), UINT64)
         return Scalar(self.e.probe.register(self.e.probe.registers().result), UINT64)
 
+    @handles_names("func")
     def _func(self, node: Node) -> Operand:
         type_ = self.e.type(node)
         if isinstance(type_, String):
@@ -62,6 +65,7 @@ class ContextBuiltins(Builtins):
 
         return Made(type_, write)
 
+    @handles_names("probe")
     def _probe(self, node: Node) -> Operand:
         """Name of the attach point that fired, from the program's table of names."""
         type_ = self.e.type(node)
@@ -71,6 +75,7 @@ class ContextBuiltins(Builtins):
         place = self.b.offset(self.module.constant(table), self.b.mul(index, type_.size))
         return Memory(place, type_, 8 if type_.size % 8 == 0 else 1)
 
+    @handles_names("usermode")
     def _usermode(self, _node: Node) -> Operand:
         """The privilege level, from the code segment register; probes that the tracer runs count as user mode."""
         unit = self.program.unit
@@ -78,13 +83,3 @@ class ContextBuiltins(Builtins):
             level = self.b.op("and", self.e.probe.register("cs"), 3)
             return Scalar(self.b.number(self.b.icmp("eq", level, 3)), BOOL)
         return Scalar(1 if unit.kind.special else 0, BOOL)
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "argN": _arg_n,
-        "args": _args,
-        "ctx": _ctx,
-        "func": _func,
-        "probe": _probe,
-        "retval": _retval,
-        "usermode": _usermode,
-    }

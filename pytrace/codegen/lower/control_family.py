@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
@@ -33,10 +33,12 @@ def _signal(helper: helpers.Helper[[Number], I64]) -> Callable[..., Operand]:
 class ControlBuiltins(Builtins):
     """Changes the behaviour of the system."""
 
+    @handles_names("override")
     def _override(self, node: nodes.Call) -> Operand:
         self.b.helper(helpers.OVERRIDE_RETURN, self.e.raw_context, self.argument(node))
         return Nothing(VOID)
 
+    @handles_names("write_user")
     def _write_user(self, node: nodes.Call) -> Operand:
         """The source is copied to the program's memory first, as the helper requires."""
         target = self.argument(node, 0)
@@ -65,9 +67,5 @@ class ControlBuiltins(Builtins):
         self.e.events.check_helper(node, read.symbol, self.b.helper(read, copy, length, address))
         return copy
 
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "override": _override,
-        "signal": _signal(helpers.SEND_SIGNAL),
-        "signal_thread": _signal(helpers.SEND_SIGNAL_THREAD),
-        "write_user": _write_user,
-    }
+    _send_signal = handles_names("signal")(_signal(helpers.SEND_SIGNAL))
+    _send_signal_to_thread = handles_names("signal_thread")(_signal(helpers.SEND_SIGNAL_THREAD))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import ClassVar
 
+from pytrace.base.dispatch import handlers, handles, methods
 from pytrace.codegen.emit import comparison, events, memory
 from pytrace.codegen.emit.bodies import Arm, Chain
 from pytrace.codegen.emit.emitter import Emitter
@@ -36,12 +37,10 @@ FAMILIES = frozenset(
 
 
 class Builtins(Part):
-    """Lowers the builtins of one family: a method for each, by its name in :attr:`EMIT`.
+    """Lowers the builtins of one family: a method for each.
 
-    An asynchronous builtin that is not in it only sends its event.
+    An asynchronous builtin that none handles only sends its event.
     """
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {}
 
     def argument(self, node: nodes.Call, index: int = 0) -> Number:
         """A scalar argument."""
@@ -84,6 +83,9 @@ class Expressions(Part):
         self.maps = Maps(e)
         self.members = Members(e)
         self.operators = Operators(e)
+        self._emit: Mapping[type[nodes.Expr], Callable[[nodes.Expr], Operand]] = {
+            **handlers(self), **handlers(self.maps), **handlers(self.members), **handlers(self.operators)
+        }  # fmt: skip
 
     def evaluate(self, node: nodes.Expr) -> Operand:
         """The value of *node*."""
@@ -92,13 +94,13 @@ class Expressions(Part):
             return self.constant(checked.constants[node], checked.types[node])
         if node in checked.loaded:
             return self.e.load_time.operand(checked.loaded[node], checked.types[node])
-        emit = self._EMIT.get(type(node))
+        emit = self._emit.get(type(node))
         if emit is None:
             raise InternalError(f"no code for {type(node).__name__}")
         saved, around = self.b.location, self.e.node
         self.e.set_location(node.span)
         self.e.node = node
-        operand = emit(self, node)
+        operand = emit(node)
         self.b.location, self.e.node = saved, around
         return operand
 
@@ -111,12 +113,15 @@ class Expressions(Part):
             number -= 1 << 64
         return Scalar(number, type_)
 
+    @handles(nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
     def _literal(self, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral) -> Operand:
         return self.constant(node.value, self.e.type(node))
 
+    @handles(nodes.FloatLiteral)
     def _fraction(self, node: nodes.FloatLiteral) -> Operand:
         return Scalar(comparison.bits_of(node.value), self.e.type(node))
 
+    @handles(nodes.Variable)
     def _variable(self, node: nodes.Variable) -> Operand:
         info = self.checked.variables[node]
         place = self.e.variable(info)
@@ -130,6 +135,7 @@ class Expressions(Part):
             )
         return Memory(pointer, info.type)
 
+    @handles(nodes.Unary)
     def _unary(self, node: nodes.Unary) -> Operand:
         return self._UNARY[node.operator](self, node)
 
@@ -185,6 +191,7 @@ class Expressions(Part):
             return
         self.e.memory.write(operand, self.e.variable_pointer(info), info.type)
 
+    @handles(nodes.Ternary)
     def _ternary(self, node: nodes.Ternary) -> Operand:
         constant = self.checked.constants.get(node.condition)
         if constant is not None:
@@ -257,6 +264,7 @@ class Expressions(Part):
             return Nothing(VOID)
         return Scalar(self.b.phi(ways) if ways else 0, type_)
 
+    @handles(nodes.If)
     def _if(self, node: nodes.If) -> Operand:
         type_ = self.checked.types.get(node, VOID)
         chain = self.program.plan.chains.get(node)
@@ -308,9 +316,11 @@ class Expressions(Part):
         self.b.jump(done)
         self.b.start(done)
 
+    @handles(nodes.BlockExpr)
     def _block(self, node: nodes.BlockExpr) -> Operand:
         return self.e.run_block(node.block, self.checked.types.get(node, VOID)) or Nothing(VOID)
 
+    @handles(nodes.Cast)
     def _cast(self, node: nodes.Cast) -> Operand:
         return self.cast(self.e.value(node.operand), self.e.type(node))
 
@@ -353,6 +363,7 @@ class Expressions(Part):
             return self.e.launder(operand.address) if operand.direct else operand.address
         return self.e.launder(self.b.address(self.e.place(operand).pointer))
 
+    @handles(nodes.TupleLiteral, nodes.RecordLiteral)
     def _tuple(self, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operand:
         return self.members_in_order(self.e.type(node), node.members)
 
@@ -369,15 +380,19 @@ class Expressions(Part):
                 self.e.memory.write(self.e.value(member), self.b.offset(pointer, offset), of, memory.natural(8, offset))
         return Memory(pointer, type_)
 
+    @handles(nodes.TupleAccess)
     def _tuple_access(self, node: nodes.TupleAccess) -> Operand:
         return self.e.memory.member_of(self.e.value(node.base), node.index)
 
+    @handles(nodes.Comptime)
     def _comptime(self, node: nodes.Comptime) -> Operand:
         return self.e.value(node.operand)
 
+    @handles(nodes.TypeInfo)
     def _type_info(self, node: nodes.TypeInfo) -> Operand:
         return self.e.value(self.checked.fact(node, TypeDescription).record)
 
+    @handles(nodes.Identifier, nodes.Call)
     def call(self, node: nodes.Identifier | nodes.Call) -> Operand:
         """Lower a call, or a builtin's bare name."""
         target = self.checked.calls[node]
@@ -394,7 +409,7 @@ class Expressions(Part):
     def builtin(self, node: nodes.Identifier | nodes.Call, row: Builtin) -> Operand:
         """Lower a builtin by the table of its family; an asynchronous one without an entry sends its event."""
         family = family_of(row)(self.e)
-        emit = family.EMIT.get(row.name)
+        emit: Callable[[Builtins, nodes.Identifier | nodes.Call], Operand] | None = methods(type(family)).get(row.name)
         if emit is not None:
             return emit(family, node)
         if row.mode is not Mode.ASYNC:
@@ -444,6 +459,7 @@ class Expressions(Part):
             )
         return self.b.address(self.e.place(operand).pointer)
 
+    @handles(nodes.CallPart)
     def _call_part(self, node: nodes.CallPart) -> Operand:
         if node.part == "frame" and self.program.unit.kind.name in PYTHON_KINDS:
             return Scalar(PythonCalls(self.e).frame(), UINT64)
@@ -457,30 +473,4 @@ class Expressions(Part):
         "&": _address_of,
         "++": _step,
         "--": _step,
-    }
-
-    _EMIT: ClassVar[Mapping[type[nodes.Expr], Callable[..., Operand]]] = {
-        nodes.IntLiteral: _literal,
-        nodes.FloatLiteral: _fraction,
-        nodes.BoolLiteral: _literal,
-        nodes.StringLiteral: _literal,
-        nodes.Variable: _variable,
-        nodes.Unary: _unary,
-        nodes.Binary: lambda self, node: self.operators.binary(node),
-        nodes.Ternary: _ternary,
-        nodes.Cast: _cast,
-        nodes.TupleLiteral: _tuple,
-        nodes.RecordLiteral: _tuple,
-        nodes.TypeInfo: _type_info,
-        nodes.FieldAccess: lambda self, node: self.members.field(node),
-        nodes.TupleAccess: _tuple_access,
-        nodes.Index: lambda self, node: self.members.index(node),
-        nodes.CallPart: _call_part,
-        nodes.MapRef: lambda self, node: self.maps.read(node),
-        nodes.MapIndex: lambda self, node: self.maps.read(node),
-        nodes.Identifier: call,
-        nodes.Call: call,
-        nodes.If: _if,
-        nodes.BlockExpr: _block,
-        nodes.Comptime: _comptime,
     }

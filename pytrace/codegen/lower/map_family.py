@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import Memory, Operand, Scalar
 from pytrace.codegen.lower.expressions import Builtins, Expressions
@@ -31,14 +29,17 @@ class MapBuiltins(Builtins):
         access = self.checked.fact(node, MapAccess)
         return self.checked.maps[access.map], access.keys
 
+    @handles_names("delete")
     def _delete(self, node: nodes.Call) -> Operand:
         info, keys = self._map(node)
         return Scalar(self.b.number(self.maps.delete(node, info, keys)), BOOL)
 
+    @handles_names("has_key")
     def _has_key(self, node: nodes.Call) -> Operand:
         info, keys = self._map(node)
         return Scalar(self.b.number(self.maps.has_key(node, info, keys)), BOOL)
 
+    @handles_names("find")
     def _find(self, node: nodes.Call) -> Operand:
         info, keys = self._map(node)
         target = node.args[2]
@@ -62,6 +63,7 @@ class MapBuiltins(Builtins):
         self.storage.when_found(place, store, lambda: None)
         return Scalar(present, BOOL)
 
+    @handles_names("len")
     def _len(self, node: nodes.Call) -> Operand:
         if self.checked.find_fact(node, MapAccess) is not None:
             return Scalar(self.storage.length(self._map(node)[0]), INT64)
@@ -74,10 +76,3 @@ class MapBuiltins(Builtins):
         if isinstance(stack.type, Stack):
             count = self.b.select(self.b.icmp("sgt", count, stack.type.limit), stack.type.limit, count)
         return Scalar(self.b.select(self.b.icmp("slt", count, 0), 0, count), INT64)
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "delete": _delete,
-        "find": _find,
-        "has_key": _has_key,
-        "len": _len,
-    }

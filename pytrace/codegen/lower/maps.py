@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
+from pytrace.base.dispatch import handles
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.bodies import called_functions
 from pytrace.codegen.emit.emitter import Emitter
@@ -469,6 +470,7 @@ class Maps(Part):
         self.weights = Weights(e)
         self.aggregates = Aggregates(e)
 
+    @handles(nodes.MapRef, nodes.MapIndex)
     def read(self, node: nodes.MapRef | nodes.MapIndex) -> Operand:
         """The value of a map or of a map element."""
         info, keys = self.storage.info_of(node)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from msgspec.structs import astuple
 
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import I1, Number, Operand, Parts, Scalar
 from pytrace.codegen.lower.expressions import Builtins, Expressions
@@ -26,6 +26,7 @@ class MetaBuiltins(Builtins):
         super().__init__(e)
         self.expressions = Expressions(e)
 
+    @handles_names("config")
     def _config(self, node: nodes.Call | nodes.Identifier) -> Operand:
         type_ = self.e.type(node)
         if not isinstance(type_, Record):
@@ -35,6 +36,7 @@ class MetaBuiltins(Builtins):
         members = zip(encoded, type_.members, strict=True)
         return Parts(type_, tuple(self.expressions.constant(value, of) for value, of in members))
 
+    @handles_names("one_of")
     def _one_of(self, node: nodes.Call | nodes.Identifier) -> Operand:
         assert isinstance(node, nodes.Call)
         value = node.args[0]
@@ -87,5 +89,3 @@ class MetaBuiltins(Builtins):
         for entry in entries[1:]:
             result = self.b.either(result, self.b.icmp("eq", value, entry))
         return result
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {"config": _config, "one_of": _one_of}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Made, Operand, Ptr, Remote, Scalar
@@ -42,6 +40,7 @@ class NetworkBuiltins(Builtins):
             source = self.e.place(operand)
             self.e.memory.copy(pointer, source.pointer, size, 1)
 
+    @handles_names("macaddr")
     def _macaddr(self, node: nodes.Call) -> Operand:
         if not isinstance(node.args[0], nodes.Expr):
             raise InternalError("macaddr takes an address")
@@ -51,9 +50,11 @@ class NetworkBuiltins(Builtins):
             source = Remote(source.value, Mac(), self.e.foreign.pointed_space(AddressSpace.NONE))
         return Made(Mac(), lambda pointer, _align: self._put(source, pointer, MAC), reads=isinstance(source, Remote))
 
+    @handles_names("ifname")
     def _ifname(self, node: nodes.Call) -> Operand:
         return self.word(self.argument(node), InterfaceName())
 
+    @handles_names("ntop")
     def _ntop(self, node: nodes.Call) -> Operand:
         """``u32`` family and 16 bytes of address."""
         fact = self.checked.fact(node, NetworkAddress)
@@ -80,6 +81,7 @@ class NetworkBuiltins(Builtins):
 
         return Made(Inet(), write, reads=isinstance(source, Remote))
 
+    @handles_names("socket_cookie")
     def _socket_cookie(self, node: nodes.Call) -> Operand:
         """``bpf_get_socket_cookie``, which requires a typed (BTF) pointer."""
         socket = node.args[0]
@@ -91,10 +93,3 @@ class NetworkBuiltins(Builtins):
         self.b.jump(missing)
         self.b.start(missing)
         return Scalar(self.b.load(result), UINT64)
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "ifname": _ifname,
-        "macaddr": _macaddr,
-        "ntop": _ntop,
-        "socket_cookie": _socket_cookie,
-    }

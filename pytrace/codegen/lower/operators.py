@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
+from pytrace.base.dispatch import handles
 from pytrace.codegen.emit import comparison, memory
 from pytrace.codegen.emit.context import text_view
 from pytrace.codegen.emit.program import Part
@@ -87,6 +88,7 @@ def _lasting(value: nodes.Expr) -> bool:
 class Operators(Part):
     """Lowers arithmetic, logic and comparison."""
 
+    @handles(nodes.Binary)
     def binary(self, node: nodes.Binary) -> Operand:
         """The value of a binary expression."""
         if node.operator in ("&&", "||"):
@@ -256,6 +258,7 @@ class Members(Part):
 
     # ---------------------------------------------------------------------------------------------- members
 
+    @handles(nodes.FieldAccess)
     def field(self, node: nodes.FieldAccess) -> Operand:
         """A member of a struct, of a pointer's target, of a record, or of ``args``."""
         path = self.checked.fields[node]
@@ -401,6 +404,7 @@ class Members(Part):
 
     # ---------------------------------------------------------------------------------------------- elements
 
+    @handles(nodes.Index)
     def index(self, node: nodes.Index) -> Operand:
         """``base[index]``."""
         base_type, type_ = self.e.type(node.base), self.e.type(node)

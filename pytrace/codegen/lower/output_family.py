@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.storage import SESSION
@@ -32,6 +30,7 @@ class OutputBuiltins(Builtins):
         super().__init__(e)
         self.expressions = Expressions(e)
 
+    @handles_names("exit")
     def _exit(self, node: nodes.Call | nodes.Identifier) -> Operand:
         """Programs stop, and the status is kept in the session data if the ring has no room for the event.
 
@@ -48,6 +47,7 @@ class OutputBuiltins(Builtins):
         self.e.leave(None)
         return Nothing(VOID)
 
+    @handles_names("join")
     def _join(self, node: nodes.Call) -> Operand:
         """A ``u32`` count and 16 strings, read up to the first null pointer.  A longer list is counted as truncated."""
         spec = self.checked.events[node]
@@ -93,6 +93,7 @@ class OutputBuiltins(Builtins):
         self.b.store(self.e.events.count_word(length, capacity), place, 32)
         self.b.store(self.b.add(offset, length), filled)
 
+    @handles_names("skboutput")
     def _skboutput(self, node: nodes.Call) -> Operand:
         """Send a time stamp and the packet: *length* bytes of ``skb->data``."""
         spec = self.checked.events[node]
@@ -118,6 +119,7 @@ class OutputBuiltins(Builtins):
         # A packet that does not fit the ring is counted as lost, but the builtin's value does not show that.
         return Scalar(0, INT64)
 
+    @handles_names("debugf")
     def _debugf(self, node: nodes.Call) -> Operand:
         text = self.checked.fact(node, DebugFormat).text.encode("utf-8", "surrogateescape") + b"\0"
         arguments = []
@@ -131,25 +133,17 @@ class OutputBuiltins(Builtins):
         self.e.events.check_helper(node, "bpf_trace_printk", error)
         return Nothing(VOID)
 
+    @handles_names("fixed")
     def _fixed(self, node: nodes.Call) -> Operand:
         if not isinstance(node.args[0], nodes.Expr):
             raise InternalError("fixed takes a value")
         return Scalar(self.e.number(node.args[0]), self.e.type(node))
 
+    @handles_names("file_number")
     def _file_number(self, node: nodes.Call) -> Operand:
         return Scalar(0, self.e.type(node))
 
+    @handles_names("joined", "sprintf")
     def _joined(self, node: nodes.Call) -> Operand:
         values = tuple(item for item in node.args[1:] if isinstance(item, nodes.Expr))
         return self.expressions.members_in_order(self.e.type(node), values)
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "fixed": _fixed,
-        "file_number": _file_number,
-        "joined": _joined,
-        "sprintf": _joined,
-        "exit": _exit,
-        "join": _join,
-        "skboutput": _skboutput,
-        "debugf": _debugf,
-    }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.emit.tasks import COMM, CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
@@ -50,26 +50,33 @@ def _related_comm(link: str) -> Callable[..., Operand]:
 class ProcessBuiltins(Builtins):
     """The current task, CPU and cgroup."""
 
+    @handles_names("pid")
     def _pid(self, node: Node) -> Operand:
         return Scalar(self.e.tasks.process_ids(self.checked.fact(node, PidNamespace).name)[0], self.e.type(node))
 
+    @handles_names("tid")
     def _tid(self, node: Node) -> Operand:
         return Scalar(self.e.tasks.process_ids(self.checked.fact(node, PidNamespace).name)[1], self.e.type(node))
 
+    @handles_names("uid")
     def _uid(self, node: Node) -> Operand:
         return Scalar(self.e.tasks.user_ids()[0], self.e.type(node))
 
+    @handles_names("gid")
     def _gid(self, node: Node) -> Operand:
         return Scalar(self.e.tasks.user_ids()[1], self.e.type(node))
 
+    @handles_names("username")
     def _username(self, node: Node) -> Operand:
         uid = self.e.tasks.user_ids()[0]
         return Made(self.e.type(node), lambda pointer, _align: self.b.store(uid, pointer))
 
+    @handles_names("netns")
     def _netns(self, node: Node) -> Operand:
         inode = self.e.tasks.network_namespace()
         return Made(self.e.type(node), lambda pointer, _align: self.b.store(inode, pointer))
 
+    @handles_names("comm")
     def _comm(self, node: Node) -> Operand:
         if isinstance(node, nodes.Call) and node.args:
             return self._comm_of(node)
@@ -103,24 +110,29 @@ class ProcessBuiltins(Builtins):
 
         return Made(type_, write)
 
+    @handles_names("cpu")
     def _cpu(self, node: Node) -> Operand:
         return Scalar(self.e.cpu, self.e.type(node))
 
+    @handles_names("curtask")
     def _curtask(self, node: Node) -> Operand:
         type_ = self.e.type(node)
         if isinstance(type_, Pointer) and type_.trusted:
             return Scalar(self.b.helper(helpers.GET_CURRENT_TASK_BTF), type_, direct=True)
         return Scalar(self.b.helper(helpers.GET_CURRENT_TASK), type_)
 
+    @handles_names("user_registers")
     def _user_registers(self, node: Node) -> Operand:
         task = self.b.helper(helpers.GET_CURRENT_TASK_BTF)
         return Scalar(self.b.helper(helpers.TASK_PT_REGS, task), self.e.type(node), direct=True)
 
+    @handles_names(IN_SCOPE)
     def _in_scope(self, node: Node) -> Operand:
         has_argument = isinstance(node, nodes.Call) and node.args
         task = OtherTask(self.e, self._task(node)) if has_argument else CurrentTask(self.e)
         return Scalar(Filters(self.e).in_scope(task), self.e.type(node))
 
+    @handles_names("cpid")
     def _cpid(self, node: Node) -> Operand:
         # An ahead-of-time file may check has_cpid at run time; otherwise such code is removed when there is no child.
         if not any(item.what == "child" for item in self.checked.loaded.values()):
@@ -138,6 +150,7 @@ class ProcessBuiltins(Builtins):
         address = self.b.add(self._task(node), self.e.tasks.task_field(link))
         return self.e.foreign.read_scalar(address, UINT64, AddressSpace.KERNEL).value
 
+    @handles_names("cgroup_path")
     def _cgroup_path(self, node: nodes.Call) -> Operand:
         if not isinstance(node.args[0], nodes.Expr):
             raise InternalError("cgroup_path takes an id")
@@ -151,25 +164,10 @@ class ProcessBuiltins(Builtins):
 
         return Made(CgroupPath(), write)
 
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "cgroup": _plain(helpers.GET_CURRENT_CGROUP_ID),
-        "cgroup_path": _cgroup_path,
-        "comm": _comm,
-        "cpid": _cpid,
-        "cpu": _cpu,
-        "curtask": _curtask,
-        "user_registers": _user_registers,
-        "gid": _gid,
-        IN_SCOPE: _in_scope,
-        "leader_comm": _related_comm("group_leader"),
-        "leader_tid": _related_number("group_leader", "pid"),
-        "netns": _netns,
-        "numaid": _plain(helpers.GET_NUMA_NODE_ID),
-        "pcomm": _related_comm("real_parent"),
-        "pid": _pid,
-        "ppid": _related_number("real_parent", "tgid"),
-        "rand": _plain(helpers.GET_PRANDOM_U32),
-        "tid": _tid,
-        "uid": _uid,
-        "username": _username,
-    }
+    _cgroup = handles_names("cgroup")(_plain(helpers.GET_CURRENT_CGROUP_ID))
+    _leader_comm = handles_names("leader_comm")(_related_comm("group_leader"))
+    _leader_tid = handles_names("leader_tid")(_related_number("group_leader", "pid"))
+    _numaid = handles_names("numaid")(_plain(helpers.GET_NUMA_NODE_ID))
+    _pcomm = handles_names("pcomm")(_related_comm("real_parent"))
+    _ppid = handles_names("ppid")(_related_number("real_parent", "tgid"))
+    _rand = handles_names("rand")(_plain(helpers.GET_PRANDOM_U32))

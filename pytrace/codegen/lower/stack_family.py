@@ -8,11 +8,11 @@ digests are those of large keys, with the same random words.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -274,7 +274,6 @@ class StackBuiltins(Builtins):
             with b.when(b.truth(failed), likely=False):
                 b.store(1, self.e.area(state + _FULL))
 
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "dw_ustack": _emission(_dwarf), "kstack": _emission(_stack), "pystack": _emission(_python),
-        "ustack": _emission(_stack),
-    }  # fmt: skip
+    _dwarf_stack = handles_names("dw_ustack")(_emission(_dwarf))
+    _stack_of_helper = handles_names("kstack", "ustack")(_emission(_stack))
+    _python_stack = handles_names("pystack")(_emission(_python))

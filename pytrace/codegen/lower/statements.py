@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import ClassVar
 
+from pytrace.base.dispatch import handlers, handles
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Loop, Part, Program
@@ -69,6 +69,7 @@ class Statements(Part):
         self.maps = Maps(e)
         self.operators = Operators(e)
         self.expressions = Expressions(e)
+        self._emit: Mapping[type[nodes.Stmt], Callable[[nodes.Stmt], None]] = handlers(self)
 
     def block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
         """Emit a block. Returns its value if *type_* is not void."""
@@ -130,22 +131,26 @@ class Statements(Part):
         """Emit a statement, unless it is unreachable."""
         if node in self.checked.dead or self.b.closed:
             return
-        emit = self._EMIT.get(type(node))
+        emit = self._emit.get(type(node))
         if emit is None:
             raise InternalError(f"no code for {type(node).__name__}")
         self.e.set_location(node.span)
         with self.e.temporaries():
-            emit(self, node)
+            emit(node)
 
+    @handles(nodes.ExprStmt)
     def _expression(self, node: nodes.ExprStmt) -> None:
         self.e.value(node.value)
 
+    @handles(nodes.Discard)
     def _discard(self, node: nodes.Discard) -> None:
         self.e.value(node.value)
 
+    @handles(nodes.CallCount)
     def _call_count(self, node: nodes.CallCount) -> None:
         self.e.counter(node.what, self.script.map_indexes[node.table])
 
+    @handles(nodes.Let)
     def _let(self, node: nodes.Let) -> None:
         info = self.checked.variables[node.variable]
         if node.value is not None:
@@ -155,6 +160,7 @@ class Statements(Part):
         else:
             self.e.memory.zero(self.e.variable_pointer(info), info.type.size)
 
+    @handles(nodes.Assign)
     def _assign(self, node: nodes.Assign) -> None:
         if node.operator == "=":
             self._plain_assign(node)
@@ -219,6 +225,7 @@ class Statements(Part):
         else:
             self.expressions.store_variable(target, operand)
 
+    @handles(nodes.Unroll)
     def _unroll(self, node: nodes.Unroll) -> None:
         rounds = int(self.checked.constants[node.count])
         if node in self.program.plan.loops:
@@ -239,9 +246,11 @@ class Statements(Part):
         self.b.jump(done)
         self.b.start(done)
 
+    @handles(nodes.Break)
     def _break(self, _node: nodes.Break) -> None:
         self.e.loops.leave()
 
+    @handles(nodes.Continue)
     def _continue(self, _node: nodes.Continue) -> None:
         loop = self.e.open_loops[-1]
         if loop.again is not None:
@@ -249,11 +258,13 @@ class Statements(Part):
         else:
             self.b.ret(0)
 
+    @handles(nodes.Return)
     def _return(self, node: nodes.Return) -> None:
         self.e.leave(self.e.value(node.value) if node.value is not None else None)
 
     # ---------------------------------------------------------------------------------------------- loops
 
+    @handles(nodes.For)
     def _for(self, node: nodes.For) -> None:
         """``for``: over a range or a map."""
         if isinstance(node.source, nodes.Range):
@@ -284,6 +295,7 @@ class Statements(Part):
         else:
             self.e.memory.write(operand, self.e.variable_pointer(info), info.type)
 
+    @handles(nodes.While)
     def _while(self, node: nodes.While) -> None:
         """``while``: a loop with the maximum count, left once the condition is false."""
 
@@ -335,20 +347,6 @@ class Statements(Part):
         """Iterate over a map. Returns the number of keys plus the cost of empty buckets, in iterations."""
         keys = self.b.helper(helpers.FOR_EACH_MAP_ELEM, map_, global_pointer(callback), frame, 0)
         return self.b.add(keys, loops.iterations_of_map(self.checked, node))
-
-    _EMIT: ClassVar[Mapping[type[nodes.Stmt], Callable[..., None]]] = {
-        nodes.ExprStmt: _expression,
-        nodes.Discard: _discard,
-        nodes.CallCount: _call_count,
-        nodes.Let: _let,
-        nodes.Assign: _assign,
-        nodes.For: _for,
-        nodes.While: _while,
-        nodes.Unroll: _unroll,
-        nodes.Break: _break,
-        nodes.Continue: _continue,
-        nodes.Return: _return,
-    }
 
 
 class ScriptEmitter(Emitter):

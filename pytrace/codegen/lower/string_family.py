@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable
 
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, machine
@@ -73,6 +73,7 @@ class StringBuiltins(Builtins):
 
     # ---------------------------------------------------------------------------------------------- str and buf
 
+    @handles_names("str")
     def _str(self, node: nodes.Call) -> Operand:
         type_ = self.e.type(node)
         if not isinstance(type_, String):
@@ -151,6 +152,7 @@ class StringBuiltins(Builtins):
         inside = self.b.add(source.address, short.text)
         return self.b.select(long, address, inside), self.b.select(long, length, size)
 
+    @handles_names("buf")
     def _buf(self, node: nodes.Call) -> Operand:
         type_ = self.e.type(node)
         if not isinstance(type_, Buffer):
@@ -186,6 +188,7 @@ class StringBuiltins(Builtins):
 
         return Made(type_, write, tail, reads=True)
 
+    @handles_names("path")
     def _path(self, node: nodes.Call) -> Operand:
         """``bpf_d_path``, which requires a typed pointer and a program attached to an allowlisted function."""
         type_ = self.e.type(node)
@@ -218,6 +221,7 @@ class StringBuiltins(Builtins):
         self.e.strings.read_string(pointer, capacity, address, space)
         return Memory(pointer, String(capacity))
 
+    @handles_names("strlen")
     def _strlen(self, node: nodes.Call) -> Operand:
         operand = self.e.value(_expr(node, 0))
         type_ = operand.type
@@ -227,11 +231,13 @@ class StringBuiltins(Builtins):
             room = self.e.scratch(capacity + events.SLACK)
             return Scalar(self.e.strings.string_tail(room, capacity, address, space), UINT64)
 
+    @handles_names("strcap")
     def _strcap(self, node: nodes.Call) -> Operand:
         type_ = self.e.type(_expr(node, 0))
         capacity = type_.size if isinstance(type_, String | Array) else self.e.strings.longest_string()
         return Scalar(capacity, UINT64)
 
+    @handles_names("strncmp")
     def _strncmp(self, node: nodes.Call) -> Operand:
         """0 if the first n characters are equal, else 1."""
         length = self.checked.fact(node, ComparedLength).length
@@ -245,6 +251,7 @@ class StringBuiltins(Builtins):
         equal = self.e.comparison.bytes_equal(left, right, size)
         return Scalar(self.b.number(self.b.differ(equal, TRUE)), self.e.type(node))
 
+    @handles_names("memcmp")
     def _memcmp(self, node: nodes.Call) -> Operand:
         """The difference of the first bytes that differ."""
         compared = self.checked.fact(node, ComparedLength)
@@ -303,12 +310,15 @@ class StringBuiltins(Builtins):
         constant = self.checked.constants.get(_expr(node, 1))
         return self._search_text(node, hay, needle, constant if isinstance(constant, bytes) else None)
 
+    @handles_names("strstr")
     def _strstr(self, node: nodes.Call) -> Operand:
         return Scalar(self._search(node), INT64)
 
+    @handles_names("strcontains")
     def _strcontains(self, node: nodes.Call) -> Operand:
         return Scalar(self.b.number(self.b.icmp("sge", self._search(node), 0)), BOOL)
 
+    @handles_names("str_concat")
     def _str_concat(self, node: nodes.Call) -> Operand:
         type_ = self.e.type(node)
         left, right = self._text(_expr(node, 0)), self._text(_expr(node, 1))
@@ -324,6 +334,7 @@ class StringBuiltins(Builtins):
 
     # ---------------------------------------------------------------------------------------------- numbers and names
 
+    @handles_names("bswap")
     def _bswap(self, node: nodes.Call) -> Operand:
         type_ = self.e.type(node)
         value = self.e.number(_expr(node, 0))
@@ -331,6 +342,7 @@ class StringBuiltins(Builtins):
             return Scalar(self.e.memory.fit(value, type_), type_)
         return Scalar(self.b.swap_bytes(value, 8 * type_.width), type_)
 
+    @handles_names("scaled")
     def _scaled(self, node: nodes.Call) -> Operand:
         factor = self.checked.constants[_expr(node, 1)]
         return Scalar(self.e.floats.scaled(self.e.value(_expr(node, 0)), int(factor)), INT64)
@@ -436,20 +448,6 @@ class StringBuiltins(Builtins):
         with self.b.when(self.b.icmp("eq", self.b.load(self.e.area(differs)), 0)):
             hit()
 
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "scaled": _scaled,
-        "bswap": _bswap,
-        "buf": _buf,
-        "memcmp": _memcmp,
-        "path": _path,
-        "signal_name": _named(lambda _e: machine.signals()),
-        "str": _str,
-        "str_concat": _str_concat,
-        "strcap": _strcap,
-        "strcontains": _strcontains,
-        "strerror": _named(lambda _e: machine.errors(), absolute=True),
-        "strlen": _strlen,
-        "strncmp": _strncmp,
-        "strstr": _strstr,
-        "syscall_name": _named(lambda e: machine.syscalls(e.script.kernel.arch)),
-    }
+    _signal_name = handles_names("signal_name")(_named(lambda _e: machine.signals()))
+    _strerror = handles_names("strerror")(_named(lambda _e: machine.errors(), absolute=True))
+    _syscall_name = handles_names("syscall_name")(_named(lambda e: machine.syscalls(e.script.kernel.arch)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import Made, Operand, Ptr, Scalar, signed_constant
 from pytrace.codegen.lower.context_family import ContextBuiltins
@@ -21,9 +19,11 @@ MAX_ERRNO = 4095
 class SymbolBuiltins(Builtins):
     """Addresses, symbols and registers."""
 
+    @handles_names("ksym")
     def _ksym(self, node: nodes.Call) -> Operand:
         return self.word(self.argument(node), KSym())
 
+    @handles_names("ksym_name")
     def _ksym_name(self, node: nodes.Call) -> Operand:
         """The kernel's ``%ps`` of an address (lib/vsprintf.c): a number if there is no symbol."""
         type_ = self.e.type(node)
@@ -38,9 +38,11 @@ class SymbolBuiltins(Builtins):
 
         return Made(type_, write)
 
+    @handles_names("usym")
     def _usym(self, node: nodes.Call) -> Operand:
         return ContextBuiltins(self.e).user_symbol(self.argument(node), USym())
 
+    @handles_names("kptr", "uptr")
     def _same(self, node: nodes.Call) -> Operand:
         """kptr, uptr: the value unchanged. The address space is part of a pointer's type; of a number it is that of the
         operand, for what reads through it at once.
@@ -48,18 +50,22 @@ class SymbolBuiltins(Builtins):
         type_, space = self.e.type(node), AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER
         return Scalar(self.argument(node), type_ if isinstance(type_, Pointer) else Pointer(VOID, space))
 
+    @handles_names("is_err")
     def _is_err(self, node: nodes.Call) -> Operand:
         low = self.b.icmp("ugt", self.argument(node), -MAX_ERRNO - 1)
         return Scalar(self.b.number(low), BOOL)
 
+    @handles_names("reg")
     def _reg(self, node: nodes.Call) -> Operand:
         return Scalar(self.e.probe.register(self.checked.fact(node, RegisterName).register), UINT64)
 
+    @handles_names("goid")
     def _goid(self, node: nodes.Call | nodes.Identifier) -> Operand:
         """Functions of Go have the address of the running goroutine in r14 (``abi-internal.md``)."""
         place = self.b.add(self.e.probe.register("r14"), self.checked.fact(node, GoroutineNumber).offset)
         return self.e.foreign.read_scalar(place, UINT64, AddressSpace.USER)
 
+    @handles_names("percpu_kaddr")
     def _percpu_kaddr(self, node: nodes.Call) -> Operand:
         """The address of a per-CPU variable: its link address plus the CPU's offset (``__per_cpu_offset``)."""
         symbol = self.checked.fact(node, KernelVariable)
@@ -77,6 +83,7 @@ class SymbolBuiltins(Builtins):
         address = self.b.add(variable, distance)
         return Scalar(self.b.select(inside, address, 0), UINT64)
 
+    @handles_names("uaddr")
     def _uaddr(self, node: nodes.Call) -> Operand:
         """The address in the file plus the load bias of the running binary.
 
@@ -90,16 +97,3 @@ class SymbolBuiltins(Builtins):
             raise TraceError(f"uaddr() cannot tell where {path} is loaded: no segment of it holds offset {offset:#x}")
         moved = self.b.sub(self.e.probe.function_address(), signed_constant(place))
         return Scalar(self.b.add(signed_constant(symbol.address), moved), self.e.type(node))
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "goid": _goid,
-        "is_err": _is_err,
-        "kptr": _same,
-        "ksym": _ksym,
-        "ksym_name": _ksym_name,
-        "percpu_kaddr": _percpu_kaddr,
-        "reg": _reg,
-        "uaddr": _uaddr,
-        "uptr": _same,
-        "usym": _usym,
-    }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
-
+from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Operand, Ptr, Scalar
@@ -26,6 +24,7 @@ _CLOCKS = {
 class TimeBuiltins(Builtins):
     """Clocks."""
 
+    @handles_names("nsecs")
     def _nsecs(self, node: Node) -> Operand:
         clock = self.checked.fact(node, Clock).name
         if clock == "sw_tai":
@@ -35,6 +34,7 @@ class TimeBuiltins(Builtins):
             )
         return Scalar(self._time(_CLOCKS[clock]), UINT64)
 
+    @handles_names("elapsed")
     def _elapsed(self, _node: Node) -> Operand:
         return Scalar(
             self.b.sub(self._time(helpers.KTIME_GET_BOOT_NS), self.b.load(self.e.session(SESSION.start))), UINT64
@@ -45,9 +45,11 @@ class TimeBuiltins(Builtins):
         now = self.b.helper(clock)
         return now if self.e.kept is None else self.b.sub(now, self.e.deferred.kept_age())
 
+    @handles_names("jiffies")
     def _jiffies(self, _node: Node) -> Operand:
         return Scalar(self.b.helper(helpers.JIFFIES64), UINT64)
 
+    @handles_names("strftime")
     def _strftime(self, node: nodes.Call) -> Operand:
         format_ = self.checked.fact(node, DateFormat)
         if not isinstance(node.args[1], nodes.Expr):
@@ -60,10 +62,3 @@ class TimeBuiltins(Builtins):
             self.b.store(format_.clock, self.b.offset(pointer, 12), 32)
 
         return Made(Timestamp(), write)
-
-    EMIT: ClassVar[Mapping[str, Callable[..., Operand]]] = {
-        "elapsed": _elapsed,
-        "jiffies": _jiffies,
-        "nsecs": _nsecs,
-        "strftime": _strftime,
-    }

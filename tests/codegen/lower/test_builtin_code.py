@@ -11,6 +11,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from msgspec.structs import asdict
 
+from pytrace.base.dispatch import methods
 from pytrace.codegen.lower.control_family import WRITE_MOST
 from pytrace.codegen.lower.expressions import FAMILIES, family_of
 from pytrace.codegen.lower.maps import Aggregates
@@ -35,7 +36,7 @@ KERNEL = [row for row in BUILTINS if row.mode is Mode.KERNEL and row not in AGGR
 
 @pytest.mark.parametrize("row", KERNEL, ids=lambda row: row.name)
 def test_kernel_builtin_has_emission(row: Builtin) -> None:
-    assert row.name in family_of(row).EMIT
+    assert row.name in methods(family_of(row))
 
 
 def test_no_emission_without_row() -> None:
@@ -45,7 +46,7 @@ def test_no_emission_without_row() -> None:
     assert families.keys() == {*FAMILIES, "aggregate"}
     for family in FAMILIES:
         row = next(row for row in BUILTINS if row.family == family)
-        assert set(family_of(row).EMIT) <= families[family]
+        assert set(methods(family_of(row))) <= families[family]
 
 
 def test_every_aggregation_has_a_row() -> None:
