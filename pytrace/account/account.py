@@ -316,7 +316,7 @@ class Reading:
         limit: int = 1_000_000,
     ) -> None:  # fmt: skip
         self._maps = {name: data.entries for name, data in snapshot.maps.items()}
-        self._losses = snapshot.losses
+        self.losses, self.runs = snapshot.losses, snapshot.runs
         self._target, self._options, self._attached, self._alive = target, options, attached, alive
         self._limit = limit
 
@@ -530,7 +530,7 @@ class Reading:
             return _CPU
         return _RUN_QUEUE if state in _READY else _HELD_UP.get(state) or self._cause.get(state, _LOST)
 
-    def _thread_place(self, tid: int, state: int) -> Place:
+    def thread_place(self, tid: int, state: int) -> Place:
         """Where a thread is in a state: on a CPU where it mostly runs, by samples."""
         found = self._busiest.get(tid) if state == ON_CPU else self._place.get(state)
         return found or Place(self._threads[tid].name if tid in self._threads else f"thread {tid}")
@@ -554,7 +554,7 @@ class Reading:
     ) -> None:  # fmt: skip
         if not ns:
             return
-        place, about = self._thread_place(segment.tid, state), self._about(object_, cause)
+        place, about = self.thread_place(segment.tid, state), self._about(object_, cause)
         hops = tuple(self._hop(link) for link in segment.chain)
         key = (
             cause.name, place.function, place.file, about,
@@ -568,15 +568,22 @@ class Reading:
         cause = self.cause_of(link.state)
         relation = self._waker(cause, self._sites[link.by])[0] if link.by in self._sites else "woken by"
         name = self._threads[link.tid].name if link.tid in self._threads else f"thread {link.tid}"
-        return Hop(name, self._thread_place(link.tid, link.state), cause.title, relation)
+        return Hop(name, self.thread_place(link.tid, link.state), cause.title, relation)
 
     @cached_property
-    def path(self) -> tuple[Step, ...]:
-        """The critical path of a command: that of its first thread."""
+    def path_segments(self) -> Sequence[Segment]:
+        """The critical path of a command: that of its first thread. Nothing for processes that ran already."""
         if self._attached or not self._threads:
             return ()
         first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
-        return self._steps(self.timeline.path(first.tid, first.begin, first.end))
+        return list(self.timeline.path(first.tid, first.begin, first.end))
+
+    def waker_text(self, cause: Cause, by: int) -> str:
+        """Who ended a wait of a cause: ``released by refresh (cache.py:4)``; empty where that was not kept."""
+        if by not in self._sites:
+            return ""
+        relation, who, _ = self._waker(cause, self._sites[by])
+        return f"{relation} {who}"
 
     def _behind(self, group: _Group) -> tuple[Step, ...]:
         """What those did who ended the waits of a line, while it waited."""
@@ -591,7 +598,7 @@ class Reading:
 
     # ---- by stack
 
-    def by_stack(self) -> Iterable[tuple[Portable, int]]:
+    def by_stack(self) -> Iterable[tuple[tuple[StackTrace, StackTrace, str, str], int]]:
         """Kernel and user stack, cause and thread, with nanoseconds."""
         samples: dict[int, dict[int, int]] = defaultdict(dict)
         for (tid, site), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
@@ -643,14 +650,14 @@ class Reading:
         blocked = (self._line(group, total) for group in self._groups(waits))
         lines = [self._cpu_line(total), *self._ready_line(ready, total), *blocked]
         lost = {
-            f"{kind} {name}": count for kind, names in self._losses.items() for name, count in names.items() if count
+            f"{kind} {name}": count for kind, names in self.losses.items() for name, count in names.items() if count
         }
         begin = min((thread.begin for thread in threads.values()), default=0)
         end = max((thread.end for thread in threads.values()), default=0)
         return Account(
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
-            self.path, self._limit, self.timeline.left_out,
+            self._steps(self.path_segments), self._limit, self.timeline.left_out,
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
@@ -748,7 +755,7 @@ class Reading:
         )  # fmt: skip
 
 
-def stacks(reading: Reading, snapshot: SnapshotData) -> SnapshotData:
+def stacks(reading: Reading) -> SnapshotData:
     """A snapshot of the account by stack, for flame graphs and comparisons: ``@time_us[kernel, user, cause, thread]``.
 
     Time on CPU is spread over a thread's samples.
@@ -761,7 +768,7 @@ def stacks(reading: Reading, snapshot: SnapshotData) -> SnapshotData:
         "@time_us", types.Tuple(members), types.Sum(), {key: us for key, us in entries.items() if us},
         help="time of threads by stack and cause", key_names=("kernel", "user", "cause", "thread"),
     )  # fmt: skip
-    return SnapshotData(snapshot.runs, {data.name: data}, (), snapshot.losses)
+    return SnapshotData(reading.runs, {data.name: data}, (), reading.losses)
 
 
 def _joined(old: _Spent | None, new: _Spent) -> _Spent:

@@ -237,7 +237,7 @@ def _under_python(user: Sequence[Frame], prefix: str) -> bool:
 
 
 _INTERRUPT = re.compile(
-    r"^(?:asm_)?(?:sysvec_|common_interrupt|exc_nmi|el\d+t?_\d+_irq|irq_exit|handle_irq|gic_handle_irq)"
+    r"^(?:asm_)?(?:run_ksoftirqd$|sysvec_|common_interrupt|exc_nmi|el\d+t?_\d+_irq|irq_exit|handle_irq|gic_handle_irq)"
 )
 _DEVICES = (
     ("timer", re.compile(r"^(?:_*hrtimer_\w+|process_timeout|call_timer_fn|run_timer_\w+|it_real_fn|alarm\w*)$")),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 DEPTH = 8
 """The longest chain: waits for a wait for a wait …"""
-_MOST_STEPS = 400_000
+MOST_STEPS = 200_000
 """Segments that all chains together may have: what is left out then is counted."""
 
 
@@ -138,7 +138,7 @@ class Timeline:
             if first > at:
                 yield self._ran(tid, at, first, chain)
             self._steps += 1
-            if self._steps > _MOST_STEPS:
+            if self._steps > MOST_STEPS:
                 self.left_out += end - first
                 return
             if len(chain) < DEPTH and self.is_followed(wait) and wait.waker != tid:

@@ -18,7 +18,7 @@ _LEAST = 0.005
 
 def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     """Lines of text: a screen of them, or *everything*."""
-    head = list(_head(account))
+    head = list(heading(account))
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything), *_losses(account)]
     tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
     room = ROWS - len(head) - len(tail) - 1
@@ -39,7 +39,8 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     yield from tail
 
 
-def _head(account: Account) -> Iterator[str]:
+def heading(account: Account) -> Iterator[str]:
+    """What was traced, for how long, and how much of the threads' time is accounted for."""
     count = len(account.threads)
     whole = account.accounted
     complete = "all accounted for" if abs(1 - whole) < 0.001 else f"{whole:.1%} accounted for"
@@ -150,7 +151,13 @@ def _path(account: Account, *, everything: bool) -> Iterator[str]:
         return
     if not everything:
         yield _cut(f"critical path: {_ends(account.path, whole)}")
-        return
+    else:
+        yield from text_of_path(account)
+
+
+def text_of_path(account: Account) -> Iterator[str]:
+    """The critical path as a list."""
+    whole = sum(step.ns for step in account.path)
     yield f"critical path, {seconds(whole)} (waits of {duration(account.limit)} and more followed to who ended them):"
     for step in account.path[:_PATH]:
         yield _cut(f" {_percent(step.ns / whole)}  {step.cause.title:24} {_where(step)}")

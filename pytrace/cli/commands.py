@@ -280,7 +280,7 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
             Option("all", "", "all", "", "all causes, and each thread that waits for work", ""),
             _FORMAT,
             _OUTPUT,
-            Option("html", "", "html", "FILE", "write a report, too: flame graphs of all time by cause", "",
+            Option("html", "", "html", "FILE", "write a page, too: causes with flame graphs, threads over time", "",
                    names="file"),
             replace(_RUN["save"], help="write a snapshot by stack, which pytrace diff compares"),
         ),

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Sequence
 
 from pytrace.account import account as accounts
-from pytrace.account.account import Account
+from pytrace.account.account import Reading, stacks
+from pytrace.account.page import page
 from pytrace.account.screen import screen
 from pytrace.base import terminal, whole_files
 from pytrace.base.control_characters import printable_lines
@@ -43,13 +44,13 @@ def run(words: Sequence[str]) -> int:
     # Ctrl-C ends the trace, and the account of what was seen is printed.
     with interruptions(end), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found, snapshot = why.traced(
+        reading = why.traced(
             running.append, duration=line.argument("duration", float),
             least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else why.LEAST, **arguments,
         )  # fmt: skip
     for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):
         sys.stderr.write(f"WARNING: {text}\n")
-    _write(found, snapshot, format_, line)
+    _write(reading, format_, line)
     return 0
 
 
@@ -75,11 +76,12 @@ def _arguments(line: CommandLine) -> Arguments:
     return arguments
 
 
-def _write(found: Account, snapshot: Snapshot, format_: str, line: CommandLine) -> None:
+def _write(reading: Reading, format_: str, line: CommandLine) -> None:
+    found = reading.account()
     if (path := line.text("save")) is not None:
-        snapshot.save(path)
+        Snapshot(stacks(reading)).save(path)
     if (path := line.text("html")) is not None:
-        _write_file(path, snapshot.format("html"))
+        _write_file(path, page(found, reading))
     if format_ == "json":
         data = accounts.json_text(found)
     else:

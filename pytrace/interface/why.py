@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Unpack
 
 from pytrace.account import causes
-from pytrace.account.account import Account, Reading, proc_threads, stacks
+from pytrace.account.account import Account, Reading, proc_threads
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.compiled import Arguments
-from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.tracing import LONGEST, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
 
@@ -36,14 +35,14 @@ def why(*, duration: float | None = None, least: float = LEAST, **arguments: Unp
         TypeError: *parameters* are given: the script is pytrace's own.
         TraceError: this process may not trace, nothing selects processes, or the command cannot be run.
     """
-    return traced(lambda _: None, duration=duration, least=least, **arguments)[0]
+    return traced(lambda _: None, duration=duration, least=least, **arguments).account()
 
 
 def traced(
     begun: Callable[[Trace], object], *, duration: float | None = None, least: float = LEAST,
     **arguments: Unpack[Arguments],
-) -> tuple[Account, Snapshot]:
-    """As :func:`why`, with a snapshot of it by stack; *begun* is called with the trace once it runs."""
+) -> Reading:
+    """As :func:`why`, with all that it is made of; *begun* is called with the trace once it runs."""
     check_duration(duration)
     if not 0 <= least < 1000:
         raise ValueError("least: seconds, 0 to 1000")
@@ -70,8 +69,7 @@ def traced(
         alive = proc_threads(_numbers(trace))
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
-    reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))
-    return reading.account(), Snapshot(stacks(reading, snapshot.data))
+    return Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))
 
 
 def _numbers(trace: Trace) -> list[int]:

@@ -91,6 +91,7 @@ def test_the_place_is_in_ones_own_code() -> None:
     [
         ("try_to_wake_up hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt", "timer"),
         ("wake_up blk_mq_end_request common_interrupt", "disk"),
+        ("complete blk_done_softirq handle_softirqs run_ksoftirqd smpboot_thread_fn kthread", "disk"),
         ("sock_def_readable tcp_rcv net_rx_action irq_exit_rcu common_interrupt", "network"),
         ("wake_up something common_interrupt", "interrupt"),
         ("sock_def_readable tcp_rcv net_rx_action do_softirq __local_bh_enable_ip tcp_sendmsg", ""),

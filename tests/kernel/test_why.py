@@ -212,7 +212,11 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     entries = read(saved).maps["@time_us"].entries
     assert sum(entries.values()) == pytest.approx(found["thread_time_ns"] / 1000, rel=0.002)
     assert {"waiting for a lock", "sleeping by itself"} <= {key[2] for key in entries}
-    assert page.read_text().startswith("<!DOCTYPE html>")
+    html = page.read_text()
+    assert html.startswith("<!DOCTYPE html>")
+    for part in ("Where the time went", "Threads over time", "Who wakes whom", "take_turns", "lock ("):
+        assert part in html
+    assert "Critical path" not in html  # of a command alone
 
 
 def test_what_cannot_be_traced_is_refused_in_words() -> None:
