@@ -68,15 +68,15 @@ def package(module: str) -> str:
 @cache
 def imports(path: Path) -> list[tuple[str, int]]:
     """Names of all modules that a file imports at run time, in functions too; not those for type checks only."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     for_types_only = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for node in nodes
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in for_types_only:
             continue
         if isinstance(node, ast.Import):
@@ -263,19 +263,21 @@ READS = {f"sys.modules.{name}" for name in ("get", "items", "keys", "values")}
 
 def patches(path: Path) -> Iterator[str]:
     """Places where a file assigns to an attribute of something that it imports, or changes ``sys.modules``."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(ast.parse(path.read_text())))
     imported = {
         (alias.asname or alias.name).partition(".")[0]
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         changed, wrong = "", False
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             changed = ast.unparse(node.value)
             wrong = isinstance(node, ast.Attribute) or changed == "sys.modules"
         elif isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Name | ast.Attribute):
+                continue
             called = ast.unparse(node.func)
             changed = ast.unparse(node.args[0]) if called in ("setattr", "delattr") else ""
             wrong = bool(changed) or (called.startswith("sys.modules.") and called not in READS)

@@ -26,7 +26,7 @@ def test_kept_inputs(name: str) -> None:
             pytest.fail(f"{name}/{file}: {type(error).__name__}: {error} (python -m tests.fuzz.show {name} FILE)")
 
 
-SECONDS = 0.2
+SECONDS = 0.1
 """Processor time for changed inputs of one target."""
 
 

@@ -210,7 +210,7 @@ def test_damage_anywhere_is_an_answer_or_a_message(form: str, file: str, tmp_pat
     whole = victim.read_bytes()
     sections = [section for section in ElfFile.open(str(victim)).sections if "debug" in section.name and section.size]
     chosen = random.Random(20)
-    for _ in range(150):
+    for _ in range(60):
         data = bytearray(whole)
         for _ in range(chosen.choice((1, 2, 8))):
             section = chosen.choice(sections)
