@@ -65,7 +65,7 @@ from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine.clocks import read_both
 from pytrace.runtime.output.streams import Channel
 from pytrace.runtime.stacks.image_places import MetBinaries
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 
 PATIENCE = 60.0
 """Seconds until the request must have come."""
@@ -183,7 +183,7 @@ class Naming:
         return NamedPlace(place, self._details.get(place.build_id, 0), functions)
 
 
-def _function(frame: Frame) -> Function:
+def _function(frame: SymbolFrame) -> Function:
     most = messages.LONGEST_NAME
     offset = min(frame.offset, messages.LARGEST_OFFSET)
     return Function(frame.name[:most], offset, frame.file[:most], frame.line, frame.inlined)

@@ -12,6 +12,12 @@ def read_text(path: str, most: int = -1) -> str:
         return ""
 
 
+def process_name(pid: int | str) -> str:
+    """What the kernel calls a process (``comm``), with U+FFFD for bytes that are no UTF-8; empty when it has gone."""
+    name = read_text(f"/proc/{pid}/comm").removesuffix("\n")
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
 def text(data: bytes) -> str:
     """Bytes of a file of the kernel as text, in which names may be no UTF-8."""
     return data.decode(errors="surrogateescape")

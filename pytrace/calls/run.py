@@ -12,7 +12,6 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TextIO
 
 import msgspec
@@ -24,7 +23,7 @@ from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal
 from pytrace.calls.signatures import by_number, call_names
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import TraceError, similar
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
 from pytrace.render.histogram import Histogram
@@ -90,7 +89,7 @@ def selected(targets: Sequence[str], machine: str) -> frozenset[int]:
             raise TraceError(f"pytrace calls traces system calls: {target!r} is none", hints=("as 'syscall:open*'",))
         matching = {number for number, name in names.items() if fnmatch.fnmatchcase(name, pattern)}
         if not matching:
-            near = get_close_matches(pattern.strip("*"), sorted(names.values()), 3, 0.5)
+            near = similar(pattern.strip("*"), sorted(names.values()))
             hint = f"names like it: {', '.join(near)}" if near else "'syscall:*' is all of them"
             raise TraceError(f"no system call is named {pattern!r}", hints=(hint,))
         found |= matching

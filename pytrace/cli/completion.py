@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.base.control_characters import printable_text
 from pytrace.cli import script_options, tools
 from pytrace.cli.commands import COMMANDS
@@ -325,11 +326,8 @@ def _command_line(text: str) -> Iterator[str]:
 
 def _processes() -> Iterator[tuple[str, str]]:
     for pid in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
-        try:
-            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-                yield pid, file.read().strip()
-        except OSError:
-            continue
+        if name := kernel_files.process_name(pid):
+            yield pid, name
 
 
 def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:

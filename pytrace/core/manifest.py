@@ -273,8 +273,8 @@ class SessionData(msgspec.Struct, frozen=True):
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
     (``core.options.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
-    (``jiffies``) after which programs return at once (``codegen.walkers.processes``). *own* is the tracer's process
-    (``u32``), and after it are those of its live view: the picture, and what answers questions about processes.
+    (``jiffies``) after which programs return at once (``codegen.walkers.program_filters``). *own* is the tracer's
+    process (``u32``), and after it are those of its live view: the picture, and what answers questions about processes.
 
     It reads *exit* (``u32``): 1 more than the status of an ``exit()`` for whose event there was no room. *stopped*
     (``u32``) is not 0 when programs are to return at once for ever: :data:`EXITED` after an ``exit()``, when only those

@@ -254,6 +254,8 @@ UPROBE, URETPROBE, USDT = "uprobe", "uretprobe", "usdt"
 PYTHON, PYTHONRET = "python", "pythonret"
 CALL, SYSCALL = "call", "syscall"
 """Calls: no kinds of programs, but what `frontend.expand.call_probes` turns into two of them."""
+CALL_LEVELS = "#depth"
+"""What the name of the hidden map ends with that counts the calls of each thread under way."""
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"
 PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
     "profile", "interval", "software", "hardware", "watchpoint", "iter",

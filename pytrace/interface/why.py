@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Unpack
 
 from pytrace.account import causes
 from pytrace.account.account import Account, Reading, proc_threads
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.compiled import Arguments
 from pytrace.interface.tracing import LONGEST, Trace, check_duration
@@ -98,6 +98,4 @@ def _target(arguments: Arguments) -> tuple[str, str]:
 
 
 def _name(pid: int) -> str:
-    with suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        return file.read().rstrip("\n")
-    return "process"
+    return kernel_files.process_name(pid) or "process"

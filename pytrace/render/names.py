@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 F = TypeVar("F")
 
 
-class Frame(Protocol):
+class NamedFrame(Protocol):
     """One function of an address, as the symbolizer finds it."""
 
     @property
@@ -47,10 +47,10 @@ class Frame(Protocol):
 class Symbols(Protocol):
     """The part of the symbolizer that output uses."""
 
-    def kernel(self, address: int, *, caller: bool = False) -> Sequence[Frame]:
+    def kernel(self, address: int, *, caller: bool = False) -> Sequence[NamedFrame]:
         """Functions of a kernel address, inlined ones first; *caller*: of the call before it."""
 
-    def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[Frame]:
+    def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[NamedFrame]:
         """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
 
     def trampoline(self, pid: int, address: int) -> bool:
@@ -246,14 +246,14 @@ class Names:
 
         return kernel
 
-    def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
+    def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[NamedFrame]:
         # A call that never returns may be the end of its function: another one begins at the return address. But no
         # call is before code that signal handlers return to, and before what a signal interrupted.
         returns = self._symbols.trampoline
         calls = inner is not None and not returns(process, inner) and not returns(process, address)
         return self._symbols.user(process, address, caller=calls)
 
-    def _kernel_frames(self, _process: int, address: int, inner: int | None) -> Sequence[Frame]:
+    def _kernel_frames(self, _process: int, address: int, inner: int | None) -> Sequence[NamedFrame]:
         frames = self._symbols.kernel(address)
         return self._symbols.kernel(address, caller=True) if inner is not None and in_source(frames) else frames
 
@@ -285,18 +285,18 @@ def unread_name(why: str) -> str:
     return f"[{why}]" if why == unread(RUNNING) else f"[no stack: {why}]"
 
 
-def in_source(frames: Sequence[Frame]) -> bool:
+def in_source(frames: Sequence[NamedFrame]) -> bool:
     """True if source lines are known, and the byte before the address belongs to the same function."""
     return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
 
 
-def _function(frames: Sequence[Frame], address: int) -> bytes:
+def _function(frames: Sequence[NamedFrame], address: int) -> bytes:
     if not frames:
         return b"0x%x" % address
     return os.fsencode(frames[-1].name) if frames[-1].name else _unnamed(frames[-1], address)
 
 
-def _unnamed(frame: Frame, address: int) -> bytes:
+def _unnamed(frame: NamedFrame, address: int) -> bytes:
     """The text of an address without a known function: the binary and the offset in it, as it was linked."""
     if not frame.module or not frame.offset:
         return b"0x%x" % address
@@ -330,7 +330,7 @@ def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object)
     return build_id_line(identity.hex() if valid else "", place)
 
 
-def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bool) -> bytes:
+def symbol_lines(frames: Sequence[NamedFrame], address: int, indent: bytes, perf: bool) -> bytes:
     """The lines of one place of a stack: inlined functions first; *perf* as ``perf script`` prints them."""
     one = _perf_line if perf else _plain_line
     if not frames:
@@ -340,7 +340,7 @@ def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: boo
     return b"".join(one(frame, address, indent) for frame in frames)
 
 
-def frame_names(frames: Sequence[Frame], address: int, *, lines: bool, offsets: bool) -> list[bytes]:
+def frame_names(frames: Sequence[NamedFrame], address: int, *, lines: bool, offsets: bool) -> list[bytes]:
     """The functions at one place of a stack, inlined ones first: names, if wanted with offsets and source lines."""
     named = []
     for frame in frames:
@@ -350,19 +350,19 @@ def frame_names(frames: Sequence[Frame], address: int, *, lines: bool, offsets: 
     return named or [b"0x%x" % address]
 
 
-def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
+def _plain_line(frame: NamedFrame, address: int, indent: bytes) -> bytes:
     if not frame.name:
         return b"%s%s\n" % (indent, _unnamed(frame, address))
     place = f"@{frame.file}:{frame.line}" if frame.file else ""
     return b"%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", os.fsencode(f"{_spot(frame)}{place}"))
 
 
-def _spot(frame: Frame) -> str:
+def _spot(frame: NamedFrame) -> str:
     """Function and offset; what was inlined has no start of its own to count from."""
     return frame.name if frame.inlined else f"{frame.name}+{frame.offset}"
 
 
-def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
+def _perf_line(frame: NamedFrame, address: int, _indent: bytes) -> bytes:
     if not frame.name:
         module = os.fsencode(frame.module) if frame.offset else b""
         return b"\t%x %s (%s)\n" % (address, _unnamed(frame, address), module or b"[unknown]")
@@ -378,7 +378,7 @@ _TABLE = str.maketrans(_ESCAPES)
 
 
 def line_text(
-    type_: Stack, functions: Callable[[int, int, int | None], Sequence[Frame]]
+    type_: Stack, functions: Callable[[int, int, int | None], Sequence[NamedFrame]]
 ) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
     """The text of decoded stacks in a mode with one line: frames with semicolons between them; empty for no frames.
 
@@ -403,7 +403,7 @@ def line_text(
     return text
 
 
-def frame_word(frame: Frame, address: int, type_: Stack) -> str:
+def frame_word(frame: NamedFrame, address: int, type_: Stack) -> str:
     """The name of a frame: the function, else the binary in brackets, else the address."""
     name = frame.name.translate(_TABLE)
     if not name and frame.module:

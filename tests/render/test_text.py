@@ -45,7 +45,7 @@ from pytrace.render.tables import Page, TextTable, visible
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 from tests.render.test_values import VALUES
 from tests.support.encode import Run, Symbols
 from tests.support.rows import each_row
@@ -161,7 +161,7 @@ def test_control_characters_on_terminals(kind: types.Type, value: Any, shown: by
 def test_names_of_functions_on_terminals() -> None:
     class Evil(Symbols):
         def user(self, _pid: int, _address: int, *, caller: bool = False) -> list[Any]:
-            return [Frame("f\x1b[2J", 1, "/x\x07", "a\x9b.c", 3)]
+            return [SymbolFrame("f\x1b[2J", 1, "/x\x07", "a\x9b.c", 3)]
 
     names = Names(Evil(), Clock(), (), HostNames())
     texts = TextForms(names, printable=True)

@@ -32,7 +32,7 @@ from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.stacks import compiled_code, images, unwind_tables
 from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap, Reading
 from pytrace.runtime.stacks.image_places import detail
-from pytrace.runtime.stacks.images import AnyBinary, ForeignBinaries, ForeignBinary, Frame, Images
+from pytrace.runtime.stacks.images import AnyBinary, ForeignBinaries, ForeignBinary, Images, SymbolFrame
 from tests.fuzz.mutation import mutated
 from tests.support import damage
 from tests.support.compile import compiled, tool
@@ -74,7 +74,7 @@ def addresses() -> tuple[int, ...]:
 
 
 @cache
-def truth(lines: bool) -> tuple[tuple[Frame, ...], ...]:
+def truth(lines: bool) -> tuple[tuple[SymbolFrame, ...], ...]:
     """The frames of :func:`addresses`, by this process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "honest"
@@ -470,7 +470,7 @@ def _written(folder: Path, contents: list[bytes]) -> list[Path]:
 
 
 def _asked(
-    random: Random, paths: list[Path], *, lines: bool, expected: tuple[tuple[Frame, ...], ...]
+    random: Random, paths: list[Path], *, lines: bool, expected: tuple[tuple[SymbolFrame, ...], ...]
 ) -> dict[str, str]:
     """Ask what a run asks, in some order. Returns why names are missing."""
     missing: dict[str, str] = {}

@@ -6,7 +6,7 @@ from pytrace.base.dispatch import handles_names
 from pytrace.codegen.ir.values import Made, Memory, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.walkers.memory_images import MemoryImages
-from pytrace.codegen.walkers.processes import FunctionExits
+from pytrace.codegen.walkers.program_filters import FunctionExits
 from pytrace.codegen.walkers.python_objects import PythonObjects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, String, Struct, USym

@@ -15,7 +15,7 @@ from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, Made, Memory, Nothing, Number, Operand, Parts, Ptr, Remote, Scalar
 from pytrace.codegen.lower.maps import Maps
 from pytrace.codegen.lower.operators import Members, Operators
-from pytrace.codegen.walkers.processes import CallParts
+from pytrace.codegen.walkers.program_filters import CallParts
 from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.diagnostics import InternalError

@@ -22,8 +22,15 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, Operand
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.statements import ScriptEmitter, copy_function
-from pytrace.codegen.walkers import memory_images, processes, python_calls, system_calls, unwinding
-from pytrace.codegen.walkers.processes import Filters, FunctionExits, Gates, Watchdog
+from pytrace.codegen.walkers import (
+    memory_images,
+    program_filters,
+    python_calls,
+    service_programs,
+    system_calls,
+    unwinding,
+)
+from pytrace.codegen.walkers.program_filters import Filters, FunctionExits, Gates, Watchdog
 from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.codegen.walkers.system_calls import PART
 from pytrace.core import stack_formats
@@ -72,13 +79,13 @@ def generate(
         inserted=map_uses.inserted_maps(checked, elements) if elements else {},
         deciding=deciding_strings(checked),
     )
-    processes.declare_filters(module, options.shape)
-    processes.declare_gates(script)
-    processes.declare_exits(script)
+    program_filters.declare_filters(module, options.shape)
+    program_filters.declare_gates(script)
+    program_filters.declare_exits(script)
     services: tuple[ProgramSpec, ...] = ()
-    if processes.following_wanted(checked, script.options):
-        processes.declare_following(module)
-        services = processes.following_services(script)
+    if service_programs.following_wanted(checked, script.options):
+        service_programs.declare_following(module)
+        services = service_programs.following_services(script)
     for number, unit in enumerate(checked.units):
         _program(script, unit, number)
     for unit in checked.units:
@@ -86,7 +93,7 @@ def generate(
             _session(script, unit)
     system_calls.call_programs(script)
     services += system_calls.return_services(script)
-    services += processes.exit_services(script)
+    services += service_programs.exit_services(script)
     services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
@@ -98,7 +105,7 @@ def generate(
 
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
-    processes.prepare_gates(program)
+    program_filters.prepare_gates(program)
     if _may_be_late(script, program):
         program.late = late_body(script.checked, unit)
     for function in functions:
@@ -295,12 +302,12 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         unwind=unwinding.unwind_maps(selected=script.unwinds, asks=script.asks),
         python=python_calls.maps(script),
         images=memory_images.maps(script),
-        follow_map=processes.FOLLOWED if processes.following_wanted(checked, script.options) else "",
+        follow_map=program_filters.FOLLOWED if service_programs.following_wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
         stack_layout=checked.stack_layout,
-        sampling=processes.sampling_spec(script),
+        sampling=program_filters.sampling_spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
         stack_depths=script.layout.depths(),

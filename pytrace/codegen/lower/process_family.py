@@ -10,7 +10,7 @@ from pytrace.codegen.emit.tasks import COMM, CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr, Remote, Scalar
 from pytrace.codegen.lower.expressions import Builtins
-from pytrace.codegen.walkers.processes import Filters
+from pytrace.codegen.walkers.program_filters import Filters
 from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure

@@ -19,7 +19,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Memory, Number, Operand, Ptr, global_pointer
 from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.lower.map_access import KeyDigests
-from pytrace.codegen.walkers import frame_pointers, processes
+from pytrace.codegen.walkers import frame_pointers, program_filters
 from pytrace.codegen.walkers.frame_pointers import FramePointers, StackTruncation
 from pytrace.codegen.walkers.memory_images import MemoryImages
 from pytrace.codegen.walkers.python_stacks import PythonStacks
@@ -126,7 +126,7 @@ class StackBuiltins(Builtins):
 
             if FramePointers(self.e).walks(type_):
                 count = FramePointers(self.e).walk(type_, frames, node, helped)
-            elif processes.in_caller(self.program.unit) and type_.mode is not StackMode.BUILD_ID:
+            elif program_filters.in_caller(self.program.unit) and type_.mode is not StackMode.BUILD_ID:
                 count = helped()
                 # By frame pointers it is the second frame, or left out: at the end of a function they are its caller's.
                 if type_.user and type_.limit and self.script.kernel.arch == "x86_64":

@@ -22,7 +22,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Part, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Number, global_pointer, number_parameter, pointer_parameter
-from pytrace.codegen.walkers.processes import CATEGORY, EXEC, FREE, is_raw, service_program, thread_of
+from pytrace.codegen.walkers.service_programs import CATEGORY, EXEC, FREE, is_raw, service_program, thread_of
 from pytrace.core import system_calls
 from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target
 from pytrace.core.probe_kinds import RAW_TRACEPOINT, TracepointTarget, TypedFunctionTarget

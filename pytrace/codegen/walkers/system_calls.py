@@ -9,7 +9,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import SHARED, program_section
 from pytrace.codegen.ir.values import CONTEXT, I64, global_pointer
-from pytrace.codegen.walkers.processes import service_program
+from pytrace.codegen.walkers.service_programs import service_program
 from pytrace.core import system_calls as call_numbers
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import ProgramSpec, Target

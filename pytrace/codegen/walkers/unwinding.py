@@ -452,7 +452,7 @@ class Choice(msgspec.Struct, frozen=True):
     code: int
 
 
-class Frame(msgspec.Struct, frozen=True):
+class UnwindStep(msgspec.Struct, frozen=True):
     """One iteration: store the frame, then step to its caller; ends the loop if there is none.
 
     At most *limit* frames are stored. *out* and *state* are scratch offsets of the stack and of the unwinder's state,

@@ -22,7 +22,7 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Made, Memory, Number, Operand, Ptr, global_pointer
-from pytrace.codegen.walkers import frame_pointers, processes, python_threads, unwinding
+from pytrace.codegen.walkers import frame_pointers, program_filters, python_threads, unwinding
 from pytrace.codegen.walkers.frame_pointers import CODE_64, LOWEST, NOWHERE, StackTruncation
 from pytrace.codegen.walkers.memory_images import MemoryImages
 from pytrace.codegen.walkers.python_stacks import BY_CODE, UNPLACED, PythonStacks
@@ -43,8 +43,8 @@ from pytrace.codegen.walkers.unwinding import (
     VALUES,
     VALUES_SIZE,
     Choice,
-    Frame,
     FrameReads,
+    UnwindStep,
     declare_asking,
     declare_tables,
 )
@@ -356,7 +356,7 @@ class UserUnwinding(Part):
         b, target = self.b, self.e.area(out)
         self.e.memory.zero(target, type_.size)
         b.store(MemoryImages(self.e).of_stack(type_), b.offset(target, 4), 32)
-        exact = 0 if processes.in_caller(self.program.unit) else 1
+        exact = 0 if program_filters.in_caller(self.program.unit) else 1
         for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, exact)):
             b.store(value, self.e.area(state + offset))
         site = self.script.layout.site(_SITE if choice is None else _CHOOSING, location(node.span))
@@ -366,7 +366,7 @@ class UserUnwinding(Part):
         self.e.loops.run(
             node.span,
             most,
-            lambda inner, index: Frame(inner, type_, most, out, state, site, choice, pointers).emit(index),
+            lambda inner, index: UnwindStep(inner, type_, most, out, state, site, choice, pointers).emit(index),
         )
         count = b.load(self.e.area(state + COUNT))
         if parts is None:
@@ -472,7 +472,7 @@ class UserUnwinding(Part):
         b.start(done)
         for name, offset in (*_POINTERS.items(), ("bp", BP)):
             b.store(b.load(self._value(state, table.offset(name)), again=True), self.e.area(state + offset))
-        if row.user and processes.in_caller(self.program.unit):
+        if row.user and program_filters.in_caller(self.program.unit):
             # The function is left: its caller is the innermost frame, as at a return that the kernel sees.
             stack = b.load(self.e.area(state + SP))
             b.helper(helpers.PROBE_READ_USER, self.e.area(state + IP), 8, stack)

@@ -27,6 +27,7 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import (
     CALL,
     CALL_FAMILIES,
+    CALL_LEVELS,
     END,
     FENTRY,
     FEXIT,
@@ -567,7 +568,7 @@ class _Words:
     @staticmethod
     def _level(table: nodes.MapRef, span: Span) -> nodes.MapIndex:
         """How many calls of the thread are under way."""
-        return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}#depth"), (nodes.CallPart(span, "thread"),))
+        return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}{CALL_LEVELS}"), (nodes.CallPart(span, "thread"),))
 
 
 def _count(table: nodes.MapRef, what: str) -> nodes.Stmt:

@@ -33,7 +33,7 @@ _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "
 _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})
 
 
-class Frame:
+class Bracket:
     """One open bracket, or the part of an item that is outside all brackets."""
 
     __slots__ = ("block", "call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
@@ -77,7 +77,7 @@ class Brackets:
         """Statements whose predecessor has no semicolon; set by the parser."""
         self.roles: dict[int, str] = {}
         """Roles of blocks by the index of the opening token."""
-        self.stack: list[Frame] = []
+        self.stack: list[Bracket] = []
         self._blocks = 0
         self._done = False
         self._last = ""
@@ -89,8 +89,8 @@ class Brackets:
         self.direct.append(stack[-1].block if stack else False)
         self._last = token.type
 
-    def _open(self, kind: str, token: Token, role: str = "") -> Frame:
-        frame = Frame(kind, token, role)
+    def _open(self, kind: str, token: Token, role: str = "") -> Bracket:
+        frame = Bracket(kind, token, role)
         if role:
             if role == "body" and not (self.stack[-1].block and self.stack[-1].statement in _BODY_STATEMENTS):
                 role = "value"
@@ -101,12 +101,12 @@ class Brackets:
             self._blocks += 1
         return frame
 
-    def _predicate_end(self, _frame: Frame, token: Token) -> None:
+    def _predicate_end(self, _frame: Bracket, token: Token) -> None:
         self.lexer.error("the predicate is not closed", before(token), "add '/' before the body")
         self.stack.pop()
         self._put(Token("PREDICATE_CLOSE", "", before(token)))
 
-    def _close_paren(self, frame: Frame, token: Token) -> None:
+    def _close_paren(self, frame: Bracket, token: Token) -> None:
         wanted = "(" if token.text == ")" else "["
         if frame.kind == wanted:
             self._pop(token)
@@ -121,7 +121,7 @@ class Brackets:
                 break
         self.lexer.error(f"'{token.text}' without '{wanted}'", token.span)
 
-    def _close_brace(self, frame: Frame, token: Token) -> None:
+    def _close_brace(self, frame: Bracket, token: Token) -> None:
         if frame.kind != "{":
             if not any(outer.kind == "{" for outer in self.stack):
                 self._stray_brace(frame, token)
@@ -130,7 +130,7 @@ class Brackets:
                 self._close_top(token, report=True)
         self._pop(token)
 
-    def _stray_brace(self, _frame: Frame, token: Token) -> None:
+    def _stray_brace(self, _frame: Bracket, token: Token) -> None:
         blocks = [outer for outer in self.stack if outer.kind == "<"]
         if blocks and blocks[-1] is self.stack[-1]:
             opener = blocks[-1].opener
@@ -486,18 +486,18 @@ class Structure(Brackets):
         """
         self._put(first)
         self._last = ""
-        self.stack.append(Frame("head", first, role))
+        self.stack.append(Bracket("head", first, role))
         return self._run()
 
     def probe(self, first: Token) -> list[Token]:
         """The tokens of a probe; the lexer is at its predicate or body."""
         self._put(first)
         self._last = ""
-        self.stack.append(Frame("head", first, "item"))
+        self.stack.append(Bracket("head", first, "item"))
         if self.lexer.peek().text == "/":
             token = self.lexer.token()
             self._put(Token("PREDICATE_OPEN", "/", token.span))
-            self.stack.append(Frame("predicate", token))
+            self.stack.append(Bracket("predicate", token))
         return self._run()
 
     def statement(self, first: Token) -> list[Token]:
@@ -513,7 +513,7 @@ class Structure(Brackets):
         """All tokens of a text that is one expression."""
         self._put(first)
         self._last = ""
-        self.stack.append(Frame("loose", None))
+        self.stack.append(Bracket("loose", None))
         while True:
             token = self.lexer.token()
             if token.type == "EOF":
@@ -525,7 +525,7 @@ class Structure(Brackets):
         """The tokens of an expression at the root, up to a token of *ends*, which is not consumed."""
         self._put(first)
         self._last = ""
-        self.stack.append(Frame("loose", None))
+        self.stack.append(Bracket("loose", None))
         while True:
             token = self.lexer.peek()
             if token.type == "EOF" or (token.type in ends and self._ends_clause(token)):
@@ -565,7 +565,7 @@ class Structure(Brackets):
             self.direct.append(frame.block)
             self._last = token.type
 
-    def _start_statement(self, frame: Frame, token: Token) -> None:
+    def _start_statement(self, frame: Bracket, token: Token) -> None:
         text = self.lexer.source.text
         if token.type == "IDENT" and self.stack[0].kind == "head" and self._is_probe_head(text, token):
             self._close_all(token, report=True)
@@ -588,7 +588,7 @@ class Structure(Brackets):
 
     # ------------------------------------------------------------------------------------------ brackets
 
-    def _open_block(self, frame: Frame, token: Token) -> None:
+    def _open_block(self, frame: Bracket, token: Token) -> None:
         kind = token.text
         operand = self._last in OPERAND_ENDS
         if frame.kind == "head":
@@ -605,7 +605,7 @@ class Structure(Brackets):
             token.type = "LBRACE"
         self._open(kind, token, role)
 
-    def _brace(self, frame: Frame, token: Token) -> None:
+    def _brace(self, frame: Bracket, token: Token) -> None:
         if frame.kind == "predicate" and self._last in OPERAND_ENDS:
             self._predicate_end(frame, token)
             frame = self.stack[-1]
@@ -619,7 +619,7 @@ class Structure(Brackets):
             frame = self.stack[-1]
         self._open_block(frame, token)
 
-    def _paren(self, frame: Frame, token: Token) -> None:
+    def _paren(self, frame: Bracket, token: Token) -> None:
         last = self._last
         opened = self._open("(", token)
         if frame.kind == "head":
@@ -640,17 +640,17 @@ class Structure(Brackets):
         if wanted:
             self._put(Token("TYPE_MARK", "", Span(self.lexer.source, offset, offset)))
 
-    def _bracket(self, _frame: Frame, token: Token) -> None:
+    def _bracket(self, _frame: Bracket, token: Token) -> None:
         self._open("[", token)
 
-    def _comma(self, frame: Frame, token: Token) -> None:
+    def _comma(self, frame: Bracket, token: Token) -> None:
         self._put(token)
         if frame.call:
             self._mark(is_type_argument(self.lexer), token.span.end)
 
     # ------------------------------------------------------------------------------------------ context
 
-    def _semicolon(self, frame: Frame, token: Token) -> None:
+    def _semicolon(self, frame: Bracket, token: Token) -> None:
         if frame.kind in ("(", "["):
             self._close_brackets(token)
             frame = self.stack[-1]
@@ -664,37 +664,37 @@ class Structure(Brackets):
             self.stack.pop()
             self._done = True
 
-    def _end(self, _frame: Frame, token: Token) -> None:
+    def _end(self, _frame: Bracket, token: Token) -> None:
         self._close_all(token, report=True)
         self._done = True
 
-    def _header(self, frame: Frame, token: Token) -> None:
+    def _header(self, frame: Bracket, token: Token) -> None:
         frame.header = token.type
         if token.type == "IF" and frame.block and frame.first == len(self.tokens) and frame.statement == "IF":
             token.type = "IF_STATEMENT"
         self._put(token)
 
-    def _comptime(self, _frame: Frame, token: Token) -> None:
+    def _comptime(self, _frame: Bracket, token: Token) -> None:
         if self._last in ("IF", "IF_STATEMENT"):
             token.type = "IF_COMPTIME"
         self._put(token)
 
-    def _question(self, frame: Frame, token: Token) -> None:
+    def _question(self, frame: Bracket, token: Token) -> None:
         frame.ternary += 1
         self._put(token)
 
-    def _colon(self, frame: Frame, token: Token) -> None:
+    def _colon(self, frame: Bracket, token: Token) -> None:
         frame.ternary = max(0, frame.ternary - 1)
         self._put(token)
 
-    def _slash(self, frame: Frame, token: Token) -> None:
+    def _slash(self, frame: Bracket, token: Token) -> None:
         if frame.kind == "predicate":
             if self.lexer.peek().type in ("LBRACE", "LT"):
                 self.stack.pop()
                 token.type = "PREDICATE_CLOSE"
         self._put(token)
 
-    def _without_body(self, token: Token) -> Frame:
+    def _without_body(self, token: Token) -> Bracket:
         """Insert the end of the predicate and the opening brace where statements follow a predicate without a brace."""
         self.lexer.error("expected a block after the predicate, found ';'", token.span, "write /condition/ { … }")
         self.stack.pop()
@@ -704,13 +704,13 @@ class Structure(Brackets):
 
     # ------------------------------------------------------------------------------------------ angle blocks
 
-    def _less(self, frame: Frame, token: Token) -> None:
+    def _less(self, frame: Bracket, token: Token) -> None:
         if self._opens_block(frame, token):
             self._open_block(frame, token)
         else:
             self._put(token)
 
-    def _opens_block(self, frame: Frame, token: Token) -> bool:
+    def _opens_block(self, frame: Bracket, token: Token) -> bool:
         if frame.kind == "head" or self._last not in OPERAND_ENDS:
             return True
         if frame.block and frame.first == len(self.tokens):
@@ -721,13 +721,13 @@ class Structure(Brackets):
             return True
         return not compares_condition(self.lexer.source.text, token.span.end)
 
-    def _greater(self, frame: Frame, token: Token) -> None:
+    def _greater(self, frame: Bracket, token: Token) -> None:
         if frame.kind == "<" and self._closes_block(frame, token.span.end):
             self._pop(token)
         else:
             self._put(token)
 
-    def _closes_block(self, frame: Frame, after: int, *, levels: int = 1) -> bool:
+    def _closes_block(self, frame: Bracket, after: int, *, levels: int = 1) -> bool:
         if frame.start or self._last not in OPERAND_ENDS:
             return True
         if frame.header:
@@ -738,7 +738,7 @@ class Structure(Brackets):
             self.lexer.source.text, after, context, ternary=frame.ternary > 0, effect=self._has_effect_only(frame)
         )
 
-    def _has_effect_only(self, frame: Frame) -> bool:
+    def _has_effect_only(self, frame: Bracket) -> bool:
         """Whether the statement so far is a single call, or ends in ``++`` or ``--``."""
         if self._last in ("INCREMENT", "DECREMENT"):
             return True
@@ -751,7 +751,7 @@ class Structure(Brackets):
                 return False
         return True
 
-    def _shift_right(self, frame: Frame, token: Token) -> None:
+    def _shift_right(self, frame: Bracket, token: Token) -> None:
         levels = 2 if len(self.stack) > 2 and self.stack[-2].kind == "<" else 1
         if frame.kind != "<" or not self._closes_block(frame, token.span.end, levels=levels):
             self._put(token)
@@ -765,7 +765,7 @@ class Structure(Brackets):
 _BEFORE_MEMBERS = frozenset({"DOT", "ARROW", "COMMA"})
 _NO_STATEMENT = frozenset({"SEMI", "RBRACE", "GT", "RSHIFT", "EOF"})
 
-_HANDLERS: dict[str, Callable[[Structure, Frame, Token], None]] = {
+_HANDLERS: dict[str, Callable[[Structure, Bracket, Token], None]] = {
     "LPAREN": Structure._paren,
     "LBRACKET": Structure._bracket,
     "LBRACE": Structure._brace,

@@ -8,7 +8,7 @@ and watchpoint perf events with a program at each overflow. iter has a link from
 a file runs the program for each object.
 
 With ``--follow`` an iterator over tasks finds the existing descendants of a traced process. The programs that keep the
-kernel's set of followed processes (``pytrace.codegen.walkers.processes``) run at forks, so they are attached
+kernel's set of followed processes (``pytrace.codegen.walkers.service_programs``) run at forks, so they are attached
 first. Then all processes are listed until there is no descendant that the set lacks: a process whose parent was not in
 the set yet when it was forked is in the next list.
 """
@@ -69,10 +69,10 @@ from pytrace.runtime.load.probe_links import (
     Attacher,
     AttachOptions,
     CannotAttachError,
-    Failure,
     Job,
     Opened,
     Outcome,
+    RefusedTarget,
     attach_event,
     attach_event_everywhere,
     attach_event_on_cpus,
@@ -136,7 +136,7 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
             found[target.cookie] = _function_address(target.of(KernelFunctionTarget))
             known.append(target)
         except CannotAttachError as error:
-            outcomes.append(Failure(target, error.reason))
+            outcomes.append(RefusedTarget(target, error.reason))
 
     def link(some: Sequence[Target]) -> int:
         return bpf.link_kprobe_multi(
@@ -174,8 +174,8 @@ def _kernel_symbols() -> Kallsyms:
     return Kallsyms()
 
 
-def _kprobe_failure(target: Target, error: OSError) -> Failure:
-    return Failure(target, _kprobe_reason(error), _kprobe_hints(target, error))
+def _kprobe_failure(target: Target, error: OSError) -> RefusedTarget:
+    return RefusedTarget(target, _kprobe_reason(error), _kprobe_hints(target, error))
 
 
 def _kprobe_reason(error: OSError) -> str:
@@ -279,7 +279,7 @@ def _attach_raw_tracepoint(job: Job, opened: Opened) -> list[Outcome]:
         if error.errno in OF_ALL:
             raise
         limit = error.errno in LIMITS
-        return [Failure(target, str(error.strerror), limit=limit) for target in job.spec.targets]
+        return [RefusedTarget(target, str(error.strerror), limit=limit) for target in job.spec.targets]
     return [Attached(job.spec, target) for target in job.spec.targets]
 
 
@@ -567,7 +567,7 @@ class Attachments(msgspec.Struct, frozen=True):
     """Result of :func:`attach_all`."""
 
     attached: tuple[Attached, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[RefusedTarget, ...]
     """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
     opened: Opened
     """The links; the *stack* of :func:`attach_all` closes them."""
@@ -590,8 +590,8 @@ def attach_all(
     """
     attached: list[Attached] = []
     services: list[Attached] = []
-    failures: list[Failure] = []
-    gone: list[Failure] = []
+    failures: list[RefusedTarget] = []
+    gone: list[RefusedTarget] = []
     opened = Opened()
     stack.callback(opened.close)
     wanted = list(programs)
@@ -602,12 +602,12 @@ def attach_all(
     options.progress()
     for spec in attach_order(wanted):
         if spec.symbol in loaded.gone:
-            gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
+            gone += [RefusedTarget(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
         own = opened.programs.setdefault(spec.symbol, Opened())
         for outcome in _with_parts(spec, _outcomes(spec, options, loaded, own), parts.get(spec.symbol, ())):
             options.progress()
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, RefusedTarget):
                 (gone if outcome.gone else failures).append(outcome)
             elif spec.service:
                 services.append(outcome)

@@ -482,7 +482,7 @@ def untraced_children(pids: Sequence[int]) -> set[int]:
     return {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
 
 
-class Failure(msgspec.Struct, frozen=True):
+class RefusedTarget(msgspec.Struct, frozen=True):
     """One target that could not be attached, and why.
 
     *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
@@ -500,7 +500,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class CannotAttachError(Exception):
-    """Raised inside an attacher for one target; becomes a :class:`Failure`."""
+    """Raised inside an attacher for one target; becomes a :class:`RefusedTarget`."""
 
     def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False, limit: bool = False) -> None:
         super().__init__(reason)
@@ -555,7 +555,7 @@ class Job(msgspec.Struct, frozen=True, dict=True):
         return known_kind(self.spec.kind).returns and not leaving
 
 
-Outcome = Attached | Failure
+Outcome = Attached | RefusedTarget
 Attacher = Callable[[Job, Opened], list[Outcome]]
 """Attaches one program to all its targets and hands over what it opens; targets that fail leave nothing open."""
 
@@ -598,9 +598,9 @@ def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) ->
         opened.take(own)
     except CannotAttachError as error:
         number = _error_number(error.__context__)
-        return Failure(target, error.reason, error.hints, error.gone, error.limit or number in LIMITS)
+        return RefusedTarget(target, error.reason, error.hints, error.gone, error.limit or number in LIMITS)
     except OSError as error:
-        return Failure(target, str(error.strerror or error), limit=_error_number(error) in LIMITS)
+        return RefusedTarget(target, str(error.strerror or error), limit=_error_number(error) in LIMITS)
     finally:
         own.close()
     return done
@@ -613,7 +613,7 @@ def in_one_link(
     job: Job,
     targets: Sequence[Target],
     link: Linker,
-    explain: Callable[[Target, OSError], Failure],
+    explain: Callable[[Target, OSError], RefusedTarget],
     opened: Opened,
 ) -> list[Outcome]:
     """Attach many targets with one link; where the kernel refuses some, with as few links as the others need.
@@ -720,7 +720,7 @@ def threads(pid: int) -> list[int]:
         raise CannotAttachError(f"there is no process {pid}") from None
 
 
-def failure_error(failures: Sequence[Failure]) -> TraceError:
+def failure_error(failures: Sequence[RefusedTarget]) -> TraceError:
     """The error for probes that could not be attached: the first in words, the number of the others."""
     first = failures[0]
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""

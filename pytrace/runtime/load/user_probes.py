@@ -20,11 +20,11 @@ from pytrace.runtime.load.probe_links import (
     Attached,
     Attacher,
     CannotAttachError,
-    Failure,
     Job,
     Linker,
     Opened,
     Outcome,
+    RefusedTarget,
     attach_event,
     attempt,
     in_one_link,
@@ -91,8 +91,8 @@ def _linker(job: Job, path: str) -> Linker:
     return link
 
 
-def _explain(target: Target, error: OSError) -> Failure:
-    return Failure(target, _reason(target, error), gone=_gone(target, error))
+def _explain(target: Target, error: OSError) -> RefusedTarget:
+    return RefusedTarget(target, _reason(target, error), gone=_gone(target, error))
 
 
 def _gone(target: Target, error: OSError) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pytrace.core.diagnostics import counted
 from pytrace.core.manifest import MapSpec
+from pytrace.core.probe_kinds import CALL_LEVELS
 from pytrace.core.types import Tuple
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
@@ -51,7 +52,7 @@ class Calls(Service):
         if killed:
             threads[killed] = (0, 0)
         for spec in self._loaded.manifest.call_maps:
-            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith("#depth"):
+            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith(CALL_LEVELS):
                 self._look_at(spec, spec.value, threads, killed)
 
     def _look_at(
@@ -91,7 +92,7 @@ class Calls(Service):
         totals = CounterReader(self._loaded).totals()
         before = len(self._loaded.manifest.maps)
         for number, spec in enumerate(self._loaded.manifest.call_maps, before):
-            if spec.name not in self._left or spec.name.endswith("#depth"):
+            if spec.name not in self._left or spec.name.endswith(CALL_LEVELS):
                 continue
             entered, returned, begun, lost = (
                 totals.get((kind, number), 0) for kind in ("call_entered", "call_returned", "call_begun", "map_full")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Never, TypeAlias, TypeVar
 import msgspec
 
 import pytrace
+from pytrace.base import kernel_files
 from pytrace.core import types
 from pytrace.core.event_layout import PrintedMap, Quantiles
 from pytrace.core.types import TRUNCATED, Record, Stack, StackMode, settled
@@ -201,11 +202,8 @@ def _script_hash(manifest: Manifest, options: RunOptions) -> str:
 
 
 def _process(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="surrogateescape") as file:
-            return f"{pid} ({file.read().rstrip()})"
-    except OSError:
-        return str(pid)
+    name = kernel_files.process_name(pid)
+    return f"{pid} ({name})" if name else str(pid)
 
 
 def _target(options: RunOptions) -> str:
@@ -444,7 +442,7 @@ def _after(place: ImagePlace) -> ImagePlace:
     return ImagePlace(place.build_id, place.address + 1) if place.address else place
 
 
-def _frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Frame, ...]:
+def _frames(found: Sequence[names.NamedFrame], place: ImagePlace) -> tuple[Frame, ...]:
     """Portable frames of one address."""
     return tuple(
         Frame(
@@ -454,7 +452,7 @@ def _frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Frame, ...
     )  # fmt: skip
 
 
-def _kernel_frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Frame, ...]:
+def _kernel_frames(found: Sequence[names.NamedFrame], place: ImagePlace) -> tuple[Frame, ...]:
     return tuple(
         frame._replace(module=KERNEL) if frame.function and not frame.module else frame
         for frame in _frames(found, place)

@@ -1,9 +1,9 @@
 """What a run watches beside events: its memory, the end of traced processes and of its time, changes of the machine
 (CPUs, its clock, a suspension, modules and files that are probed), and its own heartbeat.
 
-When the heartbeat stops, the programs of the run return at once (``codegen.walkers.processes``). A thread moves their
-deadline forward. The loop of the run does not: it may print a million keys, read debug information or wait for a slow
-reader of the output, and none of that is a reason to skip events. The thread stops with the process: when that is
+When the heartbeat stops, the programs of the run return at once (``codegen.walkers.program_filters``). A thread moves
+their deadline forward. The loop of the run does not: it may print a million keys, read debug information or wait for a
+slow reader of the output, and none of that is a reason to skip events. The thread stops with the process: when that is
 stopped, swapped out or gets no processor time. It also stops beating when the thread of the run is stuck: it has
 neither used processor time nor returned from a call for a while (a file system that hangs).
 """

@@ -38,7 +38,7 @@ from pytrace.base import kernel_files
 from pytrace.core.types import JIT
 from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.stacks.image_places import is_generated
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -729,20 +729,20 @@ class CompiledCode:
                 names.read_on()
         return any(names is not None and not names.empty for names in (space.perf_map, dump))
 
-    def frame(self, process: int, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
+    def frame(self, process: int, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> SymbolFrame:
         """The function at an address: by jitdump, by perf map, else :data:`JIT`. *caller*: it is that of a call, one
         before the address in the stack. *process* is the number in the stack.
         """
         module = mapping.path or "[jit]"
         functions = self._functions(process, space, address, address + caller)
         if functions and len(functions) <= MOST_NAMES:
-            return Frame(" or ".join(name for name, _ in functions), functions[-1][1] + caller, module)
+            return SymbolFrame(" or ".join(name for name, _ in functions), functions[-1][1] + caller, module)
         for names in (space.perf_map, space.jit_dump):
             if names is not None and names.problem:
                 self._unreadable[f"names of functions that process {space.pid} compiled"] = names.problem
         if functions or is_generated(mapping):
-            return Frame(JIT, address + caller - mapping.start, module)
-        return Frame("", module=mapping.path)
+            return SymbolFrame(JIT, address + caller - mapping.start, module)
+        return SymbolFrame("", module=mapping.path)
 
     def _functions(self, process: int, space: AddressSpace, address: int, seen: int) -> list[tuple[str, int]]:
         """Names of the functions that an address, which is *seen* in stacks, may be of, oldest first, with offsets."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.machine.kernel_functions import Kallsyms
     from pytrace.runtime.machine.procfs import Mapping
     from pytrace.runtime.stacks.address_space import AddressSpace, Image
-    from pytrace.runtime.stacks.images import AnyBinary, Frame, Images
+    from pytrace.runtime.stacks.images import AnyBinary, Images, SymbolFrame
 
 
 _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
@@ -252,7 +252,7 @@ class MetBinaries:
             copies.sort(key=detail, reverse=True)
         return {build_id: int(detail(copies[0])) for build_id, copies in self._binaries.items()}
 
-    def functions(self, build_id: str, address: int) -> list[Frame]:
+    def functions(self, build_id: str, address: int) -> list[SymbolFrame]:
         """The functions at an address of a binary as it was linked, inlined ones first; empty for unknown ones."""
         copies = self._binaries.get(build_id)
         frames = self._images.frames(copies[0], "", address) if copies else []

@@ -178,7 +178,7 @@ class LineReading:
             self._say(f"reading source lines of {self._what}; Ctrl-C prints the rest without lines\n")
 
 
-class Frame(msgspec.Struct, frozen=True):
+class SymbolFrame(msgspec.Struct, frozen=True):
     """A function that an address lies in.
 
     *name* is empty when it is unknown; *offset* counts bytes from the function's start (of an inlined function: of the
@@ -253,7 +253,7 @@ class Images:
         """What servers may have of the last binary, in the limited process, which asks none."""
         self.dropped = 0
         """Binaries that were closed again to limit their number."""
-        self._places: dict[tuple[AnyBinary, str, int, bool], list[Frame]] = {}
+        self._places: dict[tuple[AnyBinary, str, int, bool], list[SymbolFrame]] = {}
 
     def binary(self, path: str, status: os.stat_result | foreign_files.Status, root: str = "") -> Binary:
         """The binary at a path with its status; *root* is how absolute paths of its process are reached from here.
@@ -348,7 +348,7 @@ class Images:
                 self._remember((binary, module, *place), frames)
             yield
 
-    def _remember(self, key: tuple[AnyBinary, str, int, bool], frames: list[Frame]) -> None:
+    def _remember(self, key: tuple[AnyBinary, str, int, bool], frames: list[SymbolFrame]) -> None:
         self._characters += sum(len(frame.name) + len(frame.file) for frame in frames)
         if self._characters > _MOST_NAMES:
             self._places.clear()
@@ -368,7 +368,7 @@ class Images:
         for binary in self._binaries.values():
             binary.keep_lines()
 
-    def frames(self, binary: AnyBinary, module: str, inside: int, *, caller: bool = False) -> list[Frame]:
+    def frames(self, binary: AnyBinary, module: str, inside: int, *, caller: bool = False) -> list[SymbolFrame]:
         """Functions at a virtual address of a binary that processes call *module*, inlined ones first.
 
         *caller*: *inside* is the last byte of a call, and the frames are those of the address that it returns to.
@@ -389,7 +389,7 @@ class Images:
             remember(self._places, key, known, _PLACES)
         return known
 
-    def _frames(self, binary: Binary, module: str, inside: int) -> list[Frame]:
+    def _frames(self, binary: Binary, module: str, inside: int) -> list[SymbolFrame]:
         try:
             symbol = binary.covering(inside) or binary.plt_entry(inside)
             if self._lacks(binary, symbol) and self._downloaded(binary, "source lines" if symbol else "symbols"):
@@ -400,9 +400,9 @@ class Images:
             self._unreadable[f"symbols of {module}"] = reason(error)
             symbol = None
         if symbol is None:
-            return [Frame("", inside, module)]
+            return [SymbolFrame("", inside, module)]
         name = self._named(symbol.name)
-        last = Frame(name, inside - symbol.address, module)
+        last = SymbolFrame(name, inside - symbol.address, module)
         if self._lines:
             try:
                 debug = binary.debug
@@ -421,7 +421,7 @@ class Images:
 
     def _of_foreign(
         self, binary: ForeignBinary, module: str, places: Sequence[tuple[int, bool]]
-    ) -> list[list[Frame]]:
+    ) -> list[list[SymbolFrame]]:
         unread = [inside for inside, _ in places if inside not in binary.read]
         lines = self._lines and self._reading.run(binary.reading(unread, self._reading))
         named = binary.named(module, places, lines)
@@ -434,7 +434,7 @@ class Images:
                 named = binary.named(module, places, lines)
         for missing, why in named.unreadable.items():
             self._unreadable[missing] = why
-        return [[Frame(row[0], row[1], module, *row[2:]) for row in rows] for rows in named.frames]
+        return [[SymbolFrame(row[0], row[1], module, *row[2:]) for row in rows] for rows in named.frames]
 
     # In the limited process, for ForeignBinaries:
 
@@ -786,10 +786,10 @@ _ATTEMPTS = 2
 AnyBinary = Binary | ForeignBinary
 
 
-def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) -> list[Frame]:
+def with_lines(places: list[Place], last: SymbolFrame, named: Callable[[str], str]) -> list[SymbolFrame]:
     """Source places for a function's frame, and the frames of what was inlined there."""
     frames = [
-        Frame(
+        SymbolFrame(
             with_bodies(named(place.function), place.written),
             last.offset,
             last.module,
@@ -802,7 +802,7 @@ def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) ->
     if not places:
         return [last]
     outer = places[-1]
-    frames.append(Frame(with_bodies(last.name, outer.written), last.offset, last.module, outer.file, outer.line))
+    frames.append(SymbolFrame(with_bodies(last.name, outer.written), last.offset, last.module, outer.file, outer.line))
     return frames
 
 
@@ -818,7 +818,7 @@ def remember(cache: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> 
     cache[key] = value
 
 
-def returned(frames: list[Frame]) -> list[Frame]:
+def returned(frames: list[SymbolFrame]) -> list[SymbolFrame]:
     """Frames that were looked up one byte before a return address, as frames of that address."""
     return [replace(frame, offset=frame.offset + bool(frame.name or frame.offset)) for frame in frames]
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytrace.runtime.stacks.image_places import ImagePlace, LinkedPlace, MetBinaries
-    from pytrace.runtime.stacks.images import Frame
+    from pytrace.runtime.stacks.images import SymbolFrame
     from pytrace.runtime.stacks.symbolizer import Symbolizer
 
 
@@ -28,11 +28,11 @@ class LazySymbols:
                 self._ending(self._made)
         return self._made
 
-    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
+    def kernel(self, address: int, *, caller: bool = False) -> list[SymbolFrame]:
         """Functions of a kernel address."""
         return self._symbols().kernel(address, caller=caller)
 
-    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+    def user(self, pid: int, address: int, *, caller: bool = False) -> list[SymbolFrame]:
         """Functions of an address of a process."""
         return self._symbols().user(pid, address, caller=caller)
 

@@ -34,7 +34,7 @@ from pytrace.core.python_format import (
 from pytrace.runtime.binaries.elf_file import read_file
 from pytrace.runtime.machine import bpf, procfs
 from pytrace.runtime.stacks import python_interpreters
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.python_interpreters import EvalLoop, Interpreter, UnsupportedError, eval_loop
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _delta(table: bytes, at: int) -> int:
 
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 """Forms of strings by bytes of a character (``PyUnicode_1BYTE_KIND`` …)."""
-UNKNOWN = Frame("[unknown Python function]")
+UNKNOWN = SymbolFrame("[unknown Python function]")
 _PLACES = (1 << 32) - 1
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 """A name may have any character; a line of output is a line."""
@@ -153,12 +153,12 @@ class _Function(msgspec.Struct, frozen=True):
     first: int
     table: bytes
 
-    def frame(self, index: int, *, lines: bool) -> Frame:
+    def frame(self, index: int, *, lines: bool) -> SymbolFrame:
         """The frame at a code unit (-1: before the first)."""
         file, line = "", 0
         if lines:
             file, line = self.file, line_of(self.minor, self.table, self.first, index)
-        return Frame(self.name, 2 * max(index, 0), self.file, file, line)
+        return SymbolFrame(self.name, 2 * max(index, 0), self.file, file, line)
 
 
 class PythonFunctions:
@@ -168,7 +168,7 @@ class PythonFunctions:
         self._lines = lines
         self._records: mmap.mmap | bytes = b""
         self._functions: dict[int, _Function | None] = {}
-        self._frames: dict[int, Frame] = {}
+        self._frames: dict[int, SymbolFrame] = {}
 
     def start(self, descriptor: int, stack: ExitStack) -> None:
         """Read the array of names from now on."""
@@ -185,7 +185,7 @@ class PythonFunctions:
         """True if a frame of a user stack is one of Python."""
         return bool(address & FRAME)
 
-    def frame(self, address: int) -> Frame:
+    def frame(self, address: int) -> SymbolFrame:
         """The function of a frame."""
         known = self._frames.get(address)
         if known is None:

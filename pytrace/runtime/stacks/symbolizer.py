@@ -35,9 +35,9 @@ from pytrace.runtime.stacks.images import (
     ENDING,
     ForeignBinaries,
     ForeignBinary,
-    Frame,
     Images,
     LineReading,
+    SymbolFrame,
     Unreadable,
     reason,
     remember,
@@ -149,7 +149,7 @@ class Symbolizer:
 
     # ---- kernel
 
-    def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
+    def kernel(self, address: int, *, caller: bool = False) -> list[SymbolFrame]:
         """Functions of a kernel address, inlined ones first; one frame without a name when it is unknown.
 
         *caller*: it is a return address from a stack; the call is just before it, perhaps at the very end of its
@@ -157,20 +157,20 @@ class Symbolizer:
         """
         return returned(self._kernel(address - 1)) if caller else self._kernel(address)
 
-    def _kernel(self, address: int) -> list[Frame]:
+    def _kernel(self, address: int) -> list[SymbolFrame]:
         place = self._kallsyms.place(address)
         if place is None and address >= KERNEL_HALF and self._kallsyms.withheld:
             why = f"the kernel hides their addresses ({self._kallsyms.withheld})"
             self._unreadable["names of kernel functions"] = why
-            return [Frame("")]
+            return [SymbolFrame("")]
         if place is None and address >= KERNEL_HALF and time.monotonic() - self._kernel_read > _KERNEL_REREAD:
             # Modules and BPF programs come and go.
             self._kernel_read = time.monotonic()
             self._kallsyms = Kallsyms()
             place = self._kallsyms.place(address)
         if place is None:
-            return [Frame("")]
-        last = Frame(place.name, place.offset, place.module)
+            return [SymbolFrame("")]
+        last = SymbolFrame(place.name, place.offset, place.module)
         if self._lines and not place.module:
             try:
                 debug = self._kernel_dwarf()
@@ -280,7 +280,7 @@ class Symbolizer:
         if self._kernel_debug is not None:
             self._kernel_debug[0].keep()
 
-    def user(self, process: int, address: int, *, caller: bool = False) -> list[Frame]:
+    def user(self, process: int, address: int, *, caller: bool = False) -> list[SymbolFrame]:
         """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
 
         *process* is a process id, or the number of an image (``codegen.walkers.memory_images``). *caller* as for
@@ -290,11 +290,11 @@ class Symbolizer:
             return [self._python.frame(address)]
         if not self._reading.names_left():
             self._left_out += 1
-            return [Frame("")]
+            return [SymbolFrame("")]
         image, address = self._image(process), address - caller
         if image is None:
             self._forgotten += 1
-            return [Frame("")]
+            return [SymbolFrame("")]
         space, mapping = image.space, image.find(address)
         pid = space.pid
         if mapping is None:
@@ -309,7 +309,7 @@ class Symbolizer:
                 self._unreadable[f"names of some functions of process {pid}"] = (
                     f"its list of mappings has more than {procfs.MOST_MAPS >> 20} MiB"
                 )
-            return [Frame("")]
+            return [SymbolFrame("")]
         if mapping.path == "[vdso]":
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
@@ -326,10 +326,10 @@ class Symbolizer:
 
     def _in_image(
         self, binary: AnyBinary | None, mapping: Mapping, position: int, inside: int | None, caller: bool
-    ) -> list[Frame]:
+    ) -> list[SymbolFrame]:
         """Functions at a *position* in a mapped file, which is the address *inside* of the binary as it was linked."""
         if binary is None or inside is None:
-            return [Frame("", position + caller, mapping.path)]
+            return [SymbolFrame("", position + caller, mapping.path)]
         return self._images.frames(binary, mapping.path, inside, caller=caller)
 
     def user_place(self, pid: int, address: int) -> ImagePlace:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace.codegen.walkers.processes import FOLLOWED
+from pytrace.codegen.walkers.program_filters import FOLLOWED
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.kernel_info import FunctionPrototype, TracepointField, UserParameter
 from pytrace.core.manifest import MapType

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pytrace.codegen.walkers.processes import FOLLOWED, FOLLOWED_ENTRIES
+from pytrace.codegen.walkers.program_filters import FOLLOWED
+from pytrace.codegen.walkers.service_programs import FOLLOWED_ENTRIES
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.manifest import RATE_LINE, MapType

@@ -26,10 +26,10 @@ from pytrace.runtime.load.probe_links import (
     AttachOptions,
     CannotAttachError,
     CpuEvents,
-    Failure,
     Job,
     MissReader,
     Opened,
+    RefusedTarget,
     SamplingClock,
     link_misses,
     profile_misses,
@@ -71,7 +71,7 @@ CALLS = [(Target(f"tracepoint:syscalls:{name}", 0, TracepointTarget("syscalls", 
 @pytest.mark.parametrize("fails", [False, True])
 def test_parts_of_a_program_for_system_calls_fare_like_it(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     def attach(job: Any, _opened: Any) -> list[Any]:
-        made = attachments.Failure if fails else lambda target, _why: attachments.Attached(job.spec, target)
+        made = attachments.RefusedTarget if fails else lambda target, _why: attachments.Attached(job.spec, target)
         return [made(target, "why") for target in job.spec.targets]
 
     monkeypatch.setitem(ATTACHERS, "tracepoint", lambda _kind: attach)
@@ -170,7 +170,7 @@ def test_what_was_opened_is_handed_over(opened: Opened) -> None:
 
 def test_a_failure_leaves_nothing_open(opened: Opened) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    assert outcome(opened, CannotAttachError("why", hints=["do"], gone=True)) == Failure(
+    assert outcome(opened, CannotAttachError("why", hints=["do"], gone=True)) == RefusedTarget(
         TARGETS[0], "why", ("do",), gone=True
     )
     assert opened.links == []
@@ -193,7 +193,7 @@ def test_limits_of_the_machine_are_told_apart(
     opened: Opened, error: Exception, cause: OSError | None, limit: bool
 ) -> None:
     found = outcome(opened, error, cause)
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert (found.reason, found.limit) == ("why", limit)
 
 
@@ -220,14 +220,14 @@ def test_one_by_one(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("failures", "message", "hints"),
     [
-        ([Failure(TARGETS[0], "why", ("do",))], "cannot attach kprobe:a: why", 2),
-        ([Failure(TARGETS[0], "why"), Failure(TARGETS[1], "x"), Failure(TARGETS[2], "y")],
+        ([RefusedTarget(TARGETS[0], "why", ("do",))], "cannot attach kprobe:a: why", 2),
+        ([RefusedTarget(TARGETS[0], "why"), RefusedTarget(TARGETS[1], "x"), RefusedTarget(TARGETS[2], "y")],
          "cannot attach kprobe:a: why (and 2 more)", 1),
         # Going on without the probe would not help against a limit.
-        ([Failure(TARGETS[0], "why", ("do",), limit=True)], "cannot attach kprobe:a: why", 1),
+        ([RefusedTarget(TARGETS[0], "why", ("do",), limit=True)], "cannot attach kprobe:a: why", 1),
     ],
 )  # fmt: skip
-def test_the_error_for_all_failures(failures: list[Failure], message: str, hints: int) -> None:
+def test_the_error_for_all_failures(failures: list[RefusedTarget], message: str, hints: int) -> None:
     error = probe_links.failure_error(failures)
     assert error.message == message
     assert len(error.hints) == hints
@@ -259,11 +259,11 @@ class Refusing:
 def test_a_refused_set_is_halved(opened: Opened, refused: str, sets: list[str]) -> None:
     link = Refusing(*refused)
     found = probe_links.in_one_link(
-        job(PROBE), TARGETS, link, lambda target, error: Failure(target, str(error.strerror)), opened
+        job(PROBE), TARGETS, link, lambda target, error: RefusedTarget(target, str(error.strerror)), opened
     )
     assert link.sets == sets
     assert len(opened.links) == len(sets)
-    failed = [item for item in found if isinstance(item, Failure)]
+    failed = [item for item in found if isinstance(item, RefusedTarget)]
     assert [item.target.probe[-1] for item in failed] == list(refused)
     assert {item.reason for item in failed} <= {"Invalid argument"}
     assert [item.target for item in found] == list(TARGETS)
@@ -272,7 +272,7 @@ def test_a_refused_set_is_halved(opened: Opened, refused: str, sets: list[str]) 
 def test_want_of_memory_is_not_the_fault_of_a_target(opened: Opened) -> None:
     link = Refusing("a", number=errno.ENOMEM)
     with pytest.raises(OSError, match="Cannot allocate memory"):
-        probe_links.in_one_link(job(PROBE), TARGETS, link, lambda target, _: Failure(target, "x"), opened)
+        probe_links.in_one_link(job(PROBE), TARGETS, link, lambda target, _: RefusedTarget(target, "x"), opened)
     assert link.sets == []
 
 

@@ -34,7 +34,7 @@ from pytrace.core.probe_kinds import (
 )
 from pytrace.runtime.load import attachments, probe_links
 from pytrace.runtime.load.attachments import KERNEL_ATTACHERS, Task, descendants, include_descendants
-from pytrace.runtime.load.probe_links import Attached, Attacher, CannotAttachError, Failure, Opened, Outcome
+from pytrace.runtime.load.probe_links import Attached, Attacher, CannotAttachError, Opened, Outcome, RefusedTarget
 from pytrace.runtime.machine import bpf, fingerprints, perf, procfs
 from pytrace.runtime.machine.bpf import AttachType
 from pytrace.runtime.machine.syscalls import ENOTSUPP
@@ -158,7 +158,7 @@ def test_a_perf_event_by_name_or_address(
 )  # fmt: skip
 def test_addresses_of_functions_that_are_not_there(fake: Kernel, place: KernelFunctionTarget) -> None:
     found = single(place)
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == "the kernel has no function of that name"
 
 
@@ -181,7 +181,7 @@ def test_a_dot_in_a_name_is_a_dot(fake: Kernel) -> None:
 def test_refusals_in_words(fake: Kernel, number: int, reason: str) -> None:
     fake.errors["open_event"] = number
     found = single(KernelFunctionTarget("vfs_read"))
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert reason in found.reason
 
 
@@ -198,14 +198,14 @@ def test_several_functions_of_a_name_have_addresses(
     monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS.replace(b"\t[nf]", b"")))
     fake.errors["open_event"] = errno.EADDRNOTAVAIL
     found = single(KernelFunctionTarget(name))
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert hint in found.hints[0]
     assert "--unsafe" in found.hints[0]
 
 
 def test_a_kernel_without_kprobes(fake: Kernel) -> None:
     found = single(KernelFunctionTarget("vfs_read"), lacks=("kprobe", "perf_kprobe"))
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == "this kernel has no kprobes (CONFIG_KPROBES)"
     assert found.hints
 
@@ -213,7 +213,7 @@ def test_a_kernel_without_kprobes(fake: Kernel) -> None:
 def test_a_kernel_that_has_no_kind_of_event_for_them(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perf, "pmu_type", lambda _: None)
     found = single(KernelFunctionTarget("vfs_read"))
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == "this kernel has no perf kprobes"
 
 
@@ -271,7 +271,7 @@ def test_functions_of_modules_go_into_the_link_by_address(fake: Kernel) -> None:
     found = attachments.attach_kprobe(job(spec("p", "kretprobe", targets, multi="kprobe_multi")), opened)
     opened.close()
     assert [item.target.cookie for item in found] == [1, 0, 2]
-    assert isinstance(found[0], Failure)
+    assert isinstance(found[0], RefusedTarget)
     assert fake.options("link_kprobe_multi") == [
         {"addresses": [0xFFFFFFFFA0000100, 0xFFFFFFFF81000100], "cookies": [0, 2], "returns": True, "session": False}
     ]
@@ -279,7 +279,7 @@ def test_functions_of_modules_go_into_the_link_by_address(fake: Kernel) -> None:
 
 def test_no_link_without_a_function(fake: Kernel) -> None:
     program = spec("p", "kprobe", (target(KernelFunctionTarget("gone", "nf")),), multi="kprobe_multi")
-    assert all(isinstance(item, Failure) for item in attachments.attach_kprobe(job(program), Opened()))
+    assert all(isinstance(item, RefusedTarget) for item in attachments.attach_kprobe(job(program), Opened()))
     assert fake.asked == []
 
 
@@ -516,7 +516,7 @@ def test_a_tracepoint_that_is_not_there(events: Path, monkeypatch: pytest.Monkey
     fake = kernel(monkeypatch)
     missing = target(TracepointTarget("sched", "gone"))
     assert attachments.attach_tracepoint(job(spec("p", "tracepoint", (missing,))), Opened()) == [
-        Failure(missing, "this kernel has no tracepoint sched:gone")
+        RefusedTarget(missing, "this kernel has no tracepoint sched:gone")
     ]
     assert fake.asked == []
 
@@ -540,7 +540,7 @@ def test_a_raw_tracepoint_that_the_kernel_refuses(monkeypatch: pytest.MonkeyPatc
     kernel(monkeypatch)
     monkeypatch.setattr(attachments.bpf, "raw_tracepoint_open", refuse)
     program = spec("p", "tracepoint", CALLS, multi=SYSTEM_CALLS)
-    failures = [Failure(item, "Operation not permitted") for item in CALLS]
+    failures = [RefusedTarget(item, "Operation not permitted") for item in CALLS]
     assert attachments.attach_tracepoint(job(program), Opened()) == failures
 
 
@@ -593,7 +593,7 @@ def test_the_older_way(tracepoint_fake: Kernel, cookie: int, lacks: tuple[str, .
 def test_tracepoint_refusals_in_words(tracepoint_fake: Kernel, number: int, reason: str) -> None:
     tracepoint_fake.errors["raw_tracepoint_open"] = number
     (found,) = attachments._attach_tracing(job(spec("p", "fentry", (target(FUNCTION),))), Opened())
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert reason in found.reason
 
 
@@ -654,7 +654,7 @@ def test_a_pinned_link_is_not_read(iterator_fake: Kernel, pin: str, path: str) -
 def test_iterator_refusals_in_words(iterator_fake: Kernel, call: str, number: int, reason: str) -> None:
     iterator_fake.errors[call] = number
     found = iterator_attached("mine")
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == reason
     assert iterator_fake.left_open == []
 
@@ -879,7 +879,7 @@ def test_threads_are_sampled_where_cpus_are_refused(
     assert events_fake.options("open_event") == [{"pid": pid} for pid in (10, 11, 20, 21)]
     assert events_fake.left_open == []
     assert events_fake.arguments("set_period") == []
-    assert isinstance(events_single(KERNEL_ATTACHERS[kind], kind, place), Failure), (
+    assert isinstance(events_single(KERNEL_ATTACHERS[kind], kind, place), RefusedTarget), (
         "of all processes nothing else can be sampled"
     )
 
@@ -934,7 +934,7 @@ def test_events_refusals_in_words(
 ) -> None:
     events_fake.errors["open_event"] = number
     found = events_single(attacher, "interval", timer)
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert (found.reason, found.limit) == (reason, limit)
     assert bool(found.hints) is ("at most" in reason or "refused" in reason)
 
@@ -942,5 +942,5 @@ def test_events_refusals_in_words(
 def test_an_event_that_this_machine_does_not_have(events_fake: Kernel) -> None:
     events_fake.errors["open_event"] = errno.ENOENT
     found = events_single(KERNEL_ATTACHERS["hardware"], "hardware", CountedEventTarget("x", 3, 5000))
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == "this machine's CPU or kernel does not support that event"

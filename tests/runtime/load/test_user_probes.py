@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pytrace.core.probe_kinds import FileTarget, PythonTarget, StaticProbeTarget, UserTarget
 from pytrace.runtime.load import probe_links, user_probes
-from pytrace.runtime.load.probe_links import Attached, Failure, Opened, Outcome
+from pytrace.runtime.load.probe_links import Attached, Opened, Outcome, RefusedTarget
 from pytrace.runtime.machine import perf
 from pytrace.runtime.stacks.python_interpreters import EvalLoop
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
@@ -130,7 +130,7 @@ def test_a_kernel_without(
 ) -> None:
     monkeypatch.setattr(perf, "pmu_type", lambda _: pmu)
     (found,) = attached(UserTarget("/a", 16), lacks=lacks)
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert found.reason == reason
 
 
@@ -172,7 +172,7 @@ def test_refusals_in_words(
 ) -> None:
     fake.errors[call] = number
     (found,) = attached(UserTarget("/a", 16, by_pattern), multi=multi)
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert reason in found.reason
     assert found.gone is (goes and by_pattern), "only what a pattern found may be gone"
 
@@ -192,7 +192,7 @@ def test_offsets_that_the_kernel_refuses(fake: Kernel, tmp_path: Path, place: Fi
     file.write_bytes(bytes(100))
     fake.errors["open_event"] = errno.EINVAL
     (found,) = attached(replace(place, path=place.path.format(file=file)), kind="usdt")
-    assert isinstance(found, Failure)
+    assert isinstance(found, RefusedTarget)
     assert reason in found.reason
 
 
@@ -236,7 +236,7 @@ def test_links(python_fake: Kernel, kind: str, options: dict[str, Any], offsets:
 
 def test_needs_a_process(python_fake: Kernel) -> None:
     (outcome,) = python_attached()
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, RefusedTarget)
     assert outcome.reason == "it needs a process"
 
 
@@ -246,10 +246,10 @@ def test_processes_without_an_interpreter() -> None:
             (outcome,) = python_attached(pids=(process.pid,))
         finally:
             process.kill()
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, RefusedTarget)
     assert "runs no CPython that is known" in outcome.reason
     (outcome,) = python_attached(pids=(process.pid,))
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, RefusedTarget)
     assert outcome.reason == f"there is no process {process.pid}"
 
 

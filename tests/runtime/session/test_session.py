@@ -22,7 +22,7 @@ from pytrace.core.options import Address, Config, ProcessFilters, RunOptions
 from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.load import attachments, probe_links
-from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions, Failure
+from pytrace.runtime.load.attachments import Attached, Attachments, AttachOptions, RefusedTarget
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
 from pytrace.runtime.load.probe_links import CpuEvents, Opened
 from pytrace.runtime.machine import perf
@@ -649,7 +649,7 @@ class Kernel:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked: list[AttachOptions] = []
         self.opened = Opened()
-        self.failures: tuple[Failure, ...] = ()
+        self.failures: tuple[RefusedTarget, ...] = ()
         self.services: tuple[Attached, ...] = ()
         self.closed = 0
         self.missed = 0
@@ -714,7 +714,7 @@ def test_probes_of_processes(
 
 
 def test_what_could_not_be_attached_is_a_warning(kernel: Kernel) -> None:
-    kernel.failures = (Failure(A_PROBE.targets[0], "no such function", ("look",)),)
+    kernel.failures = (RefusedTarget(A_PROBE.targets[0], "no such function", ("look",)),)
     kernel.probes(A_PROBE).attach()
     assert "no such function" in kernel.said[0]
     assert kernel.said[1:] == ["look"]

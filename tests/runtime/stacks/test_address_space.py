@@ -25,7 +25,7 @@ from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.stacks import address_space
 from pytrace.runtime.stacks.address_space import AddressSpace, MappingRecorder
 from pytrace.runtime.stacks.compiled_code import PerfMap
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 from tests.support.compiled_names import last
@@ -191,7 +191,7 @@ def _address(child: subprocess.Popen[str]) -> int:
 def test_demangled_or_not(waiting: tuple[subprocess.Popen[str], Path]) -> None:
     child, path = waiting
     address = _address(child)
-    assert Symbolizer().user(child.pid, address) == [Frame("deep::place(int)", 0, str(path))]
+    assert Symbolizer().user(child.pid, address) == [SymbolFrame("deep::place(int)", 0, str(path))]
     plain = Symbolizer(demangled=False).user(child.pid, address)
     assert [frame.name for frame in plain] == ["_ZN4deep5placeEi"]
 
@@ -218,7 +218,7 @@ def test_unknown_processes_are_named_at_the_end(waiting: tuple[subprocess.Popen[
     address = _address(child)
     child.communicate("\n")
     symbols = Symbolizer()
-    assert symbols.user(child.pid, address) == [Frame("")]
+    assert symbols.user(child.pid, address) == [SymbolFrame("")]
     (notice,) = symbols.notices()
     assert str(child.pid) in notice
 
@@ -335,7 +335,7 @@ def test_return_addresses_belong_to_the_call(waiting: tuple[subprocess.Popen[str
     symbol = Binary.open(str(path)).functions("_ZN4deep5placeEi")[0]
     behind = address + symbol.size
     symbols = Symbolizer()
-    assert symbols.user(child.pid, behind, caller=True) == [Frame("deep::place(int)", symbol.size, str(path))]
+    assert symbols.user(child.pid, behind, caller=True) == [SymbolFrame("deep::place(int)", symbol.size, str(path))]
     assert symbols.user(child.pid, behind)[0].name != "deep::place(int)"
 
 
@@ -377,7 +377,7 @@ def test_an_image_of_the_kernel_that_is_not_there(tmp_path: Path) -> None:
     symbols = Symbolizer(lines=True, vmlinux="/no/such/image")
     symbols._kallsyms = Kallsyms(str(tmp_path / "kallsyms"), str(tmp_path / "none"))
     for _ in range(2):
-        assert symbols.kernel(0xFFFFFFFF81000101) == [Frame("vfs_sample", 1)]
+        assert symbols.kernel(0xFFFFFFFF81000101) == [SymbolFrame("vfs_sample", 1)]
     assert symbols.kernel(0xFFFFFFFF00000000)[0].name == ""
     (notice,) = symbols.notices()
     assert "/no/such/image" in notice

@@ -16,7 +16,7 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.stacks import images
 from pytrace.runtime.stacks.image_places import Detail, detail
-from pytrace.runtime.stacks.images import ForeignBinaries, ForeignBinary, Frame, Images, LineReading
+from pytrace.runtime.stacks.images import ForeignBinaries, ForeignBinary, Images, LineReading, SymbolFrame
 from tests.support import fuse_server, small_program
 from tests.support.compile import tool
 
@@ -134,7 +134,7 @@ def test_one_binary_costs_its_own_names_only(
     monkeypatch.setattr(images, "SECONDS", 0.3)
     assert reader.name(good, main) == "main"
     for more in (0, 1, 2):
-        assert reader.frames(reader.of(bad), "bad", main + more) == [Frame("", main + more, "bad")]
+        assert reader.frames(reader.of(bad), "bad", main + more) == [SymbolFrame("", main + more, "bad")]
     assert reader.name(good, main + 1) == reader.name(late, main) == "main"
     assert reader.missing == {"symbols of bad": f"it is not read: {why}"}
     assert reader.binaries.process.generation <= 2

@@ -15,7 +15,7 @@ from pytrace.runtime.binaries.function_places import Place
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.stacks import images
-from pytrace.runtime.stacks.images import Frame, Images, LineReading, vdso_image, with_lines
+from pytrace.runtime.stacks.images import Images, LineReading, SymbolFrame, vdso_image, with_lines
 from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 
@@ -235,5 +235,5 @@ def test_bodies_of_async_functions_are_named_as_debug_information_has_them() -> 
         Place(inner, "a.rs", 3, "a::f::{async_fn#0}::{async_block#0}"),
         Place(outer, "a.rs", 9, "a::f::{async_fn#0}"),
     ]
-    names = [frame.name for frame in with_lines(places, Frame(outer, 4, "app"), str)]
+    names = [frame.name for frame in with_lines(places, SymbolFrame(outer, 4, "app"), str)]
     assert names == ["a::f::{async_fn#0}::{async_block#0}", "a::f::{async_fn#0}"]

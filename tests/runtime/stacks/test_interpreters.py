@@ -37,7 +37,7 @@ from pytrace.runtime.binaries.elf_file import ElfFile, Symbol
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.stacks import python_interpreters, python_processes
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.python_interpreters import (
     _LOCAL_EXEC,
     LOOP,
@@ -390,9 +390,9 @@ def test_names(data: bytes, kind: int, name: str) -> None:
     read = function(record(data, kind))
     assert read is not None
     assert (read.name, read.file) == (name, "app.py")
-    assert read.frame(2, lines=True) == Frame(name, 4, "app.py", "app.py", 7)
+    assert read.frame(2, lines=True) == SymbolFrame(name, 4, "app.py", "app.py", 7)
     assert read.frame(-1, lines=True).line == 5
-    assert read.frame(2, lines=False) == Frame(name, 4, "app.py")
+    assert read.frame(2, lines=False) == SymbolFrame(name, 4, "app.py")
 
 
 def test_no_record() -> None:
@@ -411,11 +411,11 @@ def test_frames() -> None:
         os.truncate(file.fileno(), SLOT * SLOTS)
         os.pwrite(file.fileno(), record(b"one"), 2 * UNIT)
         functions.start(file.fileno(), stack)
-        assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+        assert functions.frame(address) == SymbolFrame("one", 0, "app.py", "app.py", 5)
         assert functions.frame(address + 3).line == 7
         assert functions.frame(FRAME | 1) == UNKNOWN
         assert functions.frame(FRAME | (1 << 32) - 1 << INDEX_BITS) == UNKNOWN
-    assert functions.frame(address) == Frame("one", 0, "app.py", "app.py", 5)
+    assert functions.frame(address) == SymbolFrame("one", 0, "app.py", "app.py", 5)
 
 
 # ---------------------------------------------------------------------------------------------- handlers

@@ -16,7 +16,7 @@ from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
 from pytrace.runtime.stacks import compiled_code, images
 from pytrace.runtime.stacks.compiled_code import KeyPeriods
-from pytrace.runtime.stacks.images import Frame
+from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
@@ -143,8 +143,8 @@ def test_a_place_in_a_stripped_binary_is_that_of_the_file(tmp_path: Path, monkey
         assert child.stdout is not None
         address = int(child.stdout.readline(), 16)
         with closing(Symbolizer()) as symbols:
-            assert symbols.user(child.pid, address) == [Frame("", linked, str(path))]
-            assert symbols.user(child.pid, address, caller=True) == [Frame("", linked, str(path))]
+            assert symbols.user(child.pid, address) == [SymbolFrame("", linked, str(path))]
+            assert symbols.user(child.pid, address, caller=True) == [SymbolFrame("", linked, str(path))]
         child.communicate("\n")
 
 
@@ -167,7 +167,7 @@ def test_what_is_left_out_at_the_end_is_counted(interrupted: bool, monkeypatch: 
     symbols.hurry(None)
     symbols.wait_for(symbols.prepare([(pid, 0x1000) for pid in range(5)]), "addresses")
     for pid in range(5000):
-        assert symbols.user(pid, 0x1000) == [Frame("")]
+        assert symbols.user(pid, 0x1000) == [SymbolFrame("")]
         symbols.origin(pid, 0x1000)
         symbols.user_place(pid, 0x1000)
         symbols.linked(pid, 0x1000)

@@ -1,4 +1,5 @@
-"""Which processes programs trace: filters, ``--follow``, exits of functions, gates, the watchdog; service programs."""
+"""What decides whether a program goes on: filters of processes, exits of functions, gates, the watchdog."""
+
 
 from __future__ import annotations
 
@@ -7,195 +8,34 @@ import struct
 from collections.abc import Callable
 
 from pytrace.codegen.emit import map_uses, tasks
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.map_uses import gated
 from pytrace.codegen.emit.program import Part, Program, Script
-from pytrace.codegen.emit.storage import SESSION, UNFOLLOWED
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
-from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module, program_section
+from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module
 from pytrace.codegen.ir.values import I1, TRUE, Number, global_pointer
 from pytrace.core import system_calls as call_numbers
-from pytrace.core.builtins import IN_SCOPE, Builtin
-from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import EXITED, HITS, RATE_LINE, WEIGHT, MapType, ProgramSpec, SampledUnit, Sampling, Target
-from pytrace.core.options import FORKED_ONLY, NOT_YET, PROCESS_MAP, UNROLLED, CompileOptions, FilterShape
+from pytrace.core.manifest import EXITED, HITS, RATE_LINE, WEIGHT, MapType, SampledUnit, Sampling
+from pytrace.core.options import FORKED_ONLY, PROCESS_MAP, UNROLLED, FilterShape
 from pytrace.core.probe_kinds import (
     ALWAYS,
     ENTER,
-    RAW_TRACEPOINT,
-    UPROBE,
     URETPROBE,
     Context,
-    IteratorTarget,
     KernelFunctionTarget,
-    ProbeKind,
     ProbeTarget,
     RawTracepointTarget,
     TracepointTarget,
     TypedFunctionTarget,
     UserTarget,
     Way,
-    known_kind,
 )
-from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Struct, Type
-from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
-
-
-def service_program(
-    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None], multi: str = ""
-) -> ProgramSpec:
-    """A service program, which is not part of the script: *write* emits its body."""
-    kind = known_kind(target.probe.partition(":")[0])
-    return service_of(script, symbol, kind, (target,), result, write, multi)
-
-
-def service_of(
-    script: Script,
-    symbol: str,
-    kind: ProbeKind,
-    targets: tuple[Target, ...],
-    result: int,
-    write: Callable[[Emitter], None],
-    multi: str = "",
-) -> ProgramSpec:
-    """The same with several targets."""
-    span = script.checked.units[0].span
-    unit = ProbeUnit(symbol, -1, kind, targets, ProbeContext(), nodes.Block(span, ()), span, multi)
-    program = Program(script, unit, -1, frozenset())
-    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
-    e = Emitter(program, b, span, 0, None)
-    e.b.store(result, e.result)
-    write(e)
-    e.b.jump(e.exit)
-    e.finish()
-    script.layout.area(program.area, program.scratch.size)
-    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True)
-
+from pytrace.core.types import UINT32, AddressSpace
+from pytrace.frontend.syntax.typed_program import ProbeUnit
 
 FOLLOWED = "followed"
-FOLLOWED_ENTRIES = 32768
-"""Maximum number of followed tasks; the default ``pid_max``."""
-
-CATEGORY = "sched"
-EXEC = "sched_process_exec"
-FORK, FREE = "sched_process_fork", "sched_process_free"
-"""A task is created, in the context of its parent; a task is freed, a process's first thread last."""
-_RAW = "rawtracepoint"
-"""The kernel feature of raw tracepoints with typed arguments."""
-
-TASK = 8
-"""Offset of the task in ``struct bpf_iter__task``."""
-
-ROW = 16
-"""Bytes that the iterator writes for each process."""
-
-
-def following_wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
-    """Whether a program of the script checks for followed processes, or the run waits for one."""
-    if options.awaits or any(unit.follow for unit in checked.units):
-        return True
-    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
-
-
-def declare_following(module: Module) -> None:
-    """Declare the set: one entry for each task."""
-    module.map(FOLLOWED, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": FOLLOWED_ENTRIES})
-
-
-def following_services(script: Script) -> tuple[ProgramSpec, ...]:
-    """The programs that maintain the set, and a program that lists all tasks if the root is already running."""
-    keepers = [
-        _tracker(script, FORK, "child", lambda e, read: Following(e)._add(read)),
-        _tracker(script, FREE, "p", lambda e, read: Following(e)._remove(read)),
-    ]
-    if script.options.awaits:
-        keepers.insert(0, _starter(script))
-    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else tuple(keepers)
-
-
-def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
-    """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
-    return (bool(options.filters.pids) or options.ahead) and "task" in kernel.iterators()
-
-
-Read = Callable[[Emitter], Number]
-"""Emits a read of the thread id of a tracepoint's subject."""
-_FIELDS = {FORK: "child_pid", FREE: "pid"}
-"""The field of a plain tracepoint with that id."""
-
-
-def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, Read], None]) -> ProgramSpec:
-    """A program of a tracepoint whose subject is a task; *task* is the raw tracepoint's argument."""
-    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
-    slot = _slot(script, event, task)
-    if slot is not None:
-        read = _of_task(slot)
-        return service_program(script, f"follow_{event}", target, 1, lambda e: change(e, read), multi=RAW_TRACEPOINT)
-    fields = script.kernel.tracepoint_fields(CATEGORY, event)
-    number = next((item for item in fields or () if item.name == _FIELDS[event]), None)
-    if number is None:
-        raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
-    if script.ahead is not None:
-        script.ahead.rely("tracepoint", CATEGORY, event, number.name, number.offset, number.size, number.declaration)
-    offset = number.offset
-    # 0 would hide the event from other users of the tracepoint.
-    return service_program(
-        script, f"follow_{event}", target, 1, lambda e: change(e, lambda e: e.b.load(e.b.offset(e.context, offset), 32))
-    )
-
-
-def _slot(script: Script, event: str, name: str) -> int | None:
-    """Index of a raw tracepoint's argument; None if the program has to use the plain tracepoint."""
-    if not is_raw(script, event):
-        return None
-    prototype = script.kernel.raw_tracepoint_prototype(event)
-    names = [] if prototype is None else [parameter for parameter, _ in prototype.parameters]
-    return names.index(name) if name in names else None
-
-
-def is_raw(script: Script, event: str) -> bool:
-    """Whether the raw tracepoint *event* can be used, and its use is enabled (config ``raw_tracepoints``)."""
-    kernel, options = script.kernel, script.options
-    if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
-        return False
-    typed = kernel.type_id("typedef", f"btf_trace_{event}") != 0
-    return typed and _RAW not in options.disabled and kernel.feature(_RAW)
-
-
-def _of_task(slot: int) -> Read:
-    """Read of the thread id of the task that argument *slot* of a raw tracepoint points to."""
-
-    def read(e: Emitter) -> Number:
-        task = e.launder(e.b.load(e.b.offset(e.context, 8 * slot)))
-        return Following(e)._member(task, e.tasks.task_field("pid"), INT32)
-
-    return read
-
-
-def thread_of(script: Script, event: str, task: str) -> Read:
-    """Read of the thread id of the subject of a typed raw tracepoint; *task* is its argument."""
-    slot = _slot(script, event, task)
-    if slot is None:
-        raise InternalError(f"no argument {task} of {event}")
-    return _of_task(slot)
-
-
-def _starter(script: Script) -> ProgramSpec:
-    """``--exec-wait``: the BPF program that detects the exec of the awaited program."""
-    multi = RAW_TRACEPOINT if is_raw(script, EXEC) else ""
-    if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
-        raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
-    target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))
-    return service_program(script, f"follow_{EXEC}", target, 1, lambda e: Following(e)._start(), multi=multi)
-
-
-def _lister(script: Script) -> ProgramSpec:
-    target = Target("iter:task", 0, IteratorTarget("task"))
-    return service_program(script, "follow_tasks", target, 0, lambda e: Following(e)._list())
-
+"""The set of followed tasks (``codegen.walkers.service_programs``)."""
 
 Test = Callable[[tasks.Task], I1]
 """Emits the test of one filter for a task."""
@@ -237,48 +77,6 @@ def in_caller(unit: ProbeUnit) -> bool:
     """
     exits = exit_places(unit)
     return bool(exits) and not exits[0].go
-
-
-_DEEPEST = 64
-"""``MAX_URETPROBE_DEPTH`` of kernel/events/uprobes.c."""
-
-
-def exit_services(script: Script) -> tuple[ProgramSpec, ...]:
-    """Programs that count the calls whose returns the kernel does not see: those of a task that has 64 already.
-
-    They are at the entries of the functions whose return addresses the kernel replaces.
-    """
-    counted = [
-        (number, unit)
-        for number, unit in enumerate(script.checked.units)
-        if unit.kind.name == URETPROBE and not exit_places(unit)
-    ]
-    # Without such probes the kernel's types are not asked for: the facts of a host need not have them.
-    if not counted or script.ahead is not None:
-        return ()
-    task, uprobes = (script.kernel.struct("struct", name) for name in ("task_struct", "uprobe_task"))
-    if task is None or not task.find("utask") or uprobes is None or not uprobes.find("depth"):
-        return ()
-    return tuple(
-        service_of(
-            script, f"deep_{unit.symbol}", known_kind(UPROBE), unit.targets, 0, _count_deep(number, unit), unit.multi
-        )
-        for number, unit in counted
-    )
-
-
-def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
-    def write(e: Emitter) -> None:
-        uprobes = e.tasks.read_word(
-            e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.kernel_field("task_struct", "utask"))
-        )
-        place = e.b.add(uprobes, e.tasks.kernel_field("uprobe_task", "depth"))
-        depth = e.foreign.read_scalar(place, UINT32, AddressSpace.KERNEL).value
-        e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
-        Filters(e).check(unit)
-        e.counter("deep_return", number)
-
-    return write
 
 
 ATTEMPTS = 8
@@ -361,97 +159,6 @@ def _enters_exit(place: ProbeTarget) -> bool:
     )
 
 
-class Following(Part):
-    """Whether a process is one of those that are followed; changes of their set."""
-
-    def check(self, task: tasks.Task | None = None) -> I1:
-        """``i1``: the process of *task* (default: the current one) is that of ``-p`` or ``-c``, or descends from it."""
-        task = task or tasks.CurrentTask(self.e)
-        itself = self._root(task)
-        first = self.b.current
-        with self.b.unless(itself):
-            is_member = self.b.number(self.e.tasks.is_in_map(task.process("init"), FOLLOWED))
-            last = self.b.current
-        return self.b.truth(self.b.phi([(1, first), (is_member, last)]))
-
-    def _root(self, task: tasks.Task) -> I1:
-        """Whether the process is a root, from which following starts."""
-        number = task.process("tracer")
-        count = self.script.options.shape.pids
-        if count < 2:
-            return self.b.icmp("eq", number, self.b.load(self.e.session(SESSION.root)))
-        if count > UNROLLED:
-            return self.e.tasks.is_in_map(number, PROCESS_MAP)
-        return self.e.tasks.is_any_of(number, 0, count)
-
-    def _start(self) -> None:
-        """Follow the first process with the awaited program's name; the kernel has set the name before this
-        tracepoint.
-        """
-        named = self.e.tasks.is_named(tasks.CurrentTask(self.e), self.script.options.shape.awaited_at, 1)
-        self.b.jump_unless(named, self.e.exit, likely=False)
-        self.b.exchange_if(self.e.session(SESSION.root), NOT_YET, self.e.tasks.process_ids("tracer")[0])
-
-    def _list(self) -> None:
-        """Write a :class:`pytrace.runtime.load.attachments.Task` for each process.
-
-        The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
-        """
-        task = self.e.launder(self.b.load(self.b.offset(self.e.context, TASK)))
-        self.b.jump_unless(self.b.truth(task), self.e.exit)
-        process = self._member(task, self.e.tasks.task_field("tgid"), INT32)
-        self.b.jump_unless(
-            self.b.icmp("eq", self._member(task, self.e.tasks.task_field("pid"), INT32), process), self.e.exit
-        )
-        real_parent = self._member(task, self.e.tasks.task_field("real_parent"), UINT64)
-        parent = self._member(real_parent, self.e.tasks.task_field("tgid"), INT32)
-        data = self.b.alloca(ROW)
-        for index, value in enumerate((process, parent, self._number_here(task), 0)):
-            self.b.store(value, self.b.offset(data, 4 * index), 32)
-        file = self.b.load(self.b.pointer(self.b.load(self.e.context)))
-        self.b.helper(helpers.SEQ_WRITE, file, data, ROW)
-
-    def _number_here(self, task: Number) -> Number:
-        """Pid of *task* in the pid namespace of the current process (``task_pid_nr_ns``, kernel/pid.c)."""
-        struct = self.script.kernel.struct("struct", "pid")
-        numbers = None if struct is None else struct.find("numbers")
-        upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
-        if struct is None or not isinstance(upid, Struct):
-            raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
-        if self.script.ahead is not None:
-            self.script.ahead.rely_on_size(upid)
-        own = self._member(self.b.helper(helpers.GET_CURRENT_TASK), self.e.tasks.task_field("thread_pid"), UINT64)
-        level = self._member(own, self.e.load_time.struct_offset(struct, "level"), UINT32)
-        pid = self._member(task, self.e.tasks.task_field("thread_pid"), UINT64)
-        place = self.b.add(
-            self.b.add(pid, self.e.load_time.struct_offset(struct, "numbers")), self.b.mul(level, upid.size)
-        )
-        return self._member(place, self.e.load_time.struct_offset(upid, "nr"), INT32)
-
-    def _member(self, address: Number, offset: Number, type_: Type) -> Number:
-        """A member of a kernel object; 0 on a fault, which is not reported."""
-        self.b.helper(helpers.PROBE_READ_KERNEL, self.e.cell, type_.size, self.b.add(address, offset))
-        return self.e.memory.load(self.e.cell, type_).value
-
-    def _add(self, number: Read) -> None:
-        with self.b.unless(self.check(), likely=False):
-            # The pid may be reused from a followed process whose exit was missed because the program could not run
-            # then.
-            self._remove(number)
-            self.b.jump(self.e.exit)
-        # Threads are included: their ids are not those of processes.
-        self.b.store(number(self.e), self.e.cell, 32)
-        value = self.b.alloca(8)
-        self.b.store(1, value)
-        failed = self.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(FOLLOWED), self.e.cell, value, 0)
-        self.b.jump_unless(self.b.truth(failed), self.e.exit, likely=False)
-        self.e.counter(*UNFOLLOWED)
-
-    def _remove(self, number: Read) -> None:
-        self.b.store(number(self.e), self.e.cell, 32)
-        self.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(FOLLOWED), self.e.cell)
-
-
 class Filters(Part):
     """Applies the filters of processes."""
 
@@ -481,7 +188,7 @@ class Filters(Part):
         if others and shape.uids:
             chosen.append(self._uid)
         if follow:
-            chosen.append(Following(self.e).check)
+            chosen.append(self.followed)
         if others:
             by_kind = ((shape.comms, self._comm), (shape.cgroups, self._cgroup), (shape.namespaces, self._namespace))
             chosen += [test for count, test in by_kind if count]
@@ -508,6 +215,25 @@ class Filters(Part):
         self.b.jump(done)
         self.b.start(done)
         return self.b.phi(results)
+
+    def followed(self, task: tasks.Task) -> I1:
+        """Whether the process of *task* is that of ``-p`` or ``-c``, or descends from it."""
+        itself = self._root(task)
+        first = self.b.current
+        with self.b.unless(itself):
+            is_member = self.b.number(self.e.tasks.is_in_map(task.process("init"), FOLLOWED))
+            last = self.b.current
+        return self.b.truth(self.b.phi([(1, first), (is_member, last)]))
+
+    def _root(self, task: tasks.Task) -> I1:
+        """Whether the process is a root, from which following starts."""
+        number = task.process("tracer")
+        count = self.script.options.shape.pids
+        if count < 2:
+            return self.b.icmp("eq", number, self.b.load(self.e.session(SESSION.root)))
+        if count > UNROLLED:
+            return self.e.tasks.is_in_map(number, PROCESS_MAP)
+        return self.e.tasks.is_any_of(number, 0, count)
 
     def _pid_tests(self, shape: FilterShape) -> list[Test]:
         if shape.pids > UNROLLED:
