@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from functools import cached_property, partial
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import NamedTuple, cast
 
 from pytrace.core import types
 from pytrace.core.types import JIT
 from pytrace.render import histogram
-from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, Value
+from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Value
 from pytrace.results.stack_samples import (
     BETWEEN,
     INTERPRETED,
     KERNEL,
     MARK,
+    NO_STACK,
     USER,
     frame_name,
+    frames_of,
     is_profile,
     members_of,
     numbers,
-    paths,
     second_task,
+    user_kind,
 )
 
 SHOWN = 5
@@ -75,31 +82,24 @@ class Item(NamedTuple):
     line: int
 
 
-class Trie:
-    """Frames that many stacks share: each node once, with its parent, which has a lower number. 0 is the root."""
+class Tree(NamedTuple):
+    """Frames that stacks share, each call once: columns in the order of a walk, callers before what they call."""
 
-    def __init__(self) -> None:
-        self.parents: list[int] = [-1]
-        self.items: list[int] = [-1]
-        """Of each node the number of its frame."""
-        self._known: dict[tuple[int, int], int] = {}
+    depths: list[int]
+    items: list[int]
+    """Numbers of the frames."""
+    totals: list[int]
+    """What all stacks through the frame have, before and after."""
+    selves: list[int]
+    """What those have that end with it."""
+    innermost: list[int]
+    """Of each entry the innermost of its frames that is in the tree; -1 if none is."""
+    whole: list[bool]
+    """Of each entry whether all its frames are in the tree."""
 
-    def child(self, parent: int, item: int) -> int:
-        """The node of a frame below another."""
-        key = (parent, item)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = len(self.parents)
-            self.parents.append(parent)
-            self.items.append(item)
-        return known
 
-    def children(self) -> list[list[int]]:
-        """Of each node."""
-        found: list[list[int]] = [[] for _ in self.parents]
-        for node in range(1, len(self.parents)):
-            found[self.parents[node]].append(node)
-        return found
+MOST_CALLS = 200_000
+"""Calls of a tree. Of more those with most are in it: the others are too narrow to be drawn, and are known by sums."""
 
 
 class Owner(NamedTuple):
@@ -124,7 +124,11 @@ class Listing(NamedTuple):
 
 
 class Stacks:
-    """The stacks of a map, read once: a trie of their frames, whose numbers they are, and the lists of the answer."""
+    """The stacks of a map, read once, and the lists of the answer.
+
+    Each stack is a text, from the root, whose characters are the numbers of its frames: texts are compared, hashed and
+    sorted as memory, so that half a million take seconds.
+    """
 
     def __init__(self, data: MapData, run: Run | None, before: MapData | None = None) -> None:
         key = data.key
@@ -132,8 +136,6 @@ class Stacks:
         self.data, self.amounts, self.what = data, Amounts(""), ""
         if run is not None:
             self.amounts, self.what = amounts_of(data, run), what_of(run)
-        self.trie = Trie()
-        self.items: list[Item] = []
         self.keys = list({**(before.entries if before is not None else {}), **data.entries})
         self.members = [list(members_of(key, entry)) for entry in self.keys]
         number = numbers(data.value)
@@ -142,56 +144,111 @@ class Stacks:
         if before is not None:
             older = numbers(before.value)
             self.olds = [older(before.entries[entry])[-1] if entry in before.entries else 0 for entry in self.keys]
-        self.nodes = self._read([column.type for column in data.key_columns])
-        self.scripted = False
+        self.items: list[Item] = []
+        self.paths = self._read([column.type for column in data.key_columns])
+        scripts = self._characters(lambda item: item.kind == INTERPRETED)
+        weights = self._weights()
+        scripted = sum(weight for path, weight in zip(self.paths, weights, strict=True) if not scripts.isdisjoint(path))
+        self.scripted = scripted * LEAST_SCRIPTED > sum(weights)
         """Whether functions of an interpreter have much of the whole: then these are what people wrote."""
-        self._paths: dict[int, list[Item]] = {}
-        self._weigh()
 
-    def _read(self, types_: Sequence[types.Type]) -> list[int]:
-        path, child = paths(types_), self.trie.child
-        known: dict[tuple[Frame, int], int] = {}
+    def _read(self, types_: Sequence[types.Type]) -> list[str]:
+        """The stacks as texts, joined as :func:`~pytrace.results.stack_samples.paths` joins them."""
+        second = second_task(types_)
+        at = [number for number, type_ in enumerate(types_) if isinstance(type_, types.Stack)]
+        at.sort(key=lambda number: not cast("types.Stack", types_[number]).user)
+        first, last = (
+            [number for number in at if second is None or (number < second) == side] for side in (True, False)
+        )
+        known: dict[tuple[int, bool], str] = {}
         numbered: dict[Item, int] = {}
-        nodes = []
-        for members in self.members:
-            node = 0
-            for one in path(members):
-                item = known.get(one)
-                if item is None:
-                    frame, kind = one
-                    shown = Item(frame_name(frame), frame.module, kind, frame.file, frame.line)
-                    item = known[one] = numbered.setdefault(shown, len(numbered))
-                node = child(node, item)
-            nodes.append(node)
-        self.items = list(numbered)
-        return nodes
+        texts: dict[int, str] = {}
 
-    def _weigh(self) -> None:
-        """Of each node the sum of all below it, of both states that are compared."""
-        parents, totals = self.trie.parents, [0] * len(self.trie.parents)
-        for node, value in zip(self.nodes, self.values, strict=True):
-            totals[node] += value
-        for node, value in zip(self.nodes, self.olds, strict=False):
-            totals[node] += value
-        inner = [False] * len(parents)  # a script's function is above it
-        scripts = 0
-        for node in range(len(parents) - 1, 0, -1):
-            totals[parents[node]] += totals[node]
-        for node in range(1, len(parents)):
-            script = self.items[self.trie.items[node]].kind == INTERPRETED
-            if script and not inner[parents[node]]:
-                scripts += totals[node]
-            inner[node] = script or inner[parents[node]]
-        self.totals = totals
-        self.scripted = scripts * LEAST_SCRIPTED > totals[0]
+        def character(frame: Frame, kind: int) -> str:
+            item = Item(frame_name(frame), frame.module, kind, frame.file, frame.line)
+            if len(numbered) >= _MOST_ITEMS and item not in numbered:
+                item = _FURTHER
+            return chr(numbered.setdefault(item, len(numbered)))
 
-    def path(self, node: int) -> list[Item]:
-        """The frames from the root to a node."""
+        def text(stack: Portable) -> str:
+            if not isinstance(stack, StackTrace):
+                return ""
+            found = texts.get(id(stack))
+            if found is None:
+                user, characters = stack.user, []
+                # Frames are shared by stacks, and all of them live as long as the map.
+                for frame in reversed(stack.frames):
+                    one = known.get((id(frame), user))
+                    if one is None:
+                        kind = user_kind(frame) if user else KERNEL
+                        one = known[id(frame), user] = character(frame, kind)
+                    characters.append(one)
+                if stack.error:
+                    characters[:0] = [character(frame, kind) for frame, kind in frames_of(stack)[:1]]
+                found = texts[id(stack)] = "".join(characters)
+            return found
+
+        none, between = partial(character, NO_STACK, MARK), partial(character, BETWEEN, MARK)
         found = []
-        while node > 0:
-            found.append(self.items[self.trie.items[node]])
-            node = self.trie.parents[node]
-        return found[::-1]
+        for members in self.members:
+            path = "".join([text(members[number]) for number in first]) or none()
+            if second is not None:
+                path += between() + ("".join([text(members[number]) for number in last]) or none())[::-1]
+            found.append(path)
+        self.items = list(numbered)
+        return found
+
+    def _weights(self) -> list[int]:
+        """Of each entry its number; of states that are compared that of both."""
+        return [now + was for now, was in zip(self.values, self.olds, strict=True)] if self.olds else self.values
+
+    def _characters(self, wanted: Callable[[Item], bool]) -> set[str]:
+        return {chr(number) for number, item in enumerate(self.items) if wanted(item)}
+
+    def frames(self, path: str) -> list[Item]:
+        """The frames of a stack, from the root."""
+        return [self.items[ord(one)] for one in path]
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The calls, at most :data:`MOST_CALLS`: those with most, so that with each its callers are there."""
+        order = sorted(range(len(self.paths)), key=self.paths.__getitem__)
+        texts, weights = [self.paths[number] for number in order], self._weights()
+        sums = [0, *accumulate(weights[number] for number in order)]
+        # A call is a range of the sorted stacks, which begin alike.
+        calls: list[tuple[int, int, int, int, int]] = []
+        waiting: list[tuple[int, int, int, int]] = []
+
+        def enter(first: int, end: int, depth: int) -> int:
+            """The stacks in a range that end there; what they call waits."""
+            at = first
+            while at < end and len(texts[at]) == depth:
+                at += 1
+            own = at
+            while at < end:
+                one, to = texts[at][depth], end
+                if texts[end - 1][depth] != one:
+                    prefix = texts[at][: depth + 1]
+                    to = bisect_right(texts, prefix, at, end, key=lambda text: text[: depth + 1])
+                heappush(waiting, (sums[at] - sums[to], at, depth, to))
+                at = to
+            return sums[own] - sums[first]
+
+        enter(0, len(texts), 0)
+        while waiting and len(calls) < MOST_CALLS:
+            total, first, depth, end = heappop(waiting)
+            calls.append((first, depth, end, -total, enter(first, end, depth + 1)))
+        calls.sort(key=lambda call: call[:2])
+        innermost = [-1] * len(texts)
+        for number, (first, _, end, _, _) in enumerate(calls):
+            innermost[first:end] = [number] * (end - first)
+        of_entry, whole = [-1] * len(texts), [False] * len(texts)
+        for at, number in enumerate(order):
+            call = of_entry[number] = innermost[at]
+            whole[number] = call >= 0 and calls[call][1] + 1 == len(texts[at])
+        depths = [call[1] for call in calls]
+        items = [ord(texts[first][depth]) for first, depth, _, _, _ in calls]
+        return Tree(depths, items, [call[3] for call in calls], [call[4] for call in calls], of_entry, whole)
 
     # ------------------------------------------------------------------------------------------ whose it is
 
@@ -201,55 +258,71 @@ class Stacks:
         if split is not None:
             at = self.data.key_titles.index(WAKER) if WAKER in self.data.key_titles[:split] else None
             return [
-                self._listing("Woken by", "woken by", lambda path, waker: _woke(path[: _middle(path)], waker), at),
-                self._listing("Waited in", "waited in", lambda path, _: _caller(path[: _middle(path) : -1])),
+                self._listing("Woken by", "woken by", lambda path, waker: _woke(self._outer(path), waker), at),
+                self._listing("Waited in", "waited in", lambda path, _: _caller(self._inner(path))),
             ]
         if self.what == "waited" or self._all_switch():
-            return [self._listing("Most waited in", "most in the function", lambda path, _: _caller(path))]
+            return [self._listing("Most waited in", "most in the function", lambda path, _: _caller(self.frames(path)))]
         if self.amounts.counts == "calls":
             same = self._same_end()
-            title = "Most calls from"
-            return [self._listing(title, "most from", lambda path, _: _caller(path[: len(path) - same] or path))]
+
+            def calling(path: str, _: str) -> tuple[str, Item]:
+                return _caller(self.frames(path[: len(path) - same] or path))
+
+            return [self._listing("Most calls from", "most from", calling)]
         if self.scripted:
             title = "Most in the function and native code that it calls"
-            return [self._listing(title, f"m{title[1:]}", lambda path, _: _script(path))]
+            return [self._listing(title, f"m{title[1:]}", lambda path, _: _script(self.frames(path)))]
         return [self._listing("Most in the function itself", "most in", lambda path, _: self._own(path))]
 
-    def _own(self, path: list[Item]) -> tuple[str, Item]:
+    def _outer(self, path: str) -> list[Item]:
+        """Of the stacks of two tasks that of the first, from the root."""
+        frames = self.frames(path)
+        return frames[: _middle(frames)]
+
+    def _inner(self, path: str) -> list[Item]:
+        """As :meth:`_outer`, of the second."""
+        frames = self.frames(path)
+        return frames[: _middle(frames) : -1]
+
+    def _own(self, path: str) -> tuple[str, Item]:
         """The innermost function; of events in the C library with who called it."""
-        item = path[-1]
+        item = self.items[ord(path[-1])]
         library = item.kind == USER and _LIBRARY.match(os.path.basename(item.module))
-        return _caller(path) if self.amounts.counts == "events" and library else (item.name, item)
+        return _caller(self.frames(path)) if self.amounts.counts == "events" and library else (item.name, item)
 
     def _listing(
-        self, title: str, text: str, owner: Callable[[list[Item], str], tuple[str, Item]], at: int | None = None
+        self, title: str, text: str, owner: Callable[[str, str], tuple[str, Item]], at: int | None = None
     ) -> Listing:
         """A list by the owner of a stack and of the member *at* of its key."""
-        known: dict[tuple[int, str], tuple[str, Item]] = {}
+        known: dict[tuple[str, str], int] = {}
         owners: dict[tuple[str, tuple[str, str]], Owner] = {}
         places: dict[tuple[str, tuple[str, str]], int] = {}
         number = {item: at for at, item in enumerate(self.items)}
         of = []
-        for members, node in zip(self.members, self.nodes, strict=True):
+        for members, path in zip(self.members, self.paths, strict=True):
             member = "" if at is None else _plain(members[at])
-            found = known.get((node, member))
+            found = known.get((path, member))
             if found is None:
-                found = known[node, member] = owner(self.path(node), member)
-            label, item = found
-            key = (label, _function(item.name, item.module or item.file))
-            owners.setdefault(key, Owner(label, key[1], number[item]))
-            of.append(places.setdefault(key, len(places)))
+                label, item = owner(path, member)
+                key = (label, _function(item.name, item.module or item.file))
+                owners.setdefault(key, Owner(label, key[1], number[item]))
+                found = known[path, member] = places.setdefault(key, len(places))
+            of.append(found)
         return Listing(title, text, list(owners.values()), of)
 
     def _all_switch(self) -> bool:
         """Whether all stacks are of threads that left the CPU: a script's own off-CPU times."""
-        ends = {self.items[self.trie.items[node]] for node in self.nodes}
+        ends = [self.items[ord(one)] for one in {path[-1] for path in self.paths}]
         return bool(ends) and all(item.kind == KERNEL and item.name == _SWITCH for item in ends)
 
     def _same_end(self) -> int:
         """How many of the innermost functions all stacks have in common: those of the event itself."""
-        ends = [[item.name for item in reversed(self.path(node))] for node in set(self.nodes)]
-        return next((at for at, row in enumerate(zip(*ends, strict=False)) if len(set(row)) > 1), min(map(len, ends)))
+        first: dict[str, int] = {}
+        names = {number: first.setdefault(item.name, number) for number, item in enumerate(self.items)}
+        ends = [path[::-1].translate(names) for path in set(self.paths)]
+        least, most = min(ends), max(ends)
+        return next((at for at, one in enumerate(least) if one != most[at]), len(least))
 
     def callers(self) -> tuple[str, list[int]]:
         """Functions that tell something by what they call, where calls branch; the title of their list.
@@ -260,30 +333,32 @@ class Stacks:
         scripts = self.scripted
         if second_task([column.type for column in self.data.key_columns]) is not None:
             return "", []  # what stands above the middle calls nothing
-        function, children, totals = self._functions(), self.trie.children(), self.totals
+        function, tree = self.functions, self.tree
         sums: dict[int, int] = {}
         own: dict[int, int] = {}
         largest: dict[int, dict[int, int]] = {}
         active: dict[int, int] = {}
-        waiting: list[tuple[int, int]] = [(child, -1) for child in children[0]]
-        while waiting:
-            node, above = waiting.pop()
-            if node < 0:
-                active[~node] -= 1
+        path: list[tuple[int, int]] = []
+        """Of the calls to this one its function or -1, and the innermost that tells something."""
+        for depth, item, total, self_ in zip(tree.depths, tree.items, tree.totals, tree.selves, strict=True):
+            while len(path) > depth:
+                one, _ = path.pop()
+                if one >= 0:
+                    active[one] -= 1
+            above = path[-1][1] if path else -1
+            one = function[item]
+            if scripts and self.items[item].kind != INTERPRETED:
+                path.append((-1, above))
                 continue
-            item = self.trie.items[node]
-            one, chosen = function[item], not scripts or self.items[item].kind == INTERPRETED
-            if chosen:
-                if not active.get(one):
-                    sums[one] = sums.get(one, 0) + totals[node]
-                own[one] = own.get(one, 0) + totals[node] - sum(totals[child] for child in children[node])
-                if above >= 0 and above != one and not (scripts and self.items[above].name.startswith("<")):
-                    inner, outer = (one, above) if scripts else (above, one)
-                    calls = largest.setdefault(inner, {})
-                    calls[outer] = calls.get(outer, 0) + totals[node]
-                active[one] = active.get(one, 0) + 1
-                waiting.append((~one, -1))
-            waiting += [(child, one if chosen else above) for child in children[node]]
+            if not active.get(one):
+                sums[one] = sums.get(one, 0) + total
+            own[one] = own.get(one, 0) + self_
+            if above >= 0 and above != one and not (scripts and self.items[above].name.startswith("<")):
+                inner, outer = (one, above) if scripts else (above, one)
+                calls = largest.setdefault(inner, {})
+                calls[outer] = calls.get(outer, 0) + total
+            active[one] = active.get(one, 0) + 1
+            path.append((one, one))
         rows = []
         for one, total in sums.items():
             only = [to for to, value in largest.get(one, {}).items() if value > ONLY * total]
@@ -296,28 +371,19 @@ class Stacks:
         rows.sort(key=lambda one: (-sums[one], self.items[one].name))
         return f"Most with what it calls{' (interpreted)' if scripts else ''}", rows
 
-    def _functions(self) -> list[int]:
+    @cached_property
+    def functions(self) -> list[int]:
         """Of each item the first one of its function."""
         first: dict[tuple[str, str, int], int] = {}
         return [first.setdefault((one.name, one.module, one.kind), at) for at, one in enumerate(self.items)]
 
     def sums(self, found: Sequence[int]) -> list[int]:
         """Of functions all that they and what they call have; one that calls itself has it once."""
-        function, children = self._functions(), self.trie.children()
-        totals: dict[int, int] = dict.fromkeys(found, 0)
-        active: dict[int, int] = {}
-        waiting = list(children[0])
-        while waiting:
-            node = waiting.pop()
-            if node < 0:
-                active[~node] -= 1
-                continue
-            one = function[self.trie.items[node]]
-            if one in totals:
-                totals[one] += 0 if active.get(one) else self.totals[node]
-                active[one] = active.get(one, 0) + 1
-                waiting.append(~one)
-            waiting += children[node]
+        function, totals, weights = dict(enumerate(self.functions)), dict.fromkeys(found, 0), self._weights()
+        wanted = {chr(one) for one in found}
+        for path, weight in zip(self.paths, weights, strict=True):
+            for one in wanted.intersection(path.translate(function)):
+                totals[ord(one)] += weight
         return [totals[one] for one in found]
 
     # ------------------------------------------------------------------------------------------ text
@@ -353,15 +419,18 @@ class Stacks:
 
     def unnamed(self) -> int:
         """The number of stacks that hold compiled code without names."""
-        holds = [False] * len(self.trie.parents)
-        for node in range(1, len(holds)):
-            holds[node] = holds[self.trie.parents[node]] or self.items[self.trie.items[node]].name == JIT
-        return sum(value for node, value in zip(self.nodes, self.values, strict=True) if holds[node])
+        unnamed = self._characters(lambda item: item.name == JIT)
+        found = zip(self.paths, self.values, strict=True) if unnamed else ()
+        return sum(value for path, value in found if not unnamed.isdisjoint(path))
 
     def texts(self) -> set[str]:
         """All texts of keys."""
         return {_plain(one) for one in {one for each in self.members for one in each if isinstance(one, bytes | str)}}
 
+
+_MOST_ITEMS = sys.maxunicode
+"""Frames that characters tell apart."""
+_FURTHER = Item("[further functions]", "", MARK, "", 0)
 
 LEAST_SCRIPTED = 20
 """The share of the whole, as its inverse, from which on functions of an interpreter are what an answer names."""

@@ -131,14 +131,14 @@ def _frames_of(type_: types.Type, text: Callable[[types.Type], Text]) -> Callabl
 
 def _stack_frames(stack: Portable, *, inverted: bool) -> list[Frame]:
     assert isinstance(stack, StackTrace)
-    return list(stack.frames) if inverted and not stack.error else [frame for frame, _ in _frames(stack)]
+    return list(stack.frames) if inverted and not stack.error else [frame for frame, _ in frames_of(stack)]
 
 
 def _kind_of(type_: types.Type) -> Callable[[Frame], int]:
     """The kind of the frames that a member of a key stands for."""
     if not isinstance(type_, types.Stack):
         return lambda _frame: MARK
-    return _user_kind if type_.user else lambda _frame: KERNEL
+    return user_kind if type_.user else lambda _frame: KERNEL
 
 
 def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
@@ -267,18 +267,20 @@ def _path_of_one(values: Sequence[Portable]) -> Path:
     """The stacks of one task, from the root."""
     stacks = [item for item in values if isinstance(item, StackTrace)]
     stacks.sort(key=lambda stack: not stack.user)
-    return [item for stack in stacks for item in _frames(stack)] or [(NO_STACK, MARK)]
+    return [item for stack in stacks for item in frames_of(stack)] or [(NO_STACK, MARK)]
 
 
-def _frames(stack: StackTrace) -> Path:
+def frames_of(stack: StackTrace) -> Path:
     """The frames of a stack, outermost first; one that could not be read has one that says so."""
     names = f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]"
     frames = [*([Frame(names)] if stack.error else ()), *reversed(stack.frames)]
-    return [(frame, _user_kind(frame) if stack.user else KERNEL) for frame in frames]
+    return [(frame, user_kind(frame) if stack.user else KERNEL) for frame in frames]
 
 
-def _user_kind(frame: Frame) -> int:
-    """An interpreter's frame has its source file as module; code that was never in a file has a name in brackets."""
+def user_kind(frame: Frame) -> int:
+    """The kind of a frame of a user stack: an interpreter's has its source file as module; code that was never in a
+    file has a name in brackets.
+    """
     source = frame.file or frame.module
     return INTERPRETED if source.endswith(_INTERPRETED) or source.startswith("<") else USER
 

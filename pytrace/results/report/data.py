@@ -10,6 +10,7 @@ import gzip
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import add
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
@@ -29,7 +30,7 @@ from pytrace.results.difference import MapDifference
 from pytrace.results.findings import Listing, Stacks, counted, quantiles_text, readable, same_function
 from pytrace.results.merge import common_type
 from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
-from pytrace.results.stack_samples import Text, measures, numbers, unlike
+from pytrace.results.stack_samples import MARK, Text, measures, numbers, unlike
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -164,6 +165,27 @@ class FlamePart(Part, tag="flame"):
     """The answer; of a comparison the first one is compared."""
     callers: tuple[str, list[int]] = ("", [])
     """The title of one more list, and the functions that it may name with all that they call."""
+    gathered: Gathered | None = None
+    """Of very many stacks those whose innermost calls are too narrow to be drawn; None: there are none."""
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """Stacks with calls that are not in the trie. Their samples are sums, each of which is there twice: with the calls
+    that are in the trie, as the callers of :data:`RARE`; and with the innermost function, which it calls.
+    """
+
+    sides: list[int]
+    """Of each sample 0: it is a stack; 1: the callers of such; 2: their innermost function; 3: as 2, of a function that
+    is among the callers of the same stacks, too.
+    """
+    frames: list[int]
+    """Functions that are neither, in some of the stacks."""
+    values: list[list[Cell]]
+    """For each measure the numbers of these stacks."""
+    before: list[list[Cell]] | None
+
+
+RARE = Frame("[calls too rare to be drawn]")
 
 
 class ListPart(msgspec.Struct, frozen=True):
@@ -173,7 +195,7 @@ class ListPart(msgspec.Struct, frozen=True):
     rows: list[tuple[int, int]]
     """Their names (texts), and the functions that stand for them."""
     of: list[int]
-    """Of each sample the row that it counts for."""
+    """Of each sample the row that it counts for; -1: none."""
 
 
 class TablePart(Part, tag="table"):
@@ -407,34 +429,37 @@ def flame_part(
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
-    rows = []
-    for number, (entry, members, node) in enumerate(zip(stacks.keys, stacks.members, stacks.nodes, strict=True)):
+    listings = stacks.listings()
+    trie = _Trie(document, stacks, compared=before is not None)
+    entries = []
+    for number, (entry, members) in enumerate(zip(stacks.keys, stacks.members, strict=True)):
         now, was = after.entries.get(entry), old_entries.get(entry)
         time = members[at] if at is not None else 0
         assert isinstance(time, int)
-        group = groups.number(members)
         sides = nothing if now is None else values(now), nothing if was is None else olds(was)
-        rows.append(_Row(node, group, *sides, time, number))
-    order, nodes, frames = _trie(document, stacks, compared=before is not None)
-    rows.sort(key=lambda row: (order[row.node], row.group, row.time))
+        owners = tuple([listing.of[number] for listing in listings])
+        entries.append(_Row(trie.call(number), groups.number(members), *sides, time, owners, number))
+    rows, gathered = trie.gather(entries) if trie.gathers else (entries, None)
+    rows.sort(key=lambda row: (row.node, row.group, row.time))
     labels = groups.labels(
-        {row.group for row in rows if row.was is not nothing}, {row.group for row in rows if row.now is not nothing}
+        {row.group for row in rows if any(row.was)}, {row.group for row in rows if any(row.now)}
     )
     over_time = _Slices()
     if at is not None and before is None and document.runs:
-        over_time = _slices([(row.time, row.now[-1]) for row in rows], taken or {}, document.runs[-1].start)
+        samples = [(row.time, row.now[-1] if row.side < INNERMOST else 0) for row in rows]
+        over_time = _slices(samples, taken or {}, document.runs[-1].start)
     counts, period = counted(document.runs[-1]) if document.runs and isinstance(after.value, types.Count) else ("", 0.0)
     title, found = stacks.callers()
 
-    def listed(listing: Listing) -> ListPart:
-        owners = [(document.text(owner.label), frames[owner.item]) for owner in listing.owners]
-        return ListPart(listing.title, owners, [listing.of[row.number] for row in rows])
+    def listed(number: int, listing: Listing) -> ListPart:
+        owners = [(document.text(owner.label), trie.frames[owner.item]) for owner in listing.owners]
+        return ListPart(listing.title, owners, [row.owners[number] for row in rows])
 
     return FlamePart(
-        name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
+        name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note, _rare(rows)),
         measures=[(part, unit) for part, unit in measures(after)],
-        labels=labels.names, groups=labels.groups, nodes=nodes,
-        node=[order[row.node] for row in rows],
+        labels=labels.names, groups=labels.groups, nodes=trie.nodes,
+        node=[row.node for row in rows],
         group=[labels.numbers[row.group] for row in rows],
         values=[exacts(column) for column in columns([row.now for row in rows], len(nothing))],
         before=None if before is None else [
@@ -442,7 +467,8 @@ def flame_part(
         ],
         slices=over_time.numbers, slice=over_time.width, start=over_time.start, lost=over_time.lost,
         counts=counts, period=period, what=stacks.what,
-        lists=[listed(listing) for listing in stacks.listings()], callers=(title, [frames[one] for one in found]),
+        lists=[listed(*one) for one in enumerate(listings)], callers=(title, [trie.frames[one] for one in found]),
+        gathered=gathered,
     )  # fmt: skip
 
 
@@ -454,8 +480,16 @@ class _Row(NamedTuple):
     now: tuple[int, ...]
     was: tuple[int, ...]
     time: int
-    number: int
+    owners: tuple[int, ...]
+    """Of each listing the row."""
+    number: int = -1
     """That of its entry."""
+    side: int = 0
+    """As in :class:`Gathered`."""
+
+
+CALLERS, INNERMOST, REPEATED = 1, 2, 3
+"""Sides of samples that are gathered."""
 
 
 MOST_SLICES = 10_000
@@ -491,44 +525,129 @@ def _slices(samples: Sequence[tuple[int, int]], taken: Mapping[int, int], start:
     return _Slices([time // width for time, _ in samples], width / 1e3, start / 1e9, column)
 
 
-def _note(data: MapData, fixed: str) -> str:
+def _rare(rows: Sequence[_Row]) -> str:
+    """A sentence on stacks that were gathered."""
+    numbers = [sum(row.now[-1] + row.was[-1] for row in rows if row.side in sides) for sides in ((0, 1), (1,))]
+    if not numbers[1]:
+        return ""
+    share = f"{100 * numbers[1] / numbers[0]:.2g} %"
+    return f"Very many stacks: {share} is in calls too rare to be drawn, which lists and tables count all the same."
+
+
+def _note(data: MapData, *sentences: str) -> str:
     extreme = value_kind_of(data.value).extreme() is not None
     values = "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
-    return " ".join(filter(None, (fixed, values)))
+    return " ".join(filter(None, (*sentences, values)))
 
 
 # ---------------------------------------------------------------------------------------------- tries
 
 
-def _trie(document: Document, stacks: Stacks, *, compared: bool) -> tuple[list[int], list[list[int]], list[int]]:
-    """New numbers of the nodes of a trie, in the order of a walk; depth, frame and place of each (without the root);
-    the document's numbers of the frames.
+class _Trie:
+    """The calls of stacks as the viewer reads them: depth, frame and place of each. *frames* are the numbers of the
+    items of stacks in the document.
 
     *compared*: functions of one name in files of one name are the same one.
     """
-    frames, places = [], []
-    for item in stacks.items:
-        row = (document.text(item.name), document.text(item.module), item.kind)
-        if compared:
-            like = (*same_function(Frame(item.name, 0, item.module)), item.kind)
-            number = document.alike.get(like)
-            if number is None:
-                number = document.alike[like] = document.frames.setdefault(row, len(document.frames))
-            frames.append(number)
+
+    def __init__(self, document: Document, stacks: Stacks, *, compared: bool) -> None:
+        self._document, self._stacks, tree = document, stacks, stacks.tree
+        self.frames, self._places = list[int](), list[int]()
+        for item in stacks.items:
+            row = (document.text(item.name), document.text(item.module), item.kind)
+            if compared:
+                like = (*same_function(Frame(item.name, 0, item.module)), item.kind)
+                number = document.alike.get(like)
+                if number is None:
+                    number = document.alike[like] = document.frames.setdefault(row, len(document.frames))
+                self.frames.append(number)
+            else:
+                self.frames.append(document.frames.setdefault(row, len(document.frames)))
+            place = (document.text(item.file), item.line)
+            self._places.append(document.places.setdefault(place, len(document.places)) if item.file else -1)
+        self.gathers = not all(tree.whole)
+        self._calls, self._rare = list(range(len(tree.items))), dict[int, int]()
+        if self.gathers:
+            self._add_rare()
         else:
-            frames.append(document.frames.setdefault(row, len(document.frames)))
-        place = (document.text(item.file), item.line)
-        places.append(document.places.setdefault(place, len(document.places)) if item.file else -1)
-    children = stacks.trie.children()
-    order, rows = [-1] * len(children), list[tuple[int, int, int]]()
-    waiting = [(node, 0) for node in reversed(children[0])]
-    while waiting:
-        node, depth = waiting.pop()
-        item_number = stacks.trie.items[node]
-        order[node] = len(rows)
-        rows.append((depth, frames[item_number], places[item_number]))
-        waiting += [(child, depth + 1) for child in reversed(children[node])]
-    return order, columns(rows, 3), frames
+            items = tree.items
+            self.nodes = [tree.depths, [self.frames[item] for item in items], [self._places[item] for item in items]]
+
+    def _add_rare(self) -> None:
+        """A node for what is not in the tree below each call that has such, and one at the root."""
+        tree, frames, places = self._stacks.tree, self.frames, self._places
+        document, rows = self._document, list[tuple[int, int, int]]()
+        rare = document.frames.setdefault((document.text(RARE.function), document.text(""), MARK), len(document.frames))
+        has = {call for call, whole in zip(tree.innermost, tree.whole, strict=True) if not whole}
+        path: list[int] = []
+
+        def leave(depth: int) -> None:
+            while len(path) > depth:
+                call = path.pop()
+                if call in has:
+                    self._rare[call] = len(rows)
+                    rows.append((tree.depths[call] + 1, rare, -1))
+
+        for call, (depth, item) in enumerate(zip(tree.depths, tree.items, strict=True)):
+            leave(depth)
+            self._calls[call] = len(rows)
+            rows.append((depth, frames[item], places[item]))
+            path.append(call)
+        leave(0)
+        self._rare[-1] = len(rows)
+        rows.append((0, rare, -1))
+        self.nodes = columns(rows, 3)
+
+    def call(self, entry: int) -> int:
+        """The node of an entry's innermost call that is in the tree, or of what is not in it below that."""
+        call = self._stacks.tree.innermost[entry]
+        return self._calls[call] if self._stacks.tree.whole[entry] else self._rare[call]
+
+    def gather(self, entries: Sequence[_Row]) -> tuple[list[_Row], Gathered]:
+        """Sums of the entries with calls that are not in the tree, beside the other entries."""
+        stacks, function = self._stacks, dict(enumerate(self._stacks.functions))
+        rows = list[_Row]()
+        sums: dict[tuple[int, int, int, int, tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        between: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        leaves: dict[int, int] = {}
+        none = (-1,) * len(entries[0].owners)
+        for row in entries:
+            if stacks.tree.whole[row.number]:
+                rows.append(row)
+                continue
+            path = stacks.paths[row.number].translate(function)
+            drawn, last = self.nodes[0][row.node], path[-1]
+            item = ord(stacks.paths[row.number][-1])
+            leaf = leaves.setdefault(item, len(self.nodes[0]) + len(leaves))
+            callers = path[:drawn]
+            side = REPEATED if last in callers else INNERMOST
+            for key in (CALLERS, row.node, row.group, row.time, none), (side, leaf, row.group, row.time, row.owners):
+                known = sums.get(key)
+                sums[key] = (row.now, row.was) if known is None else _sum(known, row)
+            for one in dict.fromkeys(path[drawn:-1]):
+                if one == last or one in callers:
+                    continue
+                number = self.frames[ord(one)]
+                known = between.get(number)
+                between[number] = (row.now, row.was) if known is None else _sum(known, row)
+        self.nodes[0] += [1] * len(leaves)
+        self.nodes[1] += [self.frames[item] for item in leaves]
+        self.nodes[2] += [self._places[item] for item in leaves]
+        for (side, node, group, time, owners), (now, was) in sums.items():
+            rows.append(_Row(node, group, now, was, time, owners, side=side))
+        rows.sort(key=lambda row: (row.node, row.group, row.time))
+        count = len(entries[0].now)
+        compared = any(stacks.olds)
+        return rows, Gathered(
+            [row.side for row in rows], list(between),
+            [exacts(column) for column in columns([now for now, _ in between.values()], count)],
+            [exacts(column) for column in columns([was for _, was in between.values()], count)] if compared else None,
+        )  # fmt: skip
+
+
+def _sum(known: tuple[tuple[int, ...], tuple[int, ...]], row: _Row) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    now, was = known
+    return tuple(map(add, now, row.now)), tuple(map(add, was, row.was))
 
 
 class _Groups:
@@ -545,16 +664,21 @@ class _Groups:
             for title, column, no_label in zip(data.key_titles, columns, self._no_labels, strict=True)
             if not no_label
         ]
+        self._shown = [number for number, no_label in enumerate(self._no_labels) if not no_label]
         self._groups: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[Portable, ...], int] = {}
 
     def number(self, members: Sequence[Portable]) -> int:
         """The group of a key."""
-        texts = (item for item, no_label in zip(members, self._no_labels, strict=True) if not no_label)
-        group = tuple(
-            self._document.text(form(item).decode("utf-8", "surrogateescape"))
-            for (_, form), item in zip(self._labels, texts, strict=True)
-        )
-        return self._groups.setdefault(group, len(self._groups))
+        shown = tuple([members[number] for number in self._shown])
+        known = self._known.get(shown)
+        if known is None:
+            group = tuple(
+                self._document.text(form(item).decode("utf-8", "surrogateescape"))
+                for (_, form), item in zip(self._labels, shown, strict=True)
+            )
+            known = self._known[shown] = self._groups.setdefault(group, len(self._groups))
+        return known
 
     def labels(self, before: set[int], after: set[int]) -> _Labels:
         """The labels that are shown; *before* and *after* are the groups of two snapshots that are compared.

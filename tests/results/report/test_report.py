@@ -17,6 +17,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
+from pytrace.results import findings
 from pytrace.results.difference import difference
 from pytrace.results.findings import counted, question
 from pytrace.results.formats import about, text_and_json
@@ -27,6 +28,8 @@ from pytrace.results.report import data as report_data
 from pytrace.results.report import data as report_parts
 from pytrace.results.report import page
 from pytrace.results.report.data import (
+    CALLERS,
+    INNERMOST,
     Document,
     FlamePart,
     State,
@@ -251,6 +254,69 @@ def test_samples_are_paths_in_a_trie() -> None:
     kinds = {document.texts.all()[name]: kind for name, _, kind in document.frames}
     assert kinds["main"] == USER
     assert kinds["leaf_k"] == KERNEL
+
+
+def function_sums(document: Document, part: FlamePart, before: bool) -> tuple[dict[int, int], dict[int, int]]:
+    """What functions have themselves, and with what they call, by all that the part knows."""
+    depths, frames, _ = part.nodes
+    own, whole = dict[int, int](), dict[int, int]()
+    above: list[int] = []
+    parents = []
+    for node, depth in enumerate(depths):
+        del above[depth:]
+        parents.append(above[-1] if above else -1)
+        above.append(node)
+    sides = part.gathered.sides if part.gathered is not None else [0] * len(part.node)
+    values = [int(value) for value in (part.before if before and part.before is not None else part.values)[-1]]
+    for node, side, value in zip(part.node, sides, values, strict=True):
+        if side != CALLERS:
+            own[frames[node]] = own.get(frames[node], 0) + value
+        path = {frames[node]} if side in (0, INNERMOST) else set()
+        one = node if side == 0 else parents[node] if side == CALLERS else -1
+        while one >= 0:
+            path.add(frames[one])
+            one = parents[one]
+        for frame in path:
+            whole[frame] = whole.get(frame, 0) + value
+    if part.gathered is not None:
+        numbers = (part.gathered.before or []) if before else part.gathered.values
+        for frame, value in zip(part.gathered.frames, numbers[-1] if numbers else (), strict=False):
+            whole[frame] = whole.get(frame, 0) + int(value)
+    return own, {frame: value for frame, value in whole.items() if value}
+
+
+def test_of_very_many_stacks_the_rarest_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn has a bound, and all sums are exact."""
+    (data,) = many_stacks(1500).maps.values()
+    (before,) = many_stacks(1000).maps.values()
+    whole = part_of(data, before)
+    monkeypatch.setattr(findings, "MOST_CALLS", 500)
+    few = part_of(data, before)
+    assert whole[1].gathered is None
+    assert len(whole[1].nodes[0]) > 5000
+    part = few[1]
+    assert part.gathered is not None
+    functions = len(few[0].frames)
+    assert 500 < len(part.nodes[0]) < 500 * 2 + functions
+    assert "in calls too rare to be drawn" in part.note
+    for old in (False, True):
+        expected, found = (function_sums(*one, old) for one in (whole, few))
+        assert found == expected
+    for side in (CALLERS, INNERMOST):
+        sums = [
+            sum(int(value) for at, value in enumerate(column) if min(part.gathered.sides[at], INNERMOST) in (0, side))
+            for column in part.values
+        ]
+        assert sums == [sum(map(int, column)) for column in whole[1].values]
+    for lists in zip(whole[1].lists, part.lists, strict=True):
+        owners = []
+        for (_, one), rows in zip((whole, few), lists, strict=True):
+            sums_by = dict[tuple[int, int], int]()
+            for row, value in zip(rows.of, one.values[-1], strict=True):
+                if row >= 0:
+                    sums_by[rows.rows[row]] = sums_by.get(rows.rows[row], 0) + int(value)
+            owners.append(sums_by)
+        assert owners[0] == owners[1]
 
 
 def test_source_lines_are_kept_and_say_what_an_interpreter_runs() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.remote.answer import Answer
+from pytrace.results import findings
 from pytrace.results.formats import about, tabular, text_and_json
 from pytrace.results.formats import table as formats
 from pytrace.results.formats.format_row import WriteOptions
@@ -265,6 +266,35 @@ def test_calls_of_one_function_from_all_places(tmp_path: Path) -> None:
         assert by_name(page) == found, "whom the address is sent sees the same"
         page.get_by_text("Show all").click()
         assert "all" in by_name(page)
+
+
+def test_calls_too_rare_to_be_drawn_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = {
+        stack("copy", "send", "main"): 50, stack("copy", "read", "main"): 3, stack("send", "send", "main"): 2,
+        stack("fault", "copy", "read", "main"): 2, stack("copy", "copy", "main"): 1, stack("idle"): 1,
+    }  # fmt: skip
+    rare = "[calls too rare to be drawn]"
+
+    def listed(page: Any) -> list[str]:
+        return [row for row in text_of(page, "div.flame details table").splitlines() if not row.startswith(rare)]
+
+    tables = []
+    for most in (100, 3):
+        monkeypatch.setattr(findings, "MOST_CALLS", most)
+        with opened(written(tmp_path, snapshot(map_data("@", U, COUNT, stacks)))) as page:
+            assert by_name(page)["main"]["value"] == 58
+            assert sum(one["value"] for one in frames(page) if one["name"] == rare) == (9 if most == 3 else 0)
+            assert "copy\n54" in text_of(page, ".answer"), "the answer counts all"
+            page.get_by_text("All functions").click()
+            tables.append(listed(page))
+            page.get_by_label("drawn with").select_option("innermost first")
+            found = {one["name"]: one["value"] for one in frames(page) if one["depth"] == 1}
+            assert found == {"copy": 54, "send": 2, "fault": 2, "idle": 1}
+            tables.append(listed(page))
+            page.get_by_role("button", name=re.compile("copy")).first.click()
+            said = "copy: 56 events" if most == 100 else "copy: 54 events, and 2 events in calls too rare"
+            assert text_of(page, ".headline").startswith(said)
+    assert tables[0] == tables[1] == tables[2] == tables[3]
 
 
 def test_enter_goes_through_what_was_found(tmp_path: Path) -> None:

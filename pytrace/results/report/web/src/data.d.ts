@@ -16,6 +16,9 @@ interface Keyed extends Named { unit: string; columns: Column[]; keys: Cell[][] 
 
 export interface Listing { title: string; rows: [number, number][]; of: number[] }
 
+/** Stacks with calls that are not in the trie (data.py); sides: 0 a stack, 1 callers, 2 and 3 innermost functions. */
+export interface Gathered { sides: number[]; frames: number[]; values: Cell[][]; before: Cell[][] | null }
+
 export interface FlamePart extends Named {
   kind: "flame";
   measures: [string, string][];
@@ -35,6 +38,7 @@ export interface FlamePart extends Named {
   lost: number[];
   lists: Listing[];
   callers: [string, number[]];
+  gathered: Gathered | null;
 }
 export interface TablePart extends Named { kind: "table"; columns: Column[]; rows: Cell[][]; sort: number; boot?: number }
 export interface HistogramPart extends Keyed { kind: "histogram"; buckets: Bucket[]; counts: Counts[]; before: Counts[] | null; by: number }
@@ -55,7 +59,10 @@ export interface Data {
 export interface Tree {
   parent: Int32Array; id: Int32Array; leaf: Int32Array; depth: Int32Array; start: Int32Array; children: Int32Array;
   total: Float64Array; self: Float64Array; old: Float64Array; oldSelf: Float64Array;
-  reversed: boolean;
+  /** Of the functions all that they have themselves, now and before. */
+  own: Map<number, [number, number]>;
+  /** Of each sample 1 if it is chosen. */
+  chosen: Uint8Array;
   name(node: number): string;
   module(node: number): string;
   kind(node: number): number;

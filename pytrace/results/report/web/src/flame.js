@@ -6,7 +6,7 @@
 import { button, choice, counted, dark, el, percent, quantity, readable, redrawn, tick } from "./dom.js";
 import { overTime } from "./over_time.js";
 import { table } from "./table.js";
-import { buildTree, exactSum, functions, layout, rowSums, search, sourceLines } from "./tree.js";
+import { again, buildTree, exactSum, functions, layout, rowSums, search, sourceLines } from "./tree.js";
 
 const ROW = 18, FONT = "12px ui-monospace, monospace", SMALLEST = 0.5, LEAST_HEIGHT = 260, FEWEST_FOLDED = 4, SHOWN = 5, CHIPS = 8;
 const KINDS = ["user", "kernel", "interpreter", "key"];
@@ -282,10 +282,19 @@ export function flame(data, part, number = 0) {
 
   // ------------------------------------------------------------------------------------------ the answer
 
+  // Whether all samples are shown.
+  const all = () => !state.groups && !state.range;
+
+  // What the chosen function has in stacks of which neither it nor its callers are drawn.
+  function elsewhere() {
+    const place = all() && part.gathered ? part.gathered.frames.indexOf(state.focus) : -1;
+    return place < 0 ? "" : `, and ${amount(Number(part.gathered?.values[state.measure][place]))} in calls too rare to be drawn`;
+  }
+
   // The functions that took most, themselves and with what they call; of a difference those that changed most.
   function summarize() {
     if (state.focus >= 0) {
-      answer.replaceChildren(el("p", { className: "headline" }, el("b", { textContent: tree.name(0) }), `: ${amount(tree.total[0])}. Above it what calls it, below it what it calls.`));
+      answer.replaceChildren(el("p", { className: "headline" }, el("b", { textContent: tree.name(0) }), `: ${amount(tree.total[0])}${elsewhere()}. Above it what calls it, below it what it calls.`));
       return;
     }
     const sum = tree.total[0], lists = [], summed = (rows) => rowSums(part, tree, rows, state.measure);
@@ -300,7 +309,7 @@ export function flame(data, part, number = 0) {
     } else {
       for (const rows of part.lists) lists.push(list(rows.title, summed(rows).filter((row) => row.value).sort((a, b) => b.value - a.value), (row) => row.value, sum, short));
       const [title, chosen] = part.callers, wanted = new Set(chosen);
-      const callers = functions(tree).filter((row) => wanted.has(row.id) && row.total).sort((a, b) => b.total - a.total);
+      const callers = functions(part, tree, state.measure, all()).filter((row) => wanted.has(row.id) && row.total).sort((a, b) => b.total - a.total);
       lists.push(list(title, callers.map((row) => ({ text: data.frames[0][row.id], frame: row.id, value: row.total })), (row) => row.value, sum, short));
     }
     answer.replaceChildren(el("p", { className: "headline", textContent: line }), ...lists.filter(Boolean));
@@ -432,12 +441,12 @@ export function flame(data, part, number = 0) {
 
   function listFunctions() {
     const share = (value, of) => (of ? +((100 * value) / of).toFixed(2) : 0);
-    const found = functions(tree), sum = tree.total[0];
+    const found = functions(part, tree, state.measure, all() && state.focus < 0), sum = tree.total[0];
     /** @type {import("./data").Column[]} */
     const columns = part.before
       ? [["function", "", 2], ["module", "", 2], ["self before", unit(), 1], ["self after", unit(), 1], ["change", unit(), 1], ["total before", unit(), 1], ["total after", unit(), 1], ["change of total", unit(), 1]]
       : [["function", "", 2], ["module", "", 2], ["self", unit(), 1], ["self %", "", 1], ["total", unit(), 1], ["total %", "", 1]];
-    const rows = found.map((row) => [tree.name(row.node), tree.module(row.node), ...(part.before
+    const rows = found.map((row) => [data.texts[data.frames[0][row.id]], data.texts[data.frames[1][row.id]], ...(part.before
       ? [row.oldSelf, row.self, row.self - row.oldSelf, row.old, row.total, row.total - row.old]
       : [row.self, share(row.self, sum), row.total, share(row.total, sum)])]);
     const own = { kind: "table", name: part.name, note: "", sort: part.before ? 4 : 2, columns, rows };
@@ -471,6 +480,7 @@ export function flame(data, part, number = 0) {
       if (!several[at]) return "";
       const weights = new Map();
       part.group.forEach((group, sample) => {
+        if (again(part, sample)) return;
         const text = part.groups[group][at];
         weights.set(text, (weights.get(text) ?? 0) + Number(part.values[state.measure][sample]));
       });

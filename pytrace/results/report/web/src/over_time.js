@@ -1,6 +1,7 @@
 // Samples over time, above a flame graph: a column for each slice. The range that is marked is what the graph shows.
 
 import { button, counted, dark, el, local, readable, redrawn, zone } from "./dom.js";
+import { again } from "./tree.js";
 
 const HEIGHT = 44;
 
@@ -10,7 +11,7 @@ export function overTime(part, slices, measure, amount, choose) {
   const { lost } = part;
   const count = slices.reduce((most, slice) => Math.max(most, slice + 1), lost.length);
   const sums = new Float64Array(count);
-  slices.forEach((slice, sample) => { sums[slice] += Number(part.values[measure][sample]); });
+  slices.forEach((slice, sample) => { if (!again(part, sample)) sums[slice] += Number(part.values[measure][sample]); });
   const most = sums.reduce((one, sum, at) => Math.max(one, sum + (lost[at] ?? 0)), 1);
   let range = null, from = -1, hovered = -1;
   const canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": "Samples over time: drag to choose a range; arrow keys move it, with shift its end; Escape shows all" });
