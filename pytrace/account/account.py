@@ -1,46 +1,13 @@
-"""The account: from the maps of ``account.bt`` to states of threads, causes of waiting, and who ended the waits."""
+"""The account as data: lines by cause, threads, chains of waits, requests."""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
 
 import msgspec
 
-from pytrace.account import causes
 from pytrace.account.causes import Cause
-from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
-from pytrace.account.frames import Place, own_place, place_of, waiting_function
-from pytrace.core import types
-from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
-
-_T = TypeVar("_T")
-
-ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
-"""States without a stack: ``enum states`` of ``account.bt``."""
-FIRST_PLACE = 16
-
-_READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
-_HELD_UP = {
-    THROTTLED: Cause("throttled", "throttled by a cgroup's limit", tool="runqlat"),
-    STOPPED: Cause("stopped", "stopped by a signal", tool="killsnoop"),
-    TRACED: Cause("traced", "held by a debugger", tool="offcputime"),
-    FROZEN: Cause("frozen", "frozen by a cgroup", tool="offcputime"),
-    UNSEEN: Cause(
-        "unseen", "waiting since before the trace", idle="a wait from before the trace", always_idle=True,
-        tool="offcputime",
-    ),
-}  # fmt: skip
-_CPU = Cause("cpu", "on CPU", tool="flame")
-_RUN_QUEUE = Cause("run-queue", "waiting for a CPU", tool="runqlat")
-_SHORT = Cause("short", "shorter waits", tool="why --min 0")
-_LOST = Cause("not-kept", "waiting, the cause was not kept", tool="offcputime")
-
-IDLE_SHARE = 0.8
-"""A thread that spends more than this share of its life waiting for work waits for work."""
+from pytrace.account.frames import Place
 
 
 class Who(msgspec.Struct, frozen=True):
@@ -147,6 +114,52 @@ class Thread(msgspec.Struct):
         return self.cpu + self.ready + self.blocked
 
 
+class RequestPart(msgspec.Struct, frozen=True):
+    """What requests spend on one cause at one place."""
+
+    cause: Cause
+    place: Place
+    about: str
+    share: float
+    """Of the time of all requests, 0 to 1."""
+    typical: int
+    """Nanoseconds of a request around the median."""
+    slow: int
+    """The same of one of the slowest."""
+    behind: tuple[Step, ...] = ()
+    """Of waits of the slowest: what whoever ended them did meanwhile."""
+
+    @property
+    def more(self) -> int:
+        """Nanoseconds that a slow request spends more than one around the median."""
+        return self.slow - self.typical
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """Requests of a run."""
+
+    target: str
+    count: int
+    ns: int
+    """Of all of them together."""
+    median: int
+    p90: int
+    p99: int
+    most: int
+    slow_count: int
+    """How many are the slowest."""
+    typical: int
+    """Nanoseconds of a request around the median, on average."""
+    slow: int
+    """The same of the slowest."""
+    parts: tuple[RequestPart, ...]
+    """By what the slowest spend more."""
+
+    def share(self, name: str) -> float:
+        """The share of a cause in the time of all requests."""
+        return sum(part.share for part in self.parts if part.cause.name == name)
+
+
 class Account(msgspec.Struct):
     """Where the time of all threads went."""
 
@@ -171,6 +184,8 @@ class Account(msgspec.Struct):
     """Waits of fewer nanoseconds are no part of *path* and of :attr:`Line.behind`."""
     left_out: int = 0
     """Nanoseconds of chains that were not followed, as there were too many waits."""
+    requests: Requests | None = None
+    """With a target of requests: where their time went."""
 
     @property
     def thread_time(self) -> int:
@@ -206,590 +221,6 @@ class Account(msgspec.Struct):
         return sum(line.share for line in self.lines if line.cause.name == name)
 
 
-# ------------------------------------------------------------------------------------------------------- recorded maps
-
-
-class _Site(NamedTuple):
-    """A place as the script kept it."""
-
-    pid: int
-    comm: str
-    call: int
-    kind: int
-    kernel: tuple[Frame, ...]
-    user: tuple[Frame, ...]
-
-
-class _Life(NamedTuple):
-    """A thread: the value of ``@life``. Its CPU time and wait for one at the beginning, and at the end."""
-
-    pid: int
-    comm: str
-    begin: int
-    end: int
-    cpu: int
-    delay: int
-    ran: int
-    delayed: int
-    parent: int
-
-
-class _Description(NamedTuple):
-    """What an object is: the value of ``@object``."""
-
-    kind: int
-    name: str
-    above: str
-    further: str
-    address: str
-    port: int
-    here: bool
-    pid: int
-
-
-class _Spent(NamedTuple):
-    times: int
-    ns: int
-    most: int
-
-
-class Kernel(NamedTuple):
-    """What ``/proc`` says of a thread that still runs at the end."""
-
-    name: str
-    cpu: int
-    delay: int
-
-
-class _Group:
-    """Waits of one line, while they are added up."""
-
-    def __init__(self, cause: Cause, about: str) -> None:
-        self.cause, self.about = cause, about
-        self.count = self.ns = self.most = 0
-        self.parts: dict[Place, int] = defaultdict(int)
-        self.by_part: dict[Place, set[int]] = defaultdict(set)
-        self.threads: set[int] = set()
-        self.sites: set[int] = set()
-        self.keys: set[tuple[int, int, int]] = set()
-
-    def add(self, tid: int, site: int, object_: int, place: Place, spent: _Spent) -> None:
-        self.keys.add((tid, site, object_))
-        self.count += spent.times
-        self.ns += spent.ns
-        self.most = max(self.most, spent.most)
-        self.parts[place] += spent.ns
-        self.by_part[place].add(tid)
-        self.threads.add(tid)
-        self.sites.add(site)
-
-    def sorted_parts(self) -> tuple[Part, ...]:
-        """By function, with the line of it where most was spent."""
-        lines: dict[tuple[str, str], list[Place]] = defaultdict(list)
-        for place in self.parts:
-            lines[place.function, place.file].append(place)
-        parts = (
-            Part(
-                max(places, key=lambda place: self.parts[place]),
-                sum(self.parts[place] for place in places),
-                len({tid for place in places for tid in self.by_part[place]}),
-            )
-            for places in lines.values()
-        )
-        return tuple(sorted(parts, key=lambda part: -part.ns))
-
-
-class Reading:
-    """Reads the maps of a run.
-
-    Args:
-        snapshot: of the end of the run of ``account.bt``.
-        target: what was traced, for people.
-        options: options that select the same for another tool.
-        attached: the processes ran already (``-p``): their main threads may be idle, too.
-        alive: by thread id, what ``/proc`` says of threads that have not ended.
-        limit: nanoseconds of the shortest waits of chains.
-    """
-
-    def __init__(
-        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, Kernel],
-        limit: int = 1_000_000,
-    ) -> None:  # fmt: skip
-        self._maps = {name: data.entries for name, data in snapshot.maps.items()}
-        self.losses, self.runs = snapshot.losses, snapshot.runs
-        self._target, self._options, self._attached, self._alive = target, options, attached, alive
-        self._limit = limit
-
-    def _map(self, name: str, type_: type[_T]) -> _T:
-        """The keys and values of a map, of the types that the script gives them."""
-        return msgspec.convert(list(self._maps.get(name, {}).items()), type_)
-
-    def _number(self, name: str) -> int:
-        return next((value for _, value in self._map(name, list[tuple[None, int]])), 0)
-
-    # ---- plain contents
-
-    @cached_property
-    def _sites(self) -> dict[int, _Site]:
-        rows = self._map("@place", list[tuple[int, tuple[int, str, int, int, StackTrace, StackTrace]]])
-        return {
-            number: _Site(pid, comm, call, kind, kernel.frames, user.frames)
-            for number, (pid, comm, call, kind, kernel, user) in rows
-        }
-
-    @cached_property
-    def _running(self) -> dict[int, tuple[int, int, int, int, int]]:
-        """Of threads that have not ended: since when they are in which state, its object, an owner and its state."""
-        return dict(self._map("@thread", list[tuple[int, tuple[int, int, int, int, int]]]))
-
-    @cached_property
-    def _lives(self) -> dict[int, _Life]:
-        return dict(self._map("@life", list[tuple[int, _Life]]))
-
-    @cached_property
-    def _threads(self) -> dict[int, Thread]:
-        over, found = self._number("@over"), {}
-        for tid, life in self._lives.items():
-            thread = Thread(tid, life.pid, life.comm, life.begin, life.end or over)
-            known = self._alive.get(tid)
-            if life.end:
-                thread.kernel_cpu, thread.kernel_delay = life.ran - life.cpu, life.delayed - life.delay
-            elif tid in self._running and known is not None:
-                thread.name = known.name
-                thread.kernel_cpu, thread.kernel_delay = known.cpu - life.cpu, known.delay - life.delay
-            found[tid] = thread
-        return found
-
-    @cached_property
-    def _objects(self) -> dict[int, _Description]:
-        return dict(self._map("@object", list[tuple[int, _Description]]))
-
-    @cached_property
-    def _time(self) -> dict[tuple[int, int, int], _Spent]:
-        """Thread, state and object, with what was spent; open states reach to the end."""
-        found = dict(self._map("@time", list[tuple[tuple[int, int, int], _Spent]]))
-        over = self._number("@over")
-        for tid, (at, state, object_, _, _) in self._running.items():
-            ns = max(over - at, 0)
-            old = found.get((tid, state, object_), _Spent(0, 0, 0))
-            found[tid, state, object_] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
-        return found
-
-    # ---- names
-
-    def _about(self, object_: int, cause: Cause) -> str:
-        """What an object is: a path, an address, a process."""
-        if cause.about and cause.name in ("condition", "semaphore", "futex", "join", "accept", "terminal"):
-            return ""
-        known = self._objects.get(object_)
-        if known is None:
-            return ""
-        kind, name, above, further, address, port, here, pid = known
-        if kind & 0x100:
-            family = kind & 0xFF
-            if family == causes.UNIX:
-                return self._process(pid) if pid else "a socket"
-            return f"own port {port}" if here else f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
-        if kind == causes.PIPE:
-            return ""
-        parts = [part for part in (further, above, name) if part and part != "/"]
-        return "/".join(parts[-2:]) if kind in (causes.FILE, causes.DIRECTORY) else name
-
-    def _process(self, pid: int) -> str:
-        names = [thread.name for thread in self._threads.values() if thread.tid == pid]
-        return f"{names[0]} ({pid})" if names else f"process {pid}"
-
-    @cached_property
-    def _place(self) -> dict[int, Place]:
-        return {number: place_of(site.user, site.kernel) for number, site in self._sites.items()}
-
-    @cached_property
-    def _cause(self) -> dict[int, Cause]:
-        return {
-            number: causes.cause_of(site.call, site.kind, site.user, site.kernel)
-            for number, site in self._sites.items()
-        }
-
-    # ---- who
-
-    @cached_property
-    def _woken(self) -> list[tuple[tuple[int, int], int]]:
-        """Places that waited and places that woke, with nanoseconds."""
-        return self._map("@woken", list[tuple[tuple[int, int], int]])
-
-    @cached_property
-    def _spread(self) -> list[tuple[tuple[int, int], int]]:
-        """Places and buckets of microseconds, with the number of waits."""
-        return self._map("@spread", list[tuple[tuple[int, int], int]])
-
-    def _wakers(self, group: _Group) -> Iterable[Who]:
-        totals: dict[tuple[str, str, int], int] = defaultdict(int)
-        for (site, by), ns in self._woken:
-            if site in group.sites and by in self._sites:
-                totals[self._waker(group.cause, self._sites[by])] += ns
-        held: dict[tuple[str, int, str], int] = defaultdict(int)
-        if group.cause is causes.LOCK:
-            for (site, owner, state), ns in self._map("@held", list[tuple[tuple[int, int, int], int]]):
-                if site in group.sites and self._known_owner(site):
-                    name, doing = self._holder(owner, state)
-                    held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += ns
-        for (name, pid, doing), total in held.items():
-            yield Who("held by", name, total, pid, doing)
-        for (relation, name, pid), total in totals.items():
-            yield Who(relation, name, total, pid)
-
-    def _known_owner(self, site: int) -> bool:
-        """Whether the word beside a futex is known to be its owner: of mutexes of the C library, and of PI futexes."""
-        known = self._sites[site]
-        if known.kind & 0x7F in (6, 13):
-            return True
-        return any("pthread_mutex" in frame.function or "lll_lock_wait" in frame.function for frame in known.user[:4])
-
-    def _holder(self, owner: int, state: int) -> tuple[str, str]:
-        thread = self._threads.get(owner)
-        name = thread.name if thread is not None else f"thread {owner}"
-        if state == ON_CPU:
-            return name, "on CPU"
-        if state in _READY:
-            return name, "waiting for a CPU"
-        if state in self._place:
-            return f"{self._place[state].function} ({name})", self._cause[state].title
-        return name, ""
-
-    def _waker(self, cause: Cause, by: _Site) -> tuple[str, str, int]:
-        signal = cause not in (causes.CHILD, causes.SIGNAL) and causes.is_signal(by.kernel)
-        device = causes.interrupt(by.kernel)
-        if device and not signal:
-            names = {"timer": "a timer", "interrupt": "an interrupt"}
-            return "woken by", names.get(device, f"an interrupt ({device})"), 0
-        if by.kind or not by.user:
-            doing = waiting_function(by.kernel)
-            return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
-        relation = "interrupted by a signal of" if signal else cause.relation
-        place = own_place(by.user)
-        traced = any(thread.pid == by.pid for thread in self._threads.values())
-        if traced and self._processes == 1:
-            return relation, place.text if place is not None else by.comm, by.pid
-        process = f"{by.comm} ({by.pid})"
-        return relation, process if place is None else f"{place.function} of {process}", by.pid
-
-    @cached_property
-    def _processes(self) -> int:
-        return len({thread.pid for thread in self._threads.values()})
-
-    def _p99(self, sites: Iterable[int], most: int) -> int:
-        buckets: dict[int, int] = defaultdict(int)
-        wanted = set(sites)
-        for (site, bucket), count in self._spread:
-            if site in wanted:
-                buckets[bucket] += count
-        left = math.ceil(sum(buckets.values()) * 0.99)
-        for bucket in sorted(buckets):
-            left -= buckets[bucket]
-            if left <= 0:
-                shift = bucket // 8 - 1
-                end = bucket if bucket < 16 else ((bucket - shift * 8 + 1) << shift) - 1
-                return min(end * 1000, most)
-        return 0
-
-    # ---- chains
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """Waits over the limit, those that have not ended, too."""
-        over = self._number("@over")
-        waits: dict[int, list[Wait]] = defaultdict(list)
-        for (tid, begin), row in self._map("@wait", list[tuple[tuple[int, int], tuple[int, int, int, int, int, int]]]):
-            waits[tid].append(Wait(begin, *row))
-        spans = {}
-        for tid, life in self._lives.items():
-            thread = self._threads[tid]
-            ran = life.ran if life.end else life.cpu + max(thread.kernel_cpu, 0)
-            spans[tid] = Span(thread.begin, thread.end, life.cpu, ran, life.parent)
-        for tid, (at, state, object_, _, _) in self._running.items():
-            if state != ON_CPU and over - at >= self._limit and tid in spans:
-                waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
-        direct = (
-            number for number, site in self._sites.items()
-            if site.kind or not site.user or causes.interrupt(site.kernel)
-        )  # fmt: skip
-        return Timeline({tid: sorted(of_thread) for tid, of_thread in waits.items()}, spans, direct)
-
-    @cached_property
-    def _busiest(self) -> dict[int, Place]:
-        """Of each thread the place where most samples were taken."""
-        found: dict[int, dict[Place, int]] = defaultdict(lambda: defaultdict(int))
-        for (tid, number), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
-            if (site := self._sites.get(number)) is not None:
-                found[tid][place_of(site.user, site.kernel)] += count
-        return {tid: max(places, key=lambda place: places[place]) for tid, places in found.items()}
-
-    def cause_of(self, state: int) -> Cause:
-        """The cause of a state of ``account.bt``."""
-        if state == ON_CPU:
-            return _CPU
-        return _RUN_QUEUE if state in _READY else _HELD_UP.get(state) or self._cause.get(state, _LOST)
-
-    def thread_place(self, tid: int, state: int) -> Place:
-        """Where a thread is in a state: on a CPU where it mostly runs, by samples."""
-        found = self._busiest.get(tid) if state == ON_CPU else self._place.get(state)
-        return found or Place(self._threads[tid].name if tid in self._threads else f"thread {tid}")
-
-    def _steps(self, segments: Iterable[Segment]) -> tuple[Step, ...]:
-        """Segments of chains, added up by what they end in and who waits."""
-        totals: dict[tuple[object, ...], tuple[Step, int]] = {}
-        for segment in segments:
-            wait, length = segment.wait, segment.end - segment.begin
-            if wait is not None:
-                self._add_step(totals, segment, self.cause_of(wait.state), wait.state, wait.object, length)
-            else:
-                self._add_step(totals, segment, _CPU, ON_CPU, 0, segment.cpu)
-                self._add_step(totals, segment, _SHORT, ON_CPU, 0, length - segment.cpu)
-        steps = (msgspec.structs.replace(step, ns=ns) for step, ns in totals.values())
-        return tuple(sorted(steps, key=lambda step: -step.ns))
-
-    def _add_step(
-        self, totals: dict[tuple[object, ...], tuple[Step, int]], segment: Segment, cause: Cause, state: int,
-        object_: int, ns: int,
-    ) -> None:  # fmt: skip
-        if not ns:
-            return
-        place, about = self.thread_place(segment.tid, state), self._about(object_, cause)
-        hops = tuple(self._hop(link) for link in segment.chain)
-        key = (
-            cause.name, place.function, place.file, about,
-            tuple((hop.place.function, hop.place.file, hop.cause) for hop in hops),
-        )  # fmt: skip
-        name = self._threads[segment.tid].name if segment.tid in self._threads else ""
-        step, before = totals.get(key, (Step(cause, place, 0, about, name, hops), 0))
-        totals[key] = step, before + ns
-
-    def _hop(self, link: Link) -> Hop:
-        cause = self.cause_of(link.state)
-        relation = self._waker(cause, self._sites[link.by])[0] if link.by in self._sites else "woken by"
-        name = self._threads[link.tid].name if link.tid in self._threads else f"thread {link.tid}"
-        return Hop(name, self.thread_place(link.tid, link.state), cause.title, relation)
-
-    @cached_property
-    def path_segments(self) -> Sequence[Segment]:
-        """The critical path of a command: that of its first thread. Nothing for processes that ran already."""
-        if self._attached or not self._threads:
-            return ()
-        first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
-        return list(self.timeline.path(first.tid, first.begin, first.end))
-
-    def waker_text(self, cause: Cause, by: int) -> str:
-        """Who ended a wait of a cause: ``released by refresh (cache.py:4)``; empty where that was not kept."""
-        if by not in self._sites:
-            return ""
-        relation, who, _ = self._waker(cause, self._sites[by])
-        return f"{relation} {who}"
-
-    def _behind(self, group: _Group) -> tuple[Step, ...]:
-        """What those did who ended the waits of a line, while it waited."""
-        timeline = self.timeline
-        return self._steps(
-            segment
-            for tid in group.threads
-            for wait in timeline.waits.get(tid, ())
-            if (tid, wait.state, wait.object) in group.keys
-            for segment in timeline.meanwhile(tid, wait)
-        )
-
-    # ---- by stack
-
-    def by_stack(self) -> Iterable[tuple[tuple[StackTrace, StackTrace, str, str], int]]:
-        """Kernel and user stack, cause and thread, with nanoseconds."""
-        samples: dict[int, dict[int, int]] = defaultdict(dict)
-        for (tid, site), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
-            samples[tid][site] = count
-        for (tid, state, _), spent in self._time.items():
-            name = self._threads[tid].name if tid in self._threads else "?"
-            if state == ON_CPU and samples[tid]:
-                total = sum(samples[tid].values())
-                for site, count in samples[tid].items():
-                    yield (*self._stacks(site), _CPU.title, name), spent.ns * count // total
-            else:
-                cause = _CPU if state == ON_CPU else _RUN_QUEUE if state in _READY else _HELD_UP.get(state)
-                cause = cause or self._cause.get(state, _LOST)
-                yield (*self._stacks(state), cause.title, name), spent.ns
-
-    def _stacks(self, site: int) -> tuple[StackTrace, StackTrace]:
-        known = self._sites.get(site)
-        if known is None:
-            return StackTrace((), user=False), StackTrace(())
-        return StackTrace(known.kernel, user=False), StackTrace(known.user)
-
-    # ---- the account
-
-    def account(self) -> Account:
-        """All of it."""
-        threads = self._threads
-        waits: dict[tuple[int, int, int], tuple[Cause, _Spent]] = {}
-        ready: dict[int, _Spent] = {}
-        unknown = 0
-        for (tid, state, object_), spent in self._time.items():
-            thread = threads.get(tid)
-            if thread is None:
-                continue
-            if state == ON_CPU:
-                thread.cpu += spent.ns
-            elif state in _READY:
-                thread.ready += spent.ns
-                ready[tid] = _joined(ready.get(tid), spent)
-            else:
-                cause = _HELD_UP.get(state) or self._cause.get(state, _LOST)
-                if state == THROTTLED:
-                    thread.ready += spent.ns
-                else:
-                    thread.blocked += spent.ns
-                unknown += spent.ns if cause is _LOST else 0
-                waits[tid, state, object_] = (cause, spent)
-        idle = self._idle(waits)
-        total = sum(thread.accounted - thread.idle for thread in threads.values()) or 1
-        blocked = (self._line(group, total) for group in self._groups(waits))
-        lines = [self._cpu_line(total), *self._ready_line(ready, total), *blocked]
-        lost = {
-            f"{kind} {name}": count for kind, names in self.losses.items() for name, count in names.items() if count
-        }
-        begin = min((thread.begin for thread in threads.values()), default=0)
-        end = max((thread.end for thread in threads.values()), default=0)
-        return Account(
-            self._target, self._options, end - begin, tuple(threads.values()),
-            tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
-            self._steps(self.path_segments), self._limit, self.timeline.left_out,
-        )  # fmt: skip
-
-    def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
-        """Take the time of threads that wait for work out of *waits*."""
-        may: dict[int, int] = defaultdict(int)
-        traced = {thread.pid for thread in self._threads.values()}
-        for (tid, _, _), (cause, spent) in waits.items():
-            if not self._never_slow(tid, cause, traced) and self._may_idle(tid, cause):
-                may[tid] += spent.ns
-        found: dict[str, tuple[set[int], int]] = {}
-        for key, (cause, spent) in list(waits.items()):
-            tid = key[0]
-            thread = self._threads[tid]
-            waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * thread.life
-            if not waits_for_work and not self._never_slow(tid, cause, traced):
-                continue
-            label = cause.idle or cause.about or cause.title
-            members, ns = found.get(label, (set(), 0))
-            members.add(tid)
-            found[label] = members, ns + spent.ns
-            thread.idle += spent.ns
-            thread.idle_in = label
-            del waits[key]
-        rows = ((label, len(members), ns) for label, (members, ns) in found.items())
-        return tuple(sorted(rows, key=lambda row: -row[2]))
-
-    def _never_slow(self, tid: int, cause: Cause, traced: set[int]) -> bool:
-        """Whether a wait is for threads or processes whose own time is in the account."""
-        return cause.always_idle or (cause is causes.CHILD and traced != {self._threads[tid].pid})
-
-    def _may_idle(self, tid: int, cause: Cause) -> bool:
-        """Whether a thread may have nothing to do while it waits so."""
-        thread = self._threads[tid]
-        first = thread.tid == thread.pid and not self._attached
-        if cause.name == "events":
-            return not first
-        works = (causes.CONDITION, causes.SEMAPHORE, causes.FUTEX, causes.TERMINAL)
-        return cause in works and not (first and self._alone(tid))
-
-    def _alone(self, tid: int) -> bool:
-        pid = self._threads[tid].pid
-        return sum(thread.pid == pid for thread in self._threads.values()) == 1
-
-    def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, _Spent]]) -> list[_Group]:
-        groups: dict[tuple[str, str, str], _Group] = {}
-        for (tid, state, object_), (cause, spent) in waits.items():
-            place = self._place.get(state, Place(""))
-            about = self._about(object_, cause)
-            split = place.function if cause in (causes.LOCK, causes.CONDITION, causes.SEMAPHORE, causes.FUTEX) else ""
-            key = (cause.name, about, split)
-            if key not in groups:
-                groups[key] = _Group(cause, about)
-            groups[key].add(tid, state, object_, place, spent)
-        return list(groups.values())
-
-    def _line(self, group: _Group, total: int) -> Line:
-        by = tuple(sorted(self._wakers(group), key=lambda who: -who.ns))
-        return Line(
-            group.cause, group.ns, group.ns / total, group.count, group.most, self._p99(group.sites, group.most),
-            group.about, group.sorted_parts(), by, len(group.threads), behind=self._behind(group),
-        )  # fmt: skip
-
-    def _ready_line(self, ready: Mapping[int, _Spent], total: int) -> Sequence[Line]:
-        if not ready:
-            return ()
-        ns = sum(spent.ns for spent in ready.values())
-        count, most = sum(spent.times for spent in ready.values()), max(spent.most for spent in ready.values())
-        return (Line(_RUN_QUEUE, ns, ns / total, count, most, threads=len(ready)),)
-
-    def _cpu_line(self, total: int) -> Line:
-        """Time on CPU: exact; in which functions and how much of it in user mode, by samples."""
-        ns = sum(thread.cpu for thread in self._threads.values())
-        places: dict[Place, int] = defaultdict(int)
-        lines: dict[tuple[str, str], dict[Place, int]] = defaultdict(lambda: defaultdict(int))
-        samples = user = 0
-        for (_, number), count in self._map("@sampled", list[tuple[tuple[int, int], int]]):
-            site = self._sites.get(number)
-            samples += count
-            if site is None:
-                continue
-            user += count if site.kind else 0
-            place = place_of(site.user, site.kernel)
-            lines[place.function, place.file][place] += count
-        for by_line in lines.values():
-            most = max(by_line, key=lambda place: by_line[place])
-            places[most] = sum(by_line.values())
-        parts = tuple(
-            Part(place, ns * count // samples) for place, count in sorted(places.items(), key=lambda item: -item[1])
-        )
-        shares = (count / samples for count in places.values())
-        error = max((math.sqrt(share * (1 - share) / samples) for share in shares), default=0.0)
-        return Line(
-            _CPU, ns, ns / total, parts=parts, threads=sum(thread.cpu > 0 for thread in self._threads.values()),
-            user_ns=ns * user // samples if samples else 0, samples=samples, error=error,
-        )  # fmt: skip
-
-
-def stacks(reading: Reading) -> SnapshotData:
-    """A snapshot of the account by stack, for flame graphs and comparisons: ``@time_us[kernel, user, cause, thread]``.
-
-    Time on CPU is spread over a thread's samples.
-    """
-    entries: dict[Portable, int] = defaultdict(int)
-    for key, ns in reading.by_stack():
-        entries[key] += ns // 1000
-    members = (types.Stack(user=False), types.Stack(user=True), types.String(64), types.String(16))
-    data = MapData(
-        "@time_us", types.Tuple(members), types.Sum(), {key: us for key, us in entries.items() if us},
-        help="time of threads by stack and cause", key_names=("kernel", "user", "cause", "thread"),
-    )  # fmt: skip
-    return SnapshotData(reading.runs, {data.name: data}, (), reading.losses)
-
-
-def _joined(old: _Spent | None, new: _Spent) -> _Spent:
-    return new if old is None else _Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))
-
-
-def proc_threads(threads: Iterable[int]) -> dict[int, Kernel]:
-    """What ``/proc`` says of threads: names, and time on and waiting for a CPU (``schedstat``)."""
-    found: dict[int, Kernel] = {}
-    for tid in threads:
-        try:
-            with open(f"/proc/{tid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
-                name = file.read().rstrip("\n")
-            with open(f"/proc/{tid}/task/{tid}/schedstat", encoding="ascii") as file:
-                cpu, delay = file.read().split()[:2]
-        except (OSError, ValueError):
-            continue
-        found[tid] = Kernel(name, int(cpu), int(delay))
-    return found
-
-
 def json_text(account: Account) -> bytes:
     """The account as JSON."""
     return msgspec.json.format(
@@ -798,6 +229,7 @@ def json_text(account: Account) -> bytes:
             "accounted": account.accounted, "kernel_difference": account.kernel_difference,
             "idle_ns": account.idle_time,
             "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
+            "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
         })
     ) + b"\n"  # fmt: skip
 

@@ -108,6 +108,20 @@ class Timeline:
         """Whether a wait was ended by a thread whose time is known."""
         return wait.waker in self.spans and wait.by not in self._direct
 
+    def states(self, tid: int, begin: int, end: int) -> Iterator[Segment]:
+        """What a thread itself did from *begin* to *end*."""
+        at, waits = begin, self.waits.get(tid, ())
+        for wait in waits[bisect_right(self._ends.get(tid, ()), begin) :]:
+            first, last = max(wait.begin, at), min(wait.end, end)
+            if first >= end:
+                break
+            if first > at:
+                yield self._ran(tid, at, first, ())
+            yield Segment(tid, first, last, wait, 0, ())
+            at = last
+        if at < end:
+            yield self._ran(tid, at, end, ())
+
     def meanwhile(self, tid: int, wait: Wait) -> Iterator[Segment]:
         """What a wait of a thread was for: ends of its chains. Nothing where whoever ended it is not known."""
         if self.is_followed(wait):

@@ -12,8 +12,9 @@ from html import escape
 
 import msgspec
 
-from pytrace.account.account import Account, Line, Reading, Thread
+from pytrace.account.account import Account, Line, Thread
 from pytrace.account.chains import Segment
+from pytrace.account.reading import Reading
 from pytrace.account.screen import duration, heading, seconds, text_of_path
 from pytrace.core import types
 from pytrace.core.text import printable_utf8

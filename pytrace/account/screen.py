@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytrace.account.account import Account, Line, Step, Who
+from pytrace.account.account import Account, Line, RequestPart, Requests, Step, Who
 
 WIDTH = 80
 ROWS, LINES = 24, 6
 """Rows and causes of the first screen."""
+_REQUEST_ROWS = 6
 _PATH = 12
 """Steps of the critical path in the list."""
 _INDENT = " " * 8
@@ -18,6 +19,11 @@ _LEAST = 0.005
 
 def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     """Lines of text: a screen of them, or *everything*."""
+    if account.requests is not None:
+        yield from _requests(account, account.requests, everything=everything)
+        if not everything:
+            return
+        yield ""
     head = list(heading(account))
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything), *_losses(account)]
     tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
@@ -140,7 +146,7 @@ def _ends(steps: Sequence[Step], whole: int) -> str:
     return ", ".join(f"{names[key]} {totals[key] / whole:.0%}" for key in largest if totals[key] >= 0.03 * whole)
 
 
-def _where(step: Step) -> str:
+def _where(step: Step | RequestPart) -> str:
     return f"{step.place.text} → {step.about}" if step.about else step.place.text
 
 
@@ -168,6 +174,38 @@ def text_of_path(account: Account) -> Iterator[str]:
         yield f" {_percent(sum(step.ns for step in rest) / whole)}  {len(rest)} others"
     if account.left_out:
         yield f"{_INDENT}{seconds(account.left_out)} of chains were not followed: too many waits (--min 10ms)"
+
+
+def _requests(account: Account, requests: Requests, *, everything: bool) -> Iterator[str]:
+    """Where the time of requests goes, and what the slowest do differently."""
+    slow, name = requests.slow_count, requests.target.removeprefix("call:")
+    if not requests.count:
+        yield f"{name}: no request began and ended while it was traced"
+        yield f"next: {_command('pytrace why', account.options, WIDTH - 6)}"
+        return
+    yield _cut(
+        f"{name}: {requests.count:,} request{'s' * (requests.count != 1)}, median {duration(requests.median)},"
+        f" p99 {duration(requests.p99)}, longest {duration(requests.most)}"
+    )
+    yield (
+        f"the slowest{' 1 %' * (slow > 1)} ({slow}, {duration(requests.slow)}{' on average' * (slow > 1)}) beside the"
+        f" median ({duration(requests.typical)}):"
+    )
+    rows = [part for part in requests.parts if everything or abs(part.more) >= 0.02 * (requests.slow or 1)]
+    for part in rows if everything else rows[:_REQUEST_ROWS]:
+        sign = "+" if part.more >= 0 else "-"
+        change = f"{sign}{duration(abs(part.more))}"
+        amounts = f"{duration(part.typical)} → {duration(part.slow)}"
+        yield _cut(f" {change:>8}  {part.cause.title:24} {_where(part)}  {amounts}")
+        if part.behind and part.more > 0 and (behind := _ends(part.behind, sum(step.ns for step in part.behind))):
+            yield _cut(f"{_INDENT}   meanwhile: {behind}")
+    yield "all requests:"
+    by_share = sorted(requests.parts, key=lambda part: -part.share)
+    for part in by_share if everything else by_share[:_REQUEST_ROWS]:
+        if everything or part.share >= _LEAST:
+            yield _cut(f" {_percent(part.share)}   {part.cause.title:24} {_where(part)}")
+    yield from _losses(account)
+    yield f"next: {_command(f'pytrace why --all --request {name}', account.options, WIDTH - 6)}"
 
 
 def _who(who: Who) -> str:

@@ -274,6 +274,9 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
             replace(_RUN["follow"], help="with -p: what the process starts, too (always with -c)"),
             replace(_RUN["duration"], long="for", parse=partial(seconds, option="--for"),
                     help="end after so many seconds; without it with the command or process"),
+            Option("request", "", "request", "TARGET",
+                   "where the time between its entry and return goes, and what the slowest 1% do differently: "
+                   "./server:handle, python:app.handle, usdt:./server:start,end", ""),
             Option("least", "", "min", "TIME",
                    "the shortest waits of critical path, chains and timeline (1ms); all are accounted for", "",
                    parse=partial(_time, option="--min")),

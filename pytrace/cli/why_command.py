@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Sequence
 
 from pytrace.account import account as accounts
-from pytrace.account.account import Reading, stacks
+from pytrace.account.account import Account
 from pytrace.account.page import page
+from pytrace.account.reading import Reading, stacks
 from pytrace.account.screen import screen
 from pytrace.base import terminal, whole_files
 from pytrace.base.control_characters import printable_lines
@@ -44,13 +45,13 @@ def run(words: Sequence[str]) -> int:
     # Ctrl-C ends the trace, and the account of what was seen is printed.
     with interruptions(end), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        reading = why.traced(
-            running.append, duration=line.argument("duration", float),
-            least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else why.LEAST, **arguments,
+        found, reading = why.traced(
+            running.append, duration=line.argument("duration", float), request=line.text("request") or "",
+            least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else None, **arguments,
         )  # fmt: skip
     for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):
         sys.stderr.write(f"WARNING: {text}\n")
-    _write(reading, format_, line)
+    _write(found, reading, format_, line)
     return 0
 
 
@@ -76,8 +77,7 @@ def _arguments(line: CommandLine) -> Arguments:
     return arguments
 
 
-def _write(reading: Reading, format_: str, line: CommandLine) -> None:
-    found = reading.account()
+def _write(found: Account, reading: Reading, format_: str, line: CommandLine) -> None:
     if (path := line.text("save")) is not None:
         Snapshot(stacks(reading)).save(path)
     if (path := line.text("html")) is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytrace.account.account import ON_CPU, Reading
 from pytrace.account.page import page
+from pytrace.account.reading import ON_CPU, Reading
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 

@@ -188,6 +188,47 @@ def test_a_lock_of_python_is_a_lock_with_its_line(tmp_path: Path) -> None:
     assert any(name == "join" for name, _, _ in account.idle)
 
 
+REQUESTS = """
+import threading, time
+lock = threading.Lock()
+def keep():
+    while not over:
+        with lock:
+            time.sleep(0.03)
+        time.sleep(0.05)
+def handle(number):
+    time.sleep(0.001)
+    if number % 20 == 19:
+        with lock:
+            pass
+over = False
+thread = threading.Thread(target=keep)
+thread.start()
+for number in range(100):
+    handle(number)
+over = True
+thread.join()
+"""
+
+
+def test_requests_and_what_the_slowest_do_differently(tmp_path: Path) -> None:
+    """The functions of Python are probed in all processes here, which must not change what the tracer reads of them."""
+    need("rawtracepoint", "iter", "bpf_loop", "uprobe")
+    (tmp_path / "app.py").write_text(REQUESTS)
+    account = pytrace.why(command=[sys.executable, "app.py"], request="python:app.handle", cwd=tmp_path)
+    requests = account.requests
+    assert requests is not None
+    assert (requests.count, requests.slow_count) == (100, 1)
+    assert 900_000 < requests.median <= requests.p99 <= requests.most
+    slow = {part.cause.name: part for part in requests.parts}
+    assert slow["sleep"].typical >= 900_000
+    assert slow["lock"].place.function == "handle"
+    if slow["lock"].slow > 2_000_000:
+        assert any(step.place.function == "keep" for step in slow["lock"].behind)
+    assert sum(part.share for part in requests.parts) == pytest.approx(1, abs=0.01)
+    assert abs(account.accounted - 1) < 0.001
+
+
 def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     """Threads without any event are in a state, too."""
     need("rawtracepoint", "iter", "bpf_loop")
@@ -224,6 +265,8 @@ def test_what_cannot_be_traced_is_refused_in_words() -> None:
         (("why", "-f", "json"), "why needs a command or processes"),
         (("why", "-p", "4194303"), "there is no process 4194303"),
         (("why", "-c", "true", "-p", "1"), "-c and -p exclude each other"),
+        (("why", "-c", "true", "--request", "/bin/true:no_function"), "there is no function 'no_function'"),
+        (("why", "-c", "true", "--request", "x {"), "--request x {: this is no target"),
         (("why", "-c", "/nonexistent/program"), "/nonexistent/program"),
     ):
         done = subprocess.run([sys.executable, "-m", "pytrace", *words], cwd=ROOT, capture_output=True, text=True)

@@ -410,7 +410,8 @@ def contents_of(file: BinaryIO, path: str, start: int = 0, size: int | None = No
     # It may have become larger or smaller since it was opened.
     length = status.st_size if limited_process.inside() else 0
     try:
-        mapped = mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
+        # Shared: the kernel writes the breakpoints of uprobes into private mappings, of whatever process (valid_vma).
+        mapped = mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
     except ValueError:
         raise TraceError(f"{path} was truncated while it was opened") from None
     return memoryview(mapped)[start:end]
