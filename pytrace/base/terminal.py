@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from pytrace.base.control_characters import printable_message
 from pytrace.base.interruption import ENDING
 
 DELAY = 1.0
@@ -40,8 +41,6 @@ class Step:
 
     def shown(self, columns: int) -> str:
         """The line in at most *columns*: how far it is remains, of a long text the middle is left out."""
-        from pytrace.base.control_characters import printable_message  # only on terminals
-
         size = 1 << 20 if self._unit == "MB" else 1
         unit = f" {self._unit}" if self._unit else ""
         state = f": {self.done // size:,}" if self.total or self.done else ""
@@ -219,8 +218,6 @@ class _Shown(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         if self.isatty():
-            from pytrace.base.control_characters import printable_message  # only on terminals
-
             text = printable_message(text)
         return super().write(text)
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from pytrace.calls.run import Options, run_calls
 from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
 
@@ -20,8 +21,6 @@ def run(words: Sequence[str]) -> int:
         sys.stderr.write(COMMANDS["calls"].help_text())
         return 1
     line = COMMANDS["calls"].read(words)
-    from pytrace.calls.run import Options, run_calls  # with it the Python interface and the runtime
-
     pids, command = line.arguments("pid", tuple), line.text("command")
     if pids and command is not None:
         raise TraceError("pytrace calls takes -p or -c, not both")

@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.cli import messages, request
+from pytrace.cli import info, messages, request
 from pytrace.cli.options import OPTIONS, CommandLine
 from pytrace.cli.request import Script
 from pytrace.codegen.lower import generator
@@ -110,9 +110,9 @@ def tree(node: Node, types: Mapping[Expr, Type] | None = None) -> str:
 def typed(checked: CheckedProgram) -> str:
     """Programs, maps and functions of a checked script, with the type of each expression."""
     parts = []
-    for info in checked.maps.values():
-        key = "" if info.key is None else f"[{info.key}]"
-        parts.append(f"map {info.name}{key}: {info.value} ({info.kind}, {info.max_entries})\n")
+    for map_ in checked.maps.values():
+        key = "" if map_.key is None else f"[{map_.key}]"
+        parts.append(f"map {map_.name}{key}: {map_.value} ({map_.kind}, {map_.max_entries})\n")
     parts.extend(
         f"fn {function.name}: {function.result}\n{tree(function.body, checked.types)}"
         for function in checked.functions
@@ -238,8 +238,6 @@ def shown_options(line: CommandLine) -> dict[str, object]:
 
 def collect(wanted: BundleRequest) -> Bundle:
     """Compile, load and attach a script, as far as it gets."""
-    from pytrace.cli import info  # what it imports is for no other option
-
     bundle = Bundle(Redactor.of_machine())
     script: CompiledScript | None = None
     if wanted.script.compiled is not None:

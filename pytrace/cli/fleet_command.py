@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, cast
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from msgspec.structs import replace
 
 import pytrace
+from pytrace import pipeline
 from pytrace.base.interruption import interruptions
 from pytrace.cli import messages, request
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
+from pytrace.cli.subcommands import write_snapshot
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
@@ -26,8 +28,8 @@ from pytrace.remote.answer import trimmed
 from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table
-from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.snapshot import SnapshotData
+from pytrace.runtime.load import remote_kernel
 
 if TYPE_CHECKING:
     from pytrace.live.answer_view import AnswerView
@@ -36,11 +38,7 @@ if TYPE_CHECKING:
 SHOWN = 1000
 """Entries of each map that a live view shows, the largest."""
 
-WriteSnapshot = Callable[[SnapshotData, Format, WriteOptions, Sequence[str], str | None], None]
-"""``subcommands.write_snapshot``."""
-
-
-def run(words: Sequence[str], write: WriteSnapshot) -> int:
+def run(words: Sequence[str]) -> int:
     """Run ``pytrace fleet`` with the *words* after it. Returns the exit status.
 
     Raises:
@@ -72,7 +70,7 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
             _wait(fleet, served, view)
     if view is not None and view.error:
         raise TraceError(f"the live view failed ({view.error}), so the run was ended")
-    _write(fleet.snapshot().data, options, write, own.many("map"))
+    _write(fleet.snapshot().data, options, own.many("map"))
     _report(fleet, options)
     return int(not fleet.complete)
 
@@ -190,9 +188,6 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
     Raises:
         ScriptError, TraceError: it has other errors.
     """
-    from pytrace import pipeline  # with it the compiler
-    from pytrace.runtime.load import remote_kernel
-
     diagnostics, compiled, lacks = Diagnostics(), b"", ""
     kernel = request.live_kernel(options, ahead=True)
     try:
@@ -275,7 +270,7 @@ def _wait(fleet: pytrace.Fleet, served: Metrics | None, view: AnswerView | None)
     fleet.wait()
 
 
-def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, maps: Sequence[str]) -> None:
+def _write(snapshot: SnapshotData, options: RunOptions, maps: Sequence[str]) -> None:
     if options.save is not None:
         try:
             file_form.write(snapshot, options.save)
@@ -283,7 +278,7 @@ def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, ma
             raise TraceError(f"cannot write {options.save!r}: {error.strerror}") from error
     row, form = table.chosen(options.format, options.output)
     shown = snapshot if maps else replace(snapshot, maps=snapshot.shown)
-    write(shown, row, form, maps, options.output)
+    write_snapshot(shown, row, form, maps, options.output)
 
 
 def _write_line(text: str) -> None:

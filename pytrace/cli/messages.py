@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
+from pytrace.base.control_characters import printable_lines
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all, render_error
 from pytrace.core.options import RunOptions
@@ -45,8 +46,6 @@ def warn(texts: Iterable[str], options: RunOptions) -> None:
 def write_output(data: bytes, *, raw: bool = False) -> None:
     """Write bytes to standard output; on a terminal control characters are escaped unless *raw*."""
     if not raw and os.isatty(1):
-        from pytrace.base.control_characters import printable_lines  # only on terminals
-
         data = printable_lines(data)
     sys.stdout.flush()
     sys.stdout.buffer.write(data)

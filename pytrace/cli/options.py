@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, watchdog_seconds
+from pytrace.core.options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, parse_memory, watchdog_seconds
 
 if TYPE_CHECKING:
     from pytrace.cli.script_options import ScriptWords
@@ -226,10 +226,8 @@ def _rate(text: str) -> Rate:
 
 
 def _memory(text: str) -> str:
-    from pytrace.core import options
-
     try:
-        options.parse_memory(text, 1 << 40)
+        parse_memory(text, 1 << 40)
     except ValueError as error:
         hints = ("for example --max-memory 512M, 2G, or 10% of the machine's memory",)
         raise TraceError(f"--max-memory: {error}", hints=hints) from None

@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
 from pytrace.base import extras, terminal, whole_files
 from pytrace.base.control_characters import printable_lines
-from pytrace.cli import messages
+from pytrace.cli import documents, messages
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
@@ -38,6 +39,9 @@ def run(words: Sequence[str]) -> int:
     name, words = words[0], words[1:]
     if name in _RUNS:
         return _RUNS[name](words)
+    if name in _MODULES:
+        run: Callable[[Sequence[str]], int] = import_module(f"pytrace.cli.{name}_command").run
+        return run(words)
     command = COMMANDS[name]
     if not words:
         sys.stderr.write(command.help_text())
@@ -217,40 +221,11 @@ def _agent(words: Sequence[str]) -> int:
     return agent.run()
 
 
-# ---------------------------------------------------------------------------------------------- fleet
-
-
-def _fleet(words: Sequence[str]) -> int:
-    from pytrace.cli import fleet_command  # as above
-
-    return fleet_command.run(words, write_snapshot)
-
-
-# ---------------------------------------------------------------------------------------------- why
-
-
-def _why(words: Sequence[str]) -> int:
-    from pytrace.cli import why_command  # as above
-
-    return why_command.run(words)
-
-
-# ---------------------------------------------------------------------------------------------- calls
-
-
-def _calls(words: Sequence[str]) -> int:
-    from pytrace.cli import calls_command  # as above
-
-    return calls_command.run(words)
-
-
 # ---------------------------------------------------------------------------------------------- help
 
 
 def _help(words: Sequence[str]) -> int:
     topic = " ".join(COMMANDS["help"].read_own(words)[1])
-    from pytrace.cli import documents  # for people who read
-
     if topic in COMMANDS:
         text = COMMANDS[topic].help_text()
     else:
@@ -332,12 +307,7 @@ _FORMS: dict[str, Callable[[Difference], Iterator[bytes]]] = {
 _FILES: dict[str, Callable[[CommandLine], int]] = {"merge": _merge, "diff": _diff, "show": _show}
 """Operations on files, by name."""
 
-_RUNS: dict[str, Callable[[Sequence[str]], int]] = {
-    "agent": _agent,
-    "calls": _calls,
-    "fleet": _fleet,
-    "help": _help,
-    "lsp": _lsp,
-    "why": _why,
-}
+_RUNS: dict[str, Callable[[Sequence[str]], int]] = {"agent": _agent, "help": _help, "lsp": _lsp}
 """Commands that take no files: what they do with their words."""
+_MODULES = frozenset(("calls", "fleet", "why"))
+"""Commands with a module each, ``cli/NAME_command``, which needs the runtime."""

@@ -27,7 +27,7 @@ from pytrace.core.diagnostics import Diagnostic, Diagnostics, InternalError, Sev
 from pytrace.core.source import Source, Span
 from pytrace.editor.analysis import WORD, Analysis, Symbol, attach_point
 from pytrace.editor.attach_points import attach_points
-from pytrace.frontend.syntax import formatter
+from pytrace.frontend.syntax import formatter, nodes
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.live_kernel import LiveKernel
 
@@ -416,8 +416,6 @@ async def _outline(server: Server, params: lsp.DocumentSymbolParams) -> list[lsp
 
 def _outline_items(analysis: Analysis) -> Iterator[lsp.DocumentSymbol]:
     """Probes, functions, macros and declared maps, in order."""
-    from pytrace.frontend.syntax import nodes
-
     text = Text(analysis.source.text)
     for item in analysis.parsed.items if analysis.parsed is not None else ():
         if isinstance(item, nodes.Probe):

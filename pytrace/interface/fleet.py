@@ -51,6 +51,7 @@ from pytrace.results.snapshot import WITHOUT_ANSWER, Frame, SnapshotData, StackT
 from pytrace.runtime.binaries import debug_files
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.load.remote_kernel import RemoteKernel
 from pytrace.runtime.machine.demangle import demangle, short_name
 from pytrace.runtime.stacks.image_places import Detail, detail
 from pytrace.runtime.stacks.images import Images, LineReading
@@ -245,8 +246,6 @@ def compile_job(data: bytes) -> bytes:
 
 def job_outcome(job: CompileJob) -> Outcome:
     """The outcome of a job."""
-    from pytrace.runtime.load.remote_kernel import RemoteKernel
-
     options, kernel, error, data = job.options, None, "", b""
     try:
         facts = kernel_info.decoded_facts(unpacked(job.facts))

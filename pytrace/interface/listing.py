@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.core.probe_kinds import ProbeTarget
+from pytrace.runtime.load import features as probing
+from pytrace.runtime.load import listing
+from pytrace.runtime.load.live_kernel import LiveKernel
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.live_kernel import LiveKernel
@@ -34,8 +37,6 @@ class Probe:
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """Members of ``args``; empty for kinds of probes without named arguments, and if their types are unknown."""
-        from pytrace.runtime.load import listing
-
         return tuple(map(_argument, listing.arguments_of(self._kernel, self.kind, self._place)))
 
     def __str__(self) -> str:
@@ -64,9 +65,6 @@ def probes(pattern: str, *, pid: int | None = None) -> Iterator[Probe]:
     Raises:
         TraceError: the kind of probe, the binary or the process does not exist.
     """
-    from pytrace.runtime.load import listing
-    from pytrace.runtime.load.live_kernel import LiveKernel
-
     kernel = LiveKernel()
     seen: set[str] = set()
     for kind, (name, place) in listing.matching_places(kernel, pattern, pid=pid):
@@ -77,6 +75,4 @@ def probes(pattern: str, *, pid: int | None = None) -> Iterator[Probe]:
 
 def features() -> dict[str, bool]:
     """The features of this kernel, by their names in ``--no-feature`` and ``--info``; each one is probed."""
-    from pytrace.runtime.load import features as probing
-
     return {name: probing.has(name) for name in probing.FEATURES}

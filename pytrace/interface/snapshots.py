@@ -17,6 +17,7 @@ from pytrace.core.manifest import MapSpec
 from pytrace.core.types import AGGREGATIONS, Bool, Float, Int, Pointer, Record, String, Tuple, Type
 from pytrace.render.value_kind import Result
 from pytrace.render.values import value_kind_of
+from pytrace.results import file_form
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
 if TYPE_CHECKING:
@@ -333,8 +334,6 @@ class Snapshot:
         Raises:
             TraceError: the file cannot be written.
         """
-        from pytrace.results import file_form
-
         try:
             file_form.write(self.data, os.fspath(path))
         except OSError as error:
@@ -352,8 +351,6 @@ class Snapshot:
             TraceError: the file is not a snapshot, is damaged, exceeds *limit*, or was written by another version of
                 pytrace.
         """
-        from pytrace.results import file_form
-
         return cls(file_form.read(os.fspath(path), limit))
 
     def format(self, name: str, *maps: str) -> bytes:

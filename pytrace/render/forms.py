@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
 
+from pytrace.base import control_characters
 from pytrace.core import types
 from pytrace.render.text import Bars, Convert, Decode, Form, Memory, Value, Values, for_any, joined_members
 from pytrace.render.value_kind import Plain
@@ -143,8 +144,6 @@ class TextForms(ByType[Form]):
         """The *form* of values of *type_*, with escapes where these are wanted and traced data decides the text."""
         if not self.printable or not value_kind_of(type_).traced:
             return form
-        from pytrace.base import control_characters  # only on terminals
-
         if isinstance(type_, types.Stack):
             return lambda value: control_characters.printable_lines(form(value))
         return lambda value: control_characters.printable(form(value))
@@ -158,8 +157,6 @@ class TextForms(ByType[Form]):
         names = self.names.frames(type_, lines=lines, offsets=offsets)
         if not self.printable:
             return names
-        from pytrace.base import control_characters  # only on terminals
-
         return lambda value: [control_characters.printable(name) for name in names(value)]
 
     @property

@@ -280,7 +280,7 @@ def test_without_arguments_a_command_describes_itself(typed: Any, name: str, mon
 
 
 def test_the_commands_are_those_that_the_command_line_knows() -> None:
-    assert {*subcommands._FILES, *subcommands._RUNS} == set(SUBCOMMANDS)
+    assert {*subcommands._FILES, *subcommands._RUNS, *subcommands._MODULES} == set(SUBCOMMANDS)
     assert {*SUBCOMMANDS, *SHORTCUTS} == set(COMMANDS)
 
 

@@ -36,6 +36,7 @@ from pytrace.runtime.binaries.elf_file import (
 from pytrace.runtime.binaries.function_places import Place, Places
 from pytrace.runtime.binaries.go_binaries import GoLines
 from pytrace.runtime.machine import fingerprints, foreign_files, procfs
+from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
 from pytrace.runtime.machine.foreign_files import is_regular, look, open_regular
 from pytrace.runtime.machine.name_patterns import matching, name_pattern
 
@@ -603,8 +604,6 @@ class UserBinaries:
 
         The unlikely part of a function (``.cold``) is jumped into, so it is found only if *pattern* names it.
         """
-        from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
-
         binary = self.binary(path)
         accepts = name_pattern(pattern).fullmatch
         whole, symbol_names = "(" in pattern, pattern.startswith(("_Z", "_R"))

@@ -15,7 +15,9 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results import file_form
+from pytrace.results.findings import findings
 from pytrace.results.formats import table
+from pytrace.results.report.data import findings_over_time
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services import EndOfRun, Service
@@ -85,15 +87,11 @@ class Export:
                 states.append(snapshot)
                 self._deliver(self._row.series(states, self._settings))
                 if self._path is not None:
-                    from pytrace.results.report.data import findings_over_time  # few formats are pictures
-
                     self.found += findings_over_time(states)
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
             if self._path is not None and self._row.name in _PICTURES:
-                from pytrace.results.findings import findings  # few formats are pictures
-
                 self.found += findings(chosen.snapshot)
         except TraceError as error:
             return "; ".join((error.message, *error.hints))
