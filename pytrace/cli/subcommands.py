@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -38,6 +39,10 @@ def run(words: Sequence[str]) -> int:
     """
     name, words = words[0], words[1:]
     if name in _RUNS:
+        # Off since the start, which makes hardly any garbage; these may run for days, and no session of the command
+        # turns it on. What the start made stays.
+        gc.freeze()
+        gc.enable()
         return _RUNS[name](words)
     if name in _MODULES:
         run: Callable[[Sequence[str]], int] = import_module(f"pytrace.cli.{name}_command").run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -129,6 +130,20 @@ def test_what_is_sorted_in_parts_is_the_same(typed: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(stored_document, "IN_MEMORY", 1)
     file_form.write(many, "many.pts")
     assert typed(f"show many.pts -f {form}") == expected
+
+
+def test_garbage_is_collected_in_commands_that_may_run_for_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's start turns the collector off; ``pytrace lsp`` kept 0.7 MiB of each analysis."""
+    collects = {}
+    try:
+        for name in ("agent", "calls", "fleet", "lsp", "why"):
+            gc.disable()
+            monkeypatch.setitem(subcommands._RUNS, name, lambda _, name=name: collects.update({name: gc.isenabled()}))
+            subcommands.run([name])
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    assert set(collects.values()) == {True}
 
 
 def test_memory_does_not_grow_with_keys(monkeypatch: pytest.MonkeyPatch) -> None:

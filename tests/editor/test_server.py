@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import sys
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,3 +196,41 @@ def test_any_typing_ends_with_the_messages_of_the_text(editor: Editor, tmp_path:
     told = editor.messages(uri, editor.versions[uri])
     again = editor.open((tmp_path / "again.bt").as_uri(), text)
     assert [(item.message, item.range) for item in told] == [(item.message, item.range) for item in again]
+
+
+@pytest.mark.soak
+def test_five_thousand_edits(editor: Editor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Edits at random places of 500 lines, each with a request: answers are quick, and memory stays."""
+    tools = sorted((ROOT / "pytrace/tools/files").glob("*.bt"))
+    probes = [line for path in tools for line in path.read_text().splitlines() if not line.startswith(("import", "#!"))]
+    original = "\n".join(probes[:500])
+    text, uri = original, (tmp_path / "long.bt").as_uri()
+    document, chance = lsp.TextDocumentIdentifier(uri), random.Random(39)
+    editor.open(uri, text)
+    server = editor.client._server
+    seconds, sizes = [], []
+    for number in range(5000):
+        start = chance.randrange(len(text) + 1)
+        end = min(len(text), start + chance.choice((0, 0, 0, 1, 3)))
+        piece = chance.choice(("x", "$", "@", "{", "}", '"', "\n", "args.", " /* ", "𝒳", "", "kprobe:", "strlen("))
+        if number % 50 == 49:  # somebody who takes all of it back: texts that compile occur, too
+            start, end, piece = 0, len(text), original
+        editor.change(uri, Text(text).range(start, end), piece)
+        text = text[:start] + piece + text[end:]
+        position = Text(text).position(min(start + len(piece), len(text)))
+        asked = time.monotonic()
+        if number % 2:
+            editor.wait(editor.client.text_document_completion_async(lsp.CompletionParams(document, position)))
+        else:
+            editor.wait(editor.client.text_document_hover_async(lsp.HoverParams(document, position)))
+        seconds.append(time.monotonic() - asked)
+        if number % 50 > 47:  # damaged, and as it was
+            editor.messages(uri, editor.versions[uri])
+        if number % 1000 == 999:
+            sizes.append(int(re.findall(r"VmRSS:\s*(\d+)", Path(f"/proc/{server.pid}/status").read_text())[0]) >> 10)
+    editor.messages(uri, editor.versions[uri])
+    seconds.sort()
+    with capsys.disabled():
+        print(f"\nmedian {seconds[2500] * 1e3:.0f} ms, 95 % {seconds[4750] * 1e3:.0f} ms")
+        print(f"MiB after each 1,000: {sizes}")
+    assert sizes[-1] < sizes[0] * 1.25 + 20, sizes
