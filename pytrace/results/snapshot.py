@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from pytrace.core.costs import RunCost
-from pytrace.core.types import TRUNCATED_NAME, Count, Record, Tuple, Type
+from pytrace.core.types import TRUNCATED_NAME, Count, Record, Stack, Tuple, Type
 from pytrace.core.value_tables import Column, key_columns, map_unit
 from pytrace.render.text import map_title
 
@@ -212,18 +212,25 @@ class MapData(msgspec.Struct):
         own = columns[1:] if self.label else columns
         if len(own) != len(names) or isinstance(self.key, Record):
             return tuple(column.name for column in columns)
-        titles = [" ".join(_TITLES.get(word, word) for word in name.split(" ")) for name in names]
-        known = [
-            title if title and titles.count(title) == 1 else column.name
-            for title, column in zip(titles, own, strict=True)
-        ]
+        known: list[str] = []
+        counts: dict[str, int] = {}
+        for name, column in zip(names, own, strict=True):
+            title = " ".join(_TITLES.get(word, word) for word in name.split(" "))
+            if not title and isinstance(column.type, Stack):
+                title = "user stack" if column.type.user else "kernel stack"
+            title = title or column.name
+            number = counts[title] = counts.get(title, 0) + 1
+            known.append(f"{title} {number}" if number > 1 else title)
         return (columns[0].name, *known) if self.label else tuple(known)
 
 
 SLICE = "slice_ms"
 """What a script calls the slice of time in which a sample was taken."""
 
-_TITLES = {"comm": "command", "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID"}
+_TITLES = {
+    "comm": "command", "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID",
+    "ustack": "user stack", "kstack": "kernel stack", "pystack": "Python stack",
+}  # fmt: skip
 
 FEWEST = 2
 """Members of a key that has a label."""

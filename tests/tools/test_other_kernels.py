@@ -7,17 +7,21 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from pytrace import pipeline
 from pytrace.cli import tools
 from pytrace.cli.main import main
+from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import Diagnostics, ScriptError
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
+from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import BOOL, INT32, UINT32, UINT64, VOID, Enum, Field, Int, Pointer, String, Struct, Type
+from pytrace.results.snapshot import MapData
 from pytrace.runtime.load import features
 from tests.support.facts import TASK, RecordedKernel, function
 from tests.support.other_kernel import OtherKernel
@@ -147,10 +151,35 @@ def emitted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return emit
 
 
+OWN_MAPS = {("fsdist", "@began"), ("fsslower", "@began"), ("futexwait", "@buckets"), ("syscount", "@shown")}
+"""Maps whose keys have no names, and that no output shows."""
+
+
+def unnamed(name: str, manifest: Manifest) -> list[str]:
+    """Maps of a tool with members of keys that outputs would call ``key2``."""
+    maps = [
+        MapData(spec.name, spec.key, spec.value, {}, key_names=spec.key_names)
+        for spec in manifest.maps
+        if spec.key is not None and (name, spec.name) not in OWN_MAPS
+    ]
+    numbered = re.compile(r"key[\d.]*")
+    return [f"{data.name}: {data.key_titles}" for data in maps if any(map(numbered.fullmatch, data.key_titles))]
+
+
 @pytest.mark.kernel
 @pytest.mark.parametrize("name", sorted({name for _, name, _ in tools.rows() if tools.path(name)} - NEEDS_ARGUMENTS))
-def test_without_probes_on_functions(emitted: Emit, name: str) -> None:
+def test_without_probes_on_functions(emitted: Emit, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifests = []
+    real = generator.compile_program
+
+    def compile_program(*words: Any) -> CompiledScript:
+        manifests.append((made := real(*words)).manifest)
+        return made
+
+    monkeypatch.setattr(generator, "compile_program", compile_program)
     status, said, _ = emitted(name)
+    assert [found for manifest in manifests for found in unnamed(name, manifest)] == []
+    assert manifests or status
     assert "/../" not in said
     if name in REFUSED:
         assert status == 1

@@ -200,6 +200,8 @@ class VariableState(msgspec.Struct):
     read: bool = False
     loop: bool = False
     """Whether a ``for`` sets it."""
+    members: tuple[str, ...] = ()
+    """What the script calls the members of the tuple that it has."""
 
 
 class MapState(msgspec.Struct):

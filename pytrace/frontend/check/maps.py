@@ -128,11 +128,14 @@ def _block_comment(text: str, end: int) -> str:
 def key_names(keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
     """What a script calls the members of a key: ``comm``, ``filename`` of ``str(args.filename)``; else empty.
 
-    Members of several records of one name have that of the record, too: ``waker comm`` of ``$waker.comm``.
+    Members of several records of one name have that of the record, too: ``waker comm`` of ``$waker.comm``. A text in
+    quotes is its own name.
     """
     if len(keys) == 1 and isinstance(keys[0], nodes.TupleLiteral):
         keys = keys[0].members
-    names = list(map(_name_of, keys))
+    names = [
+        key.value.decode("utf-8", "replace") if isinstance(key, nodes.StringLiteral) else _name_of(key) for key in keys
+    ]
     return tuple(
         f"{_name_of(key.base)} {name}".lstrip()
         if names.count(name) > 1 and isinstance(key, nodes.FieldAccess) and not isinstance(key.base, nodes.Call)
@@ -147,25 +150,33 @@ _NAMED = {"syscall_name": "syscall", "signal_name": "signal", "strerror": "error
 
 def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
     match node:
-        case nodes.Identifier():
+        case nodes.Identifier() | nodes.FieldAccess():
             return node.name
         case nodes.Variable():
             return node.shown
-        case nodes.FieldAccess():
-            return node.name
         case nodes.CallPart():
             return node.part
         case nodes.MapIndex():
             return node.map.name.removeprefix("@")
         case nodes.Cast() | nodes.Unary():
             return _name_of(node.operand)
-        case nodes.Call() if node.name in _NAMED:
-            return _NAMED[node.name]
         case nodes.Call():
-            return (node.args and _name_of(node.args[0])) or node.name
+            return _NAMED.get(node.name) or (node.args and _name_of(node.args[0])) or node.name
         case nodes.Binary(right=nodes.IntLiteral()):
             return _name_of(node.left)
+        case nodes.Ternary():
+            return (node.then and _name_of(node.then)) or _name_of(node.other)
+        case nodes.BlockExpr(block=nodes.Block(value=nodes.Expr() as value)):
+            return _name_of(value)
+        case nodes.If():
+            return _of_branch(node.then) or _of_branch(node.other)
     return ""
+
+
+def _of_branch(node: nodes.Block | nodes.If | None) -> str:
+    if isinstance(node, nodes.Block):
+        return "" if node.value is None else _name_of(node.value)
+    return "" if node is None else _name_of(node)
 
 
 def _first_names(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -383,9 +394,14 @@ class Maps:
                 self.checker.error("the context cannot be a key: it is gone after the probe", key.span)
                 return
         key_type = key_types[0] if len(key_types) == 1 else Tuple(key_types)
-        state.key_names = _first_names(state.key_names, key_names(keys))
+        state.key_names = _first_names(state.key_names, self._names(keys))
         if self.checker.known(key_type):
             self.checker.put_map(state.name, state.key, key_type, node.span, "key")
+
+    def _names(self, keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
+        """As :func:`key_names`; of a variable those of the members of the tuple that it has."""
+        variable = self.checker.scope.find(keys[0].name) if isinstance(keys[0], nodes.Variable) else None
+        return variable.members if len(keys) == 1 and variable is not None and variable.members else key_names(keys)
 
     def _is_context(self, type_: Type) -> bool:
         context = self.checker.unit.context.ctx_type if self.checker.unit is not None else None

@@ -13,10 +13,10 @@ from pytrace.core.builtins import Builtin, Mode
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.check.calls import Calls, aggregate_call
-from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, flexible_string
+from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, VariableState, flexible_string
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.expressions import Expressions, Operators
-from pytrace.frontend.check.maps import Maps, read_type
+from pytrace.frontend.check.maps import Maps, key_names, read_type
 from pytrace.frontend.check.members import TypeNames
 from pytrace.frontend.syntax import nodes
 
@@ -27,6 +27,11 @@ def _let_head(node: nodes.Let) -> Span:
     if inner.source is not node.span.source or not node.span.start <= inner.start < inner.end <= node.span.end:
         return node.span
     return replace(node.span, end=inner.end)
+
+
+def _keep_names(state: VariableState, value: nodes.Expr | None) -> None:
+    if isinstance(value, nodes.TupleLiteral):
+        state.members = key_names((value,))
 
 
 MAX_UNROLL = 100
@@ -75,6 +80,7 @@ class Statements:
         type_ = self.type_names.resolve(node.type) if node.type is not None else None
         value_type = self.checker.value(node.value) if node.value is not None else None
         state = self.checker.declare_new(node.variable, _let_head(node), declared=True)
+        _keep_names(state, node.value)
         if type_ is not None and (type_.aggregate or isinstance(type_, Void | Stats)):
             self.checker.error(f"a variable cannot be {type_}", node.span)
             return
@@ -132,6 +138,7 @@ class Statements:
             state = self.checker.declare(target, node.span)
         self.checker.put(state, value_type, node.span, known=self._is_constant(node.value))
         self.checker.bind(target, state)
+        _keep_names(state, node.value)
 
     # ------------------------------------------------------------------------------------------ maps
 

@@ -348,3 +348,19 @@ def test_bool_values() -> None:
 def test_deep_trees() -> None:
     macro = "macro m(x) { " + "+".join(["x"] * 200) + " } "
     assert not analyse(macro + "begin { $x = m(m(nsecs)); }").errors
+
+
+NAMES = [
+    ("begin { @[comm, pid] = count(); }", ("comm", "pid")),
+    ("begin { $t = (kstack, comm); if (has_key(@, $t)) { @[$t] = count(); } }", ("kstack", "comm")),
+    ("begin { let $t = (ustack, pid); @[$t] = count(); }", ("ustack", "pid")),
+    ('begin { @["waker", comm, "--", kstack] = count(); }', ("waker", "comm", "--", "kstack")),
+    ("macro stack() { if comptime (false) { ustack } else { kstack } } begin { @[stack(), tid] = count(); }", ("ustack", "tid")),
+    ("begin { @[pid > 5 ? comm : \"\"] = count(); }", ("comm",)),
+    ("begin { @[1 + 1, str(0)] = count(); }", ("", "str")),
+]
+
+
+def test_members_of_keys_have_the_names_of_the_script() -> None:
+    for script, names in NAMES:
+        assert [info.key_names for info in analyse(script).checked().maps.values()] == [names], script

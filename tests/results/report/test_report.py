@@ -446,7 +446,8 @@ def test_keys_have_the_names_that_the_script_gives_them() -> None:
     data = msgspec.structs.replace(
         map_data("@", key, COUNT, {}), key_names=("comm", "ustack", "filename", "flags", "flags")
     )
-    assert data.key_titles == ("command", "ustack", "filename", "key4", "key5")
+    assert data.key_titles == ("command", "user stack", "filename", "flags", "flags 2")
+    assert msgspec.structs.replace(data, key_names=("", "", "", "", "")).key_titles[:2] == ("key1", "user stack")
     assert msgspec.structs.replace(data, key_names=("comm",)).key_titles == ("key1", "key2", "key3", "key4", "key5")
 
 
