@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import Builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
@@ -21,17 +22,11 @@ from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
 from pytrace.frontend.check.checker import Arguments, Checker, Node, Scope, Slot, VariableState, skipped_probe
-from pytrace.frontend.check.context_family import ContextChecks, SymbolChecks
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, contains_unknown, settle
-from pytrace.frontend.check.expressions import Expressions, Operators
-from pytrace.frontend.check.map_family import Aggregates, MapChecks
+from pytrace.frontend.check.expressions import BuiltinChecks, Expressions, Operators
 from pytrace.frontend.check.maps import Maps, join_prints
 from pytrace.frontend.check.members import Casts, Members, TypeNames
-from pytrace.frontend.check.meta_family import MetaChecks
-from pytrace.frontend.check.output_family import OutputChecks, RowChecks
-from pytrace.frontend.check.process_family import ProcessChecks
 from pytrace.frontend.check.statements import Statements
-from pytrace.frontend.check.string_family import NetworkChecks, PythonChecks, StringChecks
 from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.probes.attach_points import left_out
 from pytrace.frontend.syntax import nodes
@@ -39,6 +34,12 @@ from pytrace.frontend.syntax.nodes import run_deep
 from pytrace.frontend.syntax.typed_program import CheckedProgram, Existence, FunctionInfo, ProbeUnit, VariableInfo
 
 MAX_PASSES = 60
+
+_MODULES = {
+    "stack": "context", "symbol": "context", "time": "process", "aggregate": "map", "control": "output",
+    "network": "string", "python": "string",
+}  # fmt: skip
+"""Families of builtins whose checks are in the module of another one."""
 
 
 def analyse(
@@ -91,29 +92,24 @@ class Analysis:
         self.checker = checker
         self.maps = maps = Maps(checker)
         self.type_names = type_names = TypeNames(checker)
-        events, checks = Events(checker), ArgumentChecks(checker)
-        members = Members(checker, checks, type_names)
+        self._events, self._checks = Events(checker), ArgumentChecks(checker)
+        self._builtins: dict[str, Callable[[Node, Arguments], Type]] = {}
+        members = Members(checker, self._checks, type_names)
         Casts(checker, type_names, members)
-        families = (
-            ContextChecks(checker, checks),
-            SymbolChecks(checker, checks),
-            ProcessChecks(checker, events, checks),
-            MapChecks(checker, events, maps, checks),
-            Aggregates(checker, checks),
-            StringChecks(checker, checks),
-            NetworkChecks(checker, checks),
-            PythonChecks(checker, checks),
-            OutputChecks(checker, events, maps, checks),
-            RowChecks(checker, events, checks),
-            MetaChecks(checker, checks, type_names),
-        )
-        builtins: dict[str, Callable[[Node, Arguments], Type]] = {}
-        for family in families:
-            builtins.update(handlers(family))
-        self.calls = Calls(checker, builtins)
+        self.calls = Calls(checker, self.check_of)
         expressions = Expressions(checker, self.calls)
         operators = Operators(checker, maps, members, expressions)
         self.statements = Statements(checker, maps, type_names, self.calls, expressions, operators)
+
+    def check_of(self, row: Builtin) -> Callable[[Node, Arguments], Type]:
+        """The check of a builtin. The module of its family is imported when a script uses one: that starts faster."""
+        if row.name not in self._builtins:
+            module = import_module(f"pytrace.frontend.check.{_MODULES.get(row.family, row.family)}_family")
+            families: tuple[type[BuiltinChecks], ...] = module.FAMILIES
+            for family in families:
+                checks = family(self.checker, self._events, self._checks, self.maps, self.type_names)
+                self._builtins.update(handlers(checks))
+        return self._builtins[row.name]
 
     def run(self, units: list[ProbeUnit], program: nodes.Program) -> CheckedProgram:
         """The typed program of a script."""

@@ -7,7 +7,7 @@ error), and fills ``facts``, ``events`` and ``constants`` as :mod:`pytrace.front
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -345,9 +345,9 @@ class ArgumentChecks:
 class Calls:
     """Typing rules of calls: of builtins, functions of the script and of imported C."""
 
-    def __init__(self, checker: Checker, builtins: Mapping[str, Callable[[Node, Arguments], Type]]) -> None:
+    def __init__(self, checker: Checker, check_of: Callable[[Builtin], Callable[[Node, Arguments], Type]]) -> None:
         self.checker = checker
-        self.builtins = builtins
+        self._check_of = check_of
         checker.add_rules(self)
 
     @handles(nodes.Call)
@@ -374,7 +374,7 @@ class Calls:
         if not self._check_count(node, row, len(args)) or not self._check_use(node, row):
             return UNKNOWN
         self.checker.program.calls[node] = row
-        return self.builtins[row.name](node, args)
+        return self._check_of(row)(node, args)
 
     def _check_count(self, node: nodes.Expr, row: Builtin, count: int) -> bool:
         if row.least <= count and (row.most is None or count <= row.most):

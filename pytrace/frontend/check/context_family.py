@@ -24,9 +24,9 @@ from pytrace.core.types import (
     Type,
     USym,
 )
-from pytrace.frontend.check.calls import ArgumentChecks
-from pytrace.frontend.check.checker import Arguments, Checker, Node
+from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_integer, settle
+from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
     ArgumentIndex,
@@ -65,12 +65,8 @@ _OF_ADDRESS: Mapping[str, tuple[Type, str]] = {
 """Results of functions of one address, and a word for it."""
 
 
-class ContextChecks:
+class ContextChecks(BuiltinChecks):
     """Checks of builtins that read the probe's context, and of stacks."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     @handles_names("args")
     def args(self, node: Node, _arguments: Arguments) -> Type:
@@ -266,12 +262,8 @@ class ContextChecks:
         return value
 
 
-class SymbolChecks:
+class SymbolChecks(BuiltinChecks):
     """Checks of builtins about addresses, symbols and registers."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     @handles_names("kaddr")
     def kaddr(self, node: Node, arguments: Arguments) -> Type:
@@ -393,3 +385,6 @@ class SymbolChecks:
             return self.checker.error(f"there is no register {text!r}", node.span, hints=hints)
         self.checker.program.facts[node] = RegisterName(known[text])
         return UINT64
+
+
+FAMILIES = (ContextChecks, SymbolChecks)

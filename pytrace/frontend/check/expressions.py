@@ -27,7 +27,7 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.frontend.check.calls import Calls
+from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
 from pytrace.frontend.check.checker import NEVER_REACHED, Checker
 from pytrace.frontend.check.conversions import (
     CONVERT,
@@ -53,7 +53,7 @@ from pytrace.frontend.check.conversions import (
     wrap,
 )
 from pytrace.frontend.check.maps import Maps
-from pytrace.frontend.check.members import Members, cast_span, loaded
+from pytrace.frontend.check.members import Members, TypeNames, cast_span, loaded
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import LoadTime, Signedness, TypeDescription
 
@@ -115,6 +115,19 @@ MOST_NESTED = 64
 """Maximum nesting of tuples and records that the other passes, the manifest and the output support."""
 MOST_PARTS = 1024
 """Maximum number of values in a tuple or record: ``$b = ($a, $a); $c = ($b, $b);`` doubles it in each step."""
+
+
+class BuiltinChecks:
+    """Checks of the builtins of a family: a method for each."""
+
+    def __init__(
+        self, checker: Checker, events: Events, checks: ArgumentChecks, maps: Maps, type_names: TypeNames
+    ) -> None:
+        self.checker = checker
+        self.events = events
+        self.checks = checks
+        self.maps = maps
+        self.type_names = type_names
 
 
 class Expressions:

@@ -25,8 +25,7 @@ from pytrace.core.types import (
     TSeries,
     Type,
 )
-from pytrace.frontend.check.calls import ArgumentChecks, Events
-from pytrace.frontend.check.checker import Arguments, Checker, MapState, Node
+from pytrace.frontend.check.checker import Arguments, MapState, Node
 from pytrace.frontend.check.conversions import (
     CONVERT,
     INT64_MAX,
@@ -37,7 +36,8 @@ from pytrace.frontend.check.conversions import (
     is_integer,
     settle,
 )
-from pytrace.frontend.check.maps import Maps, read_type
+from pytrace.frontend.check.expressions import BuiltinChecks
+from pytrace.frontend.check.maps import read_type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import MapAccess
 
@@ -75,12 +75,8 @@ def _lhist_problem(low: int, high: int, step: int) -> str:
     return ""
 
 
-class Aggregates:
+class Aggregates(BuiltinChecks):
     """Checks of map value functions: count() to tseries()."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     def _check_place(self, node: Node) -> bool:
         if self.checker.aggregate is node:
@@ -161,14 +157,8 @@ class Aggregates:
         return TSeries(interval, number, reduce.decode(), _is_signed(type_))
 
 
-class MapChecks:
+class MapChecks(BuiltinChecks):
     """Checks of builtins that work on maps."""
-
-    def __init__(self, checker: Checker, events: Events, maps: Maps, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.events = events
-        self.maps = maps
-        self.checks = checks
 
     def _map_argument(self, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> tuple[nodes.MapRef, MapState] | None:
         if not isinstance(arg, nodes.MapRef):
@@ -281,3 +271,6 @@ class MapChecks:
             return UNKNOWN
         self.checker.set_constant(node, not keyed)
         return BOOL
+
+
+FAMILIES = (MapChecks, Aggregates)

@@ -12,10 +12,9 @@ from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.text import Format, parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
-from pytrace.frontend.check.calls import ArgumentChecks
-from pytrace.frontend.check.checker import Arguments, Checker, Node
+from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_text, literal, settle
-from pytrace.frontend.check.members import TypeNames
+from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import Existence, OneOf
@@ -110,13 +109,8 @@ def _range(type_: Type) -> tuple[int, int]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
-class MetaChecks:
+class MetaChecks(BuiltinChecks):
     """Checks of builtins that are evaluated at compile time."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks, type_names: TypeNames) -> None:
-        self.checker = checker
-        self.checks = checks
-        self.type_names = type_names
 
     @handles_names("is_array", "is_integer", "is_ptr", "is_str", "is_unsigned_integer")
     def question(self, node: Node, arguments: Arguments) -> Type:
@@ -421,3 +415,6 @@ class MetaChecks:
         else:
             self.checker.program.facts[node] = OneOf(entries)
         return BOOL
+
+
+FAMILIES = (MetaChecks,)

@@ -9,6 +9,7 @@ from pytrace.base.dispatch import handles_names
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
     EXIT_STATUSES,
+    CurrentTime,
     Exit,
     Formatted,
     NoStaticPart,
@@ -45,10 +46,10 @@ from pytrace.core.types import (
     Void,
 )
 from pytrace.core.value_tables import Column, TableSchema, joined_path
-from pytrace.frontend.check.calls import ArgumentChecks, Events, text_of
-from pytrace.frontend.check.checker import Arguments, Checker, Node
+from pytrace.frontend.check.calls import text_of
+from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_text, is_text_pointer, settle
-from pytrace.frontend.check.maps import Maps
+from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX, DebugFormat, SignalNumber
 
@@ -89,14 +90,8 @@ def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:
         yield from _parts(member, joined_path(path, name))
 
 
-class OutputChecks:
+class OutputChecks(BuiltinChecks):
     """Checks of builtins that print, act, or (with ``--unsafe``) change the system."""
-
-    def __init__(self, checker: Checker, events: Events, maps: Maps, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.events = events
-        self.maps = maps
-        self.checks = checks
 
     # ------------------------------------------------------------------------------------------ formatted
 
@@ -323,14 +318,19 @@ class OutputChecks:
             return self.checker.error("programs may not write to user memory here", node.span, hints=[hint])
         return BOOL
 
+    @handles_names("time")
+    def time(self, node: Node, arguments: Arguments) -> Type:
+        """``time([fmt])``."""
+        text: bytes | None = b"%H:%M:%S\n"
+        if arguments:
+            text = self.checker.constant_text(arguments[0], "the format of time()")
+        if text is not None:
+            self.events.send(node, "time", CurrentTime(text_of(text)))
+        return VOID
 
-class RowChecks:
+
+class RowChecks(BuiltinChecks):
     """Checks of builtins for tables and rows."""
-
-    def __init__(self, checker: Checker, events: Events, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.events = events
-        self.checks = checks
 
     @handles_names("row")
     def row(self, node: Node, arguments: Arguments) -> Type:
@@ -466,3 +466,6 @@ class RowChecks:
         hints = [f"print({record.name}) prints the map, row({record.name}[key]) the record of one key"]
         self.checker.error(f"row() takes a record, not the map {record.name}", record.span, hints=hints)
         return True
+
+
+FAMILIES = (OutputChecks, RowChecks)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pytrace.base.dispatch import handles_names
 from pytrace.core.builtins import IN_SCOPE
-from pytrace.core.event_layout import CurrentTime
 from pytrace.core.probe_kinds import PROBE_KINDS
 from pytrace.core.types import (
     BOOL,
     INT32,
     UINT32,
     UINT64,
-    VOID,
     AddressSpace,
     CgroupPath,
     NetworkNamespace,
@@ -21,9 +19,9 @@ from pytrace.core.types import (
     Type,
     Username,
 )
-from pytrace.frontend.check.calls import ArgumentChecks, Events, text_of
-from pytrace.frontend.check.checker import Arguments, Checker, Node
+from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import UNKNOWN
+from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import CgroupFilter, Clock, DateFormat, PidNamespace
 
@@ -36,16 +34,10 @@ _NAMESPACES = {"curr_ns": "tracer", "init": "init"}
 
 CLOCKS = ("monotonic", "boot", "tai", "sw_tai")
 TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
-DEFAULT_TIME = b"%H:%M:%S\n"
 
 
-class ProcessChecks:
+class ProcessChecks(BuiltinChecks):
     """Checks of builtins about the current process, CPU, cgroup and time."""
-
-    def __init__(self, checker: Checker, events: Events, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.events = events
-        self.checks = checks
 
     @handles_names("cpid", "cpu", "numaid", "rand")
     def unsigned32(self, _node: Node, _arguments: Arguments) -> Type:
@@ -235,12 +227,5 @@ class ProcessChecks:
         self.checker.program.facts[node] = DateFormat(self.events.string_index(text), TIMESTAMP_CLOCKS[clock])
         return Timestamp()
 
-    @handles_names("time")
-    def time(self, node: Node, arguments: Arguments) -> Type:
-        """``time([fmt])``."""
-        text: bytes | None = DEFAULT_TIME
-        if arguments:
-            text = self.checker.constant_text(arguments[0], "the format of time()")
-        if text is not None:
-            self.events.send(node, "time", CurrentTime(text_of(text)))
-        return VOID
+
+FAMILIES = (ProcessChecks,)

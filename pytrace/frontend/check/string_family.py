@@ -30,8 +30,7 @@ from pytrace.core.types import (
     Struct,
     Type,
 )
-from pytrace.frontend.check.calls import ArgumentChecks
-from pytrace.frontend.check.checker import Arguments, Checker, Node
+from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import (
     UNKNOWN,
     Unknown,
@@ -41,6 +40,7 @@ from pytrace.frontend.check.conversions import (
     settle,
     size_of_text,
 )
+from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
     BufferLength,
@@ -205,12 +205,8 @@ MOST_FACTOR = 1 << 53
 """The greatest factor of scaled()."""
 
 
-class StringChecks:
+class StringChecks(BuiltinChecks):
     """Checks of builtins on strings, buffers and memory."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     @handles_names("str")
     def str_(self, node: Node, arguments: Arguments) -> Type:
@@ -438,12 +434,8 @@ class StringChecks:
         return NAME
 
 
-class NetworkChecks:
+class NetworkChecks(BuiltinChecks):
     """Checks of builtins about networks."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     @handles_names("macaddr")
     def macaddr(self, node: Node, arguments: Arguments) -> Type:
@@ -517,12 +509,8 @@ class NetworkChecks:
         return UNKNOWN if type_ is UNKNOWN else UINT64
 
 
-class PythonChecks:
+class PythonChecks(BuiltinChecks):
     """Checks of builtins that read objects of Python."""
-
-    def __init__(self, checker: Checker, checks: ArgumentChecks) -> None:
-        self.checker = checker
-        self.checks = checks
 
     @handles_names("pystr")
     def pystr(self, node: Node, arguments: Arguments) -> Type:
@@ -551,3 +539,6 @@ class PythonChecks:
         if not isinstance(type_, Unknown | Pointer) and not is_integer(type_):
             message = f"{node.name}() takes an argument or result of a Python function, not {settle(type_)}"
             self.checker.error(message, node.span, hints=["args.NAME and retval are such objects"])
+
+
+FAMILIES = (StringChecks, NetworkChecks, PythonChecks)
