@@ -612,6 +612,24 @@ class ElfFile:
         return None
 
     @cached_property
+    def imported_names(self) -> frozenset[str]:
+        """Names of what the dynamic linker takes from other files."""
+        section = next((section for section in self.sections if section.type == SHT_DYNSYM), None)
+        if section is None:
+            return frozenset()
+        record = record_size(self.wide)
+        data = self.contents(section, MOST_SYMBOLS * record)
+        data = data[: len(data) // record * record]
+        elsewhere = (not here for here in defined(data, self.wide, None))
+        linked = self.linked(section)
+        self.check_size(linked, linked.size)
+        strings = bytes(self.contents(linked))
+        check_strings(self, strings)
+        places = list(compress(data.cast("I")[:: record // 4], elsewhere))
+        names = _texts(places, len(strings), lambda part: [strings[at : strings.find(b"\0", at)] for at in part])
+        return frozenset(name.decode(errors="surrogateescape") for name in names if name)
+
+    @cached_property
     def mini_debug_info(self) -> ElfFile | None:
         """The ELF file in ``.gnu_debugdata``: a compressed symbol table of functions (Fedora)."""
         section = self.section(".gnu_debugdata")

@@ -124,6 +124,12 @@ class IndirectFunctions:
     def __init__(self, binary: Binary) -> None:
         self._binary = binary
         self._elf = binary.elf
+        self._known: dict[Symbol, set[int]] = {}
+        """What resolvers return: a pattern asks for each symbol, and about each of them what all the others return."""
+
+    @cached_property
+    def _all(self) -> list[Symbol]:
+        return [symbol for symbol in self._binary.functions("*") if symbol.indirect]
 
     def chosen(self, symbol: Symbol, pid: int | None) -> Chosen:
         """The functions for a symbol, in process *pid* (None for any process)."""
@@ -144,8 +150,8 @@ class IndirectFunctions:
     def also(self, symbol: Symbol, chosen: Chosen) -> tuple[str, ...]:
         """Other IFUNC symbols that the same functions stand for, by what this process has mapped or resolvers say."""
         names = []
-        for other in self._binary.functions("*"):
-            if other.indirect and other.name != symbol.name and other.address != symbol.address:
+        for other in self._all:
+            if other.name != symbol.name and other.address != symbol.address:
                 with suppress(_ElsewhereError):
                     same = self._mapped_here(other) or self._returned(other)
                     if same and same <= set(chosen.addresses):
@@ -236,6 +242,11 @@ class IndirectFunctions:
 
     def _returned(self, symbol: Symbol) -> set[int]:
         """Functions whose addresses a resolver loads, one of which it returns (x86-64)."""
+        if symbol not in self._known:
+            self._known[symbol] = self._read(symbol)
+        return self._known[symbol]
+
+    def _read(self, symbol: Symbol) -> set[int]:
         offset = self._elf.file_offset(symbol.address)
         if self._elf.machine != EM_X86_64 or offset is None:
             return set()

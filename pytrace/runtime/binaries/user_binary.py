@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pytrace.core.types import Type
     from pytrace.runtime.binaries.debug_info import DebugInfo
     from pytrace.runtime.binaries.elf_file import SymbolTable
+    from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
     from pytrace.runtime.machine.fingerprints import Fact
 
 
@@ -469,6 +470,13 @@ class Binary:
         self.__dict__.pop("debug", None)
         self.__dict__.pop("tables", None)
 
+    @cached_property
+    def indirect(self) -> IndirectFunctions:
+        """The functions that stand for its IFUNC symbols."""
+        from pytrace.runtime.binaries.indirect_functions import IndirectFunctions  # few binaries have any
+
+        return IndirectFunctions(self)
+
     @property
     def unanswered(self) -> list[str]:
         """What servers answered instead of the debug file, as sentences."""
@@ -621,10 +629,8 @@ class UserBinaries:
     @_bounded
     def implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
         """The functions that stand for an IFUNC symbol, in process *pid* (None for any process)."""
-        from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
-
         binary = self.binary(path)
-        indirect = IndirectFunctions(binary)
+        indirect = binary.indirect
         symbol = Symbol(function.name, function.address, function.size, indirect=True)
         chosen = indirect.chosen(symbol, pid)
         functions = []
