@@ -119,9 +119,13 @@ class _Expansion:
         ordinary: list[nodes.AttachPoint] = []
         calls: list[list[nodes.AttachPoint]] = []
         after_call = False
+        shared = not any(map(_is_of_one, nodes.walk(probe)))
         for point in probe.attach_points:
             if is_call(point.text):
-                calls.append([point])
+                if shared and calls and _joins(calls[-1][0], point):
+                    calls[-1].append(point)
+                else:
+                    calls.append([point])
                 after_call = True
             elif after_call and ":" not in point.text:
                 calls[-1].append(point)
@@ -156,6 +160,8 @@ class _Expansion:
         if not rest or not all(names):
             self._error(f"{head}: needs a target", first.span, f"write {_EXAMPLES[family]}")
             return None
+        if family == UPROBE and all(is_call(name) for name in names[1:]):
+            return self._user_functions([rest, *(name.partition(":")[2] for name in names[1:])])
         if family not in (SYSCALL, USDT, TRACEPOINT) and len(names) > 1:
             self._error(
                 f"{names[1]!r} is no attach point", points[1].span,
@@ -185,12 +191,19 @@ class _Expansion:
 
     def _user_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
         del first
-        binary, _, function = names[0].partition(":")
-        if "::" in function and not function.startswith(('"', 'cpp:"')):
-            name = function.removeprefix("cpp:")
-            function = f'cpp:"{name}"'
-        text = f"{binary}:{function}" if function else binary
-        return Target(UPROBE, (f"{UPROBE}:{text}",), (f"{URETPROBE}:{text}",), ("owner", "frame", "function"))
+        return self._user_functions(names[:1])
+
+    @staticmethod
+    def _user_functions(names: list[str]) -> Target:
+        texts = []
+        for item in names:
+            binary, _, function = item.partition(":")
+            if "::" in function and not function.startswith(('"', 'cpp:"')):
+                name = function.removeprefix("cpp:")
+                function = f'cpp:"{name}"'
+            texts.append(f"{binary}:{function}" if function else binary)
+        entries, returns = (tuple(f"{kind}:{text}" for text in texts) for kind in (UPROBE, URETPROBE))
+        return Target(UPROBE, entries, returns, ("owner", "frame", "function"))
 
     def _python_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
         text = names[0]
@@ -247,8 +260,12 @@ class _Expansion:
         span = points[0].span
 
         def attached(texts: Iterable[str]) -> tuple[nodes.AttachPoint, ...]:
-            options = points[0].options
-            return tuple(nodes.AttachPoint(span, item, points[0].name, options) for item in texts)
+            items = list(texts)
+            of = points if len(points) == len(items) else points[:1] * len(items)
+            return tuple(
+                nodes.AttachPoint(point.span, item, point.name, point.options)
+                for point, item in zip(of, items, strict=True)
+            )
 
         if not words.needs_entry and not same and not early:
             whole = _joined(decided)
@@ -585,6 +602,21 @@ def _is_entry(node: nodes.Node) -> bool:
 
 def _asks(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Identifier) and node.name == "unfinished"
+
+
+def _joins(first: nodes.AttachPoint, point: nodes.AttachPoint) -> bool:
+    """True for two attach points of functions of programs: those of a probe share its programs and its table."""
+    return _of_program(first.text) and _of_program(point.text) and first.options == point.options
+
+
+def _of_program(text: str) -> bool:
+    head, _, rest = text.partition(":")
+    return head.lower() == CALL and rest.partition(":")[0] not in CALL_FAMILIES
+
+
+def _is_of_one(node: nodes.Node) -> bool:
+    """True for what is another thing in each call of a list: its parameters, its own depth."""
+    return isinstance(node, nodes.Identifier) and node.name in ("args", "depth")
 
 
 def _is_args(node: nodes.Node) -> bool:
