@@ -301,7 +301,7 @@ def test_documented_differences_have_tests() -> None:
     text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     named = {item.section for item in outputs.DIFFERENCES.values()} | {
             "Imports of root", "Functions of Python", "Calls as one probe",
-            "System calls as strace prints them",
+            "System calls as strace prints them, functions as a tree",
         }  # fmt: skip
     # The last four: tests/frontend/expand, and tests/kernel/test_python_stacks.py, test_call_probes.py, test_calls.py
     for file in CASES.glob("*.case"):

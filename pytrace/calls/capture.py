@@ -178,10 +178,6 @@ def script(
     arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
     kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
     lines = [
-        (
-            f"config = {{ max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore; "
-            f"perf_rb_pages = {PAGES} }}"
-        ),
         "let @calls = hash(16384);",
         *(("let @read = lruhash(16384);", "let @written = lruhash(16384);") if simple else ()),
         f"tracepoint:raw_syscalls:sys_enter {_predicate(scope)} {{",
@@ -224,6 +220,21 @@ def script(
     return "\n".join(line for line in lines if line)
 
 
+def settings(longest: int) -> str:
+    """The script's configuration."""
+    return (
+        f"max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore; perf_rb_pages = {PAGES}"
+    )
+
+
+def ends_script(*, only_command: bool) -> str:
+    """The script that records the ends of threads alone."""
+    return (
+        f"tracepoint:sched:sched_process_exit {_predicate('pid == cpid' if only_command else '')} {{\n  "
+        + _event(str(EXIT), "nsecs", "tid", "pid", "(int64)curtask.exit_code") + "\n}"
+    )
+
+
 def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: bool, condition: str) -> str:
     """The script that counts the system calls *all_calls* in the kernel, those for which *condition* holds.
 
@@ -235,7 +246,6 @@ def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: 
         "if (!$wanted) { return; }",
     ]  # fmt: skip
     return "\n".join([
-        "config = { print_maps_on_exit = 0 }",
         "let @at = hash(16384);",
         f"tracepoint:raw_syscalls:sys_enter {scope} {{", *chosen, "  @at[tid] = nsecs;", "}",
         f"tracepoint:raw_syscalls:sys_exit {scope} {{",

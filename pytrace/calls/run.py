@@ -1,4 +1,4 @@
-"""``pytrace calls``: records the calls of processes, and prints each, or a summary."""
+"""``pytrace calls``: records the calls of processes, and prints each, or a summary, or writes them as spans."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
 from pytrace.base import whole_files
 from pytrace.base.interruption import interruptions
-from pytrace.calls import capture
+from pytrace.calls import capture, functions
 from pytrace.calls.descriptors import Descriptors
+from pytrace.calls.function_values import REGISTERS, failed
+from pytrace.calls.function_values import Texts as FunctionTexts
 from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal
-from pytrace.calls.signatures import by_number, call_names
+from pytrace.calls.signatures import Signature, by_number, call_names
+from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
 from pytrace.render.histogram import Histogram
+
+if TYPE_CHECKING:
+    from pytrace.calls.spans import Spans
 
 
 class Options(msgspec.Struct, kw_only=True):
@@ -37,6 +43,8 @@ class Options(msgspec.Struct, kw_only=True):
     command: tuple[str, ...] = ()
     follow: bool = False
     slow: int = 0
+    depth: int | None = None
+    """How deep calls of functions are shown."""
     failed: bool = False
     summary: bool = False
     longest: int = 32
@@ -55,8 +63,6 @@ def run_calls(options: Options) -> int:
     Raises:
         TraceError: a target names nothing, a process does not exist, or the kernel refuses.
     """
-    machine = os.uname().machine
-    chosen = selected(options.targets, machine)
     for pid in options.pids:
         if not os.path.exists(f"/proc/{pid}"):
             raise TraceError(f"there is no process {pid}", hints=("ps -e lists processes and their ids",))
@@ -65,10 +71,19 @@ def run_calls(options: Options) -> int:
             "pytrace calls needs a process or a command",
             hints=("pytrace calls -p PID, or pytrace calls -c 'COMMAND'",),
         )
+    machine = os.uname().machine
+    chosen = selected([target for target in options.targets if not functions.is_function(target)], machine)
+    wanted = [target for target in options.targets if functions.is_function(target)]
+    found: list[functions.Function] = []
+    if wanted:
+        if machine not in REGISTERS:
+            raise TraceError(f"pytrace calls traces functions on {' and '.join(REGISTERS)} only")
+        selection = functions.Selection(machine, options.longest, options.command, options.pids)
+        found = selection.functions(wanted)
     if options.output in (None, "-"):
-        return _Run(options, machine, chosen).go(sys.stdout)
+        return _Run(options, machine, chosen, found).go(sys.stdout)
     with whole_files.replacing(options.output) as file:
-        return _Run(options, machine, chosen).go(_text_file(file.fileno()))
+        return _Run(options, machine, chosen, found).go(_text_file(file.fileno()))
 
 
 def _text_file(descriptor: int) -> TextIO:
@@ -86,7 +101,7 @@ def selected(targets: Sequence[str], machine: str) -> frozenset[int]:
     for target in targets:
         kind, _, pattern = target.rpartition(":")
         if kind not in ("", "syscall"):
-            raise TraceError(f"pytrace calls traces system calls: {target!r} is none", hints=("as 'syscall:open*'",))
+            raise TraceError(f"{target!r} is no system call", hints=("as 'syscall:open*'",))
         matching = {number for number, name in names.items() if fnmatch.fnmatchcase(name, pattern)}
         if not matching:
             near = similar(pattern.strip("*"), sorted(names.values()))
@@ -99,7 +114,9 @@ def selected(targets: Sequence[str], machine: str) -> frozenset[int]:
 class _Run:
     """A run of ``pytrace calls``."""
 
-    def __init__(self, options: Options, machine: str, chosen: frozenset[int]) -> None:
+    def __init__(
+        self, options: Options, machine: str, chosen: frozenset[int], wanted: Sequence[functions.Function]
+    ) -> None:
         self._options, self._machine, self._chosen = options, machine, chosen
         self._names = call_names(machine)
         decoded = {number: row for number, row in by_number(machine).items() if number in chosen}
@@ -107,24 +124,55 @@ class _Run:
         self._recorder = Recorder(decoded, plans)
         self._descriptors = Descriptors()
         self._texts = Texts(machine, options.longest, self._descriptors if options.names else None)
-        only_command, everything = bool(options.command) and not options.follow, len(chosen) == len(self._names)
-        if options.summary:
-            condition = capture.condition(slow=options.slow, failed=options.failed)
-            self._scripts = [
-                capture.summary_script(chosen, only_command=only_command, everything=everything, condition=condition)
-            ]
-        else:
-            self._scripts = [
-                capture.script(
-                    decoded, chosen, machine, longest=options.longest, only_command=only_command,
-                    everything=everything, simple=simple,
-                )
-                for simple in ((True, False) if _kernel() < _PRUNES else (False, True))
-            ]
+        self._functions = {function.point: function for function in wanted}
+        self._functions |= {function.name: function for function in wanted if function.python}
+        words = len(REGISTERS.get(machine, ()))
+        self._tree = Tree(self._functions, words, options.depth) if wanted else None
+        self._function_texts = FunctionTexts(machine, options.longest)
+        self._command_runs = not options.command or any(function.python for function in wanted)
+        self._scripts = self._written(decoded, wanted)
         self._stop = False
         self._first: int | None = None
         self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._with_thread = options.follow or len(options.pids) > 1 or any(map(_threads, options.pids))
+        self._spans: Spans | None = None
+        if options.format in ("perfetto", "firefox", "html"):
+            from pytrace.calls.spans import Spans  # with it what writes snapshots
+
+            self._spans = Spans(" ".join(options.command) or ", ".join(map(str, options.pids)))
+
+    def _written(self, decoded: Mapping[int, Signature], wanted: Sequence[functions.Function]) -> list[str]:
+        """The scripts to try, in their order."""
+        options, chosen = self._options, self._chosen
+        only_command, everything = bool(options.command) and not options.follow, len(chosen) == len(self._names)
+        scope = ["pid == cpid"] if only_command else []
+        started = [] if self._command_runs else [functions.STARTED]
+        if options.summary:
+            texts = []
+            if chosen:
+                condition = capture.condition(slow=options.slow, failed=options.failed)
+                texts.append(capture.summary_script(
+                    chosen, only_command=only_command, everything=everything, condition=condition
+                ))  # fmt: skip
+            texts += functions.summary_lines(wanted, scope=[*scope, *started], slow=options.slow, failed=options.failed)
+            texts += functions.others(scope, sends=False) if wanted else []
+            settings = f"print_maps_on_exit = 0; missing_probes = ignore; {functions.settings()}"
+            return ["\n".join((f"config = {{ {settings} }}", *texts))]
+        one_event = options.slow or options.failed
+        texts = functions.lines(
+            wanted, self._machine, scope=[*scope, *(started if one_event else ())], slow=options.slow,
+            failed=options.failed,
+        )  # fmt: skip
+        texts += functions.others(scope, sends=True) if wanted else []
+        of_system = [
+            capture.script(
+                decoded, chosen, self._machine, longest=options.longest, only_command=only_command,
+                everything=everything, simple=simple,
+            ) if chosen else capture.ends_script(only_command=only_command)
+            for simple in ((True, False) if _kernel() < _PRUNES else (False, True))[: 1 + bool(chosen)]
+        ]
+        settings = capture.settings(options.longest) + (f"; {functions.settings()}" if wanted else "")
+        return ["\n".join((f"config = {{ {settings} }}", script, *texts)) for script in of_system]
 
     def go(self, out: TextIO) -> int:
         """Trace to the end, and write to *out*."""
@@ -150,20 +198,31 @@ class _Run:
             while True:
                 events = trace.batch(0.2)
                 for event in events:
-                    for item in self._recorder.add(event.values):
-                        self._take(item)
+                    self._event(event.values)
+                if self._tree is not None and not events and self._options.format == "text":
+                    self._steps(self._tree.waiting())
                 self._out.flush()
                 if not events and trace.ended:
                     break
             for item in self._recorder.rest():
                 self._take(item)
-            if options.summary:
-                self._summary(trace)
-            else:
-                self._unfinished(trace.maps["@calls"])
-                self._report(int(trace.maps["@returned"].value or 0))
+            self._at_end(trace)
             self._out.flush()
             return trace.exit_code
+
+    def _at_end(self, trace: tracing.Trace) -> None:
+        """Show what has not returned, tell what was lost, write what was kept."""
+        if self._options.summary:
+            self._summary(trace)
+            return
+        if self._chosen:
+            self._unfinished(trace.maps["@calls"])
+            self._report(int(trace.maps["@returned"].value or 0))
+        if self._tree is not None:
+            self._unfinished_functions(self._tree)
+            self._report_functions(self._tree, trace)
+        if self._spans is not None:
+            self._spans.write(self._options.format, self._out.buffer, self._losses(trace))
 
     def _opened(self, command: list[str] | None) -> tracing.Trace:
         """The run, by the script that the kernel's verifier follows to its end."""
@@ -199,6 +258,13 @@ class _Run:
 
     # ---- items
 
+    def _event(self, values: Sequence[Any]) -> None:
+        if self._tree is not None and values[0] >= functions.ENTER:
+            self._function_event(self._tree, values)
+        else:
+            for item in self._recorder.add(values):
+                self._take(item)
+
     def _take(self, item: Item) -> None:
         if isinstance(item, Recorded):
             self._call(item)
@@ -206,6 +272,9 @@ class _Run:
             self._line(item.tid, item.pid, item.time, f"--- {signal_name(item.number)} ---")
         elif isinstance(item, Exit):
             status = item.status
+            if self._tree is not None:
+                self._tree.moment = item.time
+                self._steps(self._tree.ended(item.tid))
             text = f"+++ killed by {signal_name(status & 0x7F)} +++" if status & 0x7F else (
                 f"+++ exited with {status >> 8 & 0xFF} +++"
             )
@@ -234,19 +303,157 @@ class _Run:
         arguments = self._texts.arguments(call)
         result = self._texts.result(call)
         name = self._name(call)
+        depth: int | None = 0
+        if self._tree is not None:
+            steps, depth = self._tree.inside(call.tid)
+            self._steps(steps)
+            if depth is None:
+                return
+        if self._spans is not None:
+            self._spans.add(
+                call.start + self._offset, call.duration, call.pid, call.tid, name, ", ".join(arguments), result,
+                depth or 0,
+            )  # fmt: skip
+            return
         if self._options.format == "json":
             row = {
                 "time": call.start + self._offset, "pid": call.pid, "tid": call.tid, "call": name, "args": arguments,
                 "result": call.result if call.finished else None, "text": result, "duration_ns": call.duration,
             }
+            if self._tree is not None:
+                row["depth"] = depth
             self._out.write(json.dumps(row) + "\n")
             return
-        head = f"{name}({', '.join(arguments)})"
+        head = f"{'  ' * (depth or 0)}{name}({', '.join(arguments)})"
         took = f" <{call.duration / 1e9:.6f}>" if call.finished else ""
         self._line(call.tid, call.pid, call.start, f"{head:<39} = {result}{took}")
 
-    def _line(self, tid: int, pid: int, moment: int, text: str) -> None:
+    # ---- calls of functions
+
+    def _function_event(self, tree: Tree, values: Sequence[int | str | bytes]) -> None:
+        if values[0] == functions.EXEC:
+            self._command_runs = True
+            tree.moment = int(values[1])
+            self._steps(tree.executed(int(values[3])))
+        elif not self._command_runs:
+            # Before the command begins, its process runs code of pytrace.
+            tree.returned += values[0] == functions.LEAVE
+        else:
+            if self._spans is not None:
+                self._spans.met(int(values[2]))
+            self._steps(tree.take(values))
+
+    def _steps(self, steps: Iterable[Step]) -> None:
+        for shown, call in steps:
+            if not (self._options.failed and shown is Shown.WHOLE) or failed(call.function.result_type, call.result):
+                self._function(shown, call)
+
+    def _function(self, shown: Shown, call: FunctionCall) -> None:
+        arguments = self._function_arguments(call) if call.known else ["<lost>"]
+        value = call.function.result
+        returned = shown in (Shown.WHOLE, Shown.END)
+        result = "<left without a return>"
+        if returned:
+            result = self._result_text(call) if value is not None else unknown_number(call.result)
+        took = call.duration
+        if self._tree is not None and took is None:
+            took = max(0, self._tree.moment - call.start)
+        if shown is Shown.LEFT and call.duration is not None:
+            result = "<unfinished>"
+        if self._spans is not None:
+            if shown is not Shown.HEAD:
+                self._spans.add(
+                    call.start + self._offset, took or 0, call.pid, call.tid, call.function.name, ", ".join(arguments),
+                    result, call.depth,
+                )  # fmt: skip
+            return
         if self._options.format == "json":
+            if shown is not Shown.HEAD:
+                self._out.write(json.dumps(self._row(call, arguments, result, returned)) + "\n")
+            return
+        indent = "  " * call.depth
+        head = f"{indent}{call.function.name}({', '.join(arguments)})"
+        equals = f" = {result}" if result else ""
+        time_ = f" <{(took or 0) / 1e9:.6f}>"
+        if shown is Shown.HEAD:
+            text = f"{head} {{"
+        elif shown is Shown.LEFT:
+            age = f" <unfinished, for {(took or 0) / 1e9:.3f} s>" if call.duration is not None else f" {result}"
+            closes = call.opened and call.duration is None
+            text = f"{indent}}} /* {call.function.name} */{age}" if closes else head + age
+        elif shown is Shown.END:
+            text = f"{indent}}}{equals}{time_} /* {call.function.name} */"
+        else:
+            text = f"{head:<39}{equals}{time_}" if equals else f"{head}{time_}"
+        self._line(call.tid, call.pid, call.start, text)
+
+    def _row(self, call: FunctionCall, arguments: list[str], result: str, returned: bool) -> dict[str, object]:
+        known = call.function.arguments
+        row: dict[str, object] = {
+            "time": call.start + self._offset, "pid": call.pid, "tid": call.tid, "call": call.function.name,
+            "binary": call.function.binary, "args": arguments,
+        }  # fmt: skip
+        if known is not None and call.known and any(value.name for value in known):
+            texts = [text.removeprefix(f"{value.name}=") for value, text in zip(known, arguments, strict=False)]
+            row["named"] = {value.name: text for value, text in zip(known, texts, strict=False)}
+        row |= {"result": call.result if returned else None, "text": result, "duration_ns": call.duration}
+        return row if self._options.slow or self._options.failed else row | {"depth": call.depth}
+
+    def _function_arguments(self, call: FunctionCall) -> list[str]:
+        known = call.function.arguments
+        if known is None:
+            return [unknown_number(word) for word in call.words[:3]] if not call.function.python else []
+        texts, at = [], 0
+        for value in known:
+            reads = call.reads[at : at + len(value.reads)]
+            at += len(value.reads)
+            text = self._function_texts.text(value, call.words, reads)
+            texts.append(f"{value.name}={text}" if value.name else text)
+        return texts
+
+    def _result_text(self, call: FunctionCall) -> str:
+        assert call.function.result is not None
+        return self._function_texts.text(call.function.result, [call.result], call.result_reads)
+
+    def _unfinished_functions(self, tree: Tree) -> None:
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        if self._options.failed:
+            return
+        for call in tree.rest():
+            call.duration = now - call.start
+            if call.duration >= self._options.slow:
+                self._function(Shown.LEFT, call)
+
+    def _report_functions(self, tree: Tree, trace: tracing.Trace) -> None:
+        returned = int(trace.maps["@left"].value or 0)
+        missing = max(0, returned - tree.returned)
+        if missing:
+            sys.stderr.write(
+                f"WARNING: {missing} returns of functions are missing ({missing * 100 / returned:.1f}% of {returned}): "
+                "they came faster than they were printed\nHINT: choose functions, or --summary\n"
+            )
+        if tree.unknown and not self._options.slow and not self._options.failed:
+            sys.stderr.write(f"WARNING: of {tree.unknown} calls of functions the arguments are missing: <lost>\n")
+        if tree.too_deep:
+            sys.stderr.write(f"WARNING: {tree.too_deep} calls were nested too deeply to be shown\n")
+
+    def _losses(self, trace: tracing.Trace) -> dict[str, dict[str, int]]:
+        """What spans lack, for the formats that say so."""
+        assert self._spans is not None
+        losses: dict[str, dict[str, int]] = {}
+        if self._tree is not None:
+            missing = max(0, int(trace.maps["@left"].value or 0) - self._tree.returned)
+            losses |= {"calls of functions": {"": missing}} if missing else {}
+        if self._chosen:
+            missing = max(0, int(trace.maps["@returned"].value or 0) - self._recorder.calls)
+            losses |= {"system calls": {"": missing}} if missing else {}
+        if self._spans.dropped:
+            losses["calls after the first million"] = {"": self._spans.dropped}
+            sys.stderr.write(f"WARNING: {self._spans.dropped} calls after the first million are not in the file\n")
+        return losses
+
+    def _line(self, tid: int, pid: int, moment: int, text: str) -> None:
+        if self._options.format != "text":
             return
         parts = []
         if self._with_thread or tid != pid:
@@ -263,7 +470,7 @@ class _Run:
     def _unfinished(self, entries: Mapping[object, object]) -> None:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         for call in self._recorder.under_way(dict(entries.items())):
-            if self._options.format == "json" or self._options.failed:
+            if self._options.format != "text" or self._options.failed:
                 continue
             arguments = ", ".join(self._texts.arguments(call))
             age = (now - call.start) / 1e9
@@ -344,14 +551,17 @@ class _Run:
 
     def _summary(self, trace: tracing.Trace) -> None:
         """The table of what the kernel has counted."""
-        totals, times, errors = (dict(trace.maps[name].items()) for name in ("@total", "@times", "@errors"))
-        rows = []
-        for number, total in totals.items():
-            times_of_call = times[number]
-            assert isinstance(times_of_call, Histogram)
-            name = self._names.get(number, f"syscall_{number:#x}")
-            worst = times_of_call.quantile(0.99) or 0
-            rows.append((total, times_of_call.count, errors.get(number, 0), worst, name))
+        rows: list[tuple[int, int, int, int, str]] = []
+        if self._chosen:
+            totals, times, errors = (dict(trace.maps[name].items()) for name in ("@total", "@times", "@errors"))
+            for number, total in totals.items():
+                times_of_call = times[number]
+                assert isinstance(times_of_call, Histogram)
+                name = self._names.get(number, f"syscall_{number:#x}")
+                worst = times_of_call.quantile(0.99) or 0
+                rows.append((total, times_of_call.count, errors.get(number, 0), worst, name))
+        if self._tree is not None:
+            rows += self._summary_of_functions(trace)
         rows.sort(reverse=True)
         whole = sum(row[0] for row in rows)
         if self._options.format == "json":
@@ -368,6 +578,25 @@ class _Run:
         count, failed = sum(row[1] for row in rows), sum(row[2] for row in rows)
         self._out.write(f"{100.0:7.2f} {whole / 1e6:11.3f} {count:8d} {failed or '':8} {'':9} {'':10} total\n")
 
+    def _summary_of_functions(self, trace: tracing.Trace) -> list[tuple[int, int, int, int, str]]:
+        """Total, calls, failures, the 99th percentile and the name of each function."""
+        totals, times, results = (dict(trace.maps[name].items()) for name in ("@ftotal", "@ftimes", "@fresults"))
+        rows: dict[str, tuple[int, int, int, int, str]] = {}
+        for (probe, kind), total in totals.items():
+            function = self._functions.get(probe)
+            name = function.name if function is not None else probe
+            type_ = None if function is None else function.result_type
+            if self._options.failed and not failed(type_, _RESULTS[kind]):
+                continue
+            of_probe = times[probe, kind]
+            assert isinstance(of_probe, Histogram)
+            failures = sum(count for (of, result), count in results.items()
+                           if of == probe and failed(type_, _RESULTS[result]))  # fmt: skip
+            known = rows.get(probe, (0, 0, 0, 0, name))
+            worst = max(known[3], of_probe.quantile(0.99) or 0)
+            rows[probe] = (known[0] + total, known[1] + of_probe.count, failures, worst, name)
+        return list(rows.values())
+
     def _report(self, returned: int) -> None:
         missing = max(0, returned - self._recorder.calls)
         if missing:
@@ -380,6 +609,9 @@ class _Run:
         if self._texts.unreadable:
             sys.stderr.write(f"WARNING: {self._texts.unreadable} values could not be read: <unreadable>\n")
 
+
+_RESULTS = {0: 1, 1: 0, 2: -1, 3: 0xFFFFFFFF}
+"""A result for each kind that the script counts (:func:`pytrace.calls.functions.summary_lines`)."""
 
 _ANONYMOUS = {
     "epoll_create": "[eventpoll]", "epoll_create1": "[eventpoll]", "eventfd": "[eventfd]", "eventfd2": "[eventfd]",
@@ -408,6 +640,14 @@ more than it saves."""
 def _kernel() -> tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return (int(found[1]), int(found[2])) if found is not None else _PRUNES
+
+
+def unknown_number(word: int) -> str:
+    """A word whose type is not known: small numbers as such, others in hexadecimal."""
+    word &= 0xFFFFFFFFFFFFFFFF
+    if word in (0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF):
+        return "-1"
+    return str(word) if word < 10 else f"{word:#x}"
 
 
 def _threads(pid: int) -> bool:

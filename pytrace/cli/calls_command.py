@@ -24,15 +24,24 @@ def run(words: Sequence[str]) -> int:
     pids, command = line.arguments("pid", tuple), line.text("command")
     if pids and command is not None:
         raise TraceError("pytrace calls takes -p or -c, not both")
+    depth = line.argument("depth", int)
+    if depth and (line.text("slow") or line.flag("failed") or line.flag("summary")):
+        raise TraceError("--depth is for the tree of functions, which --slow, --failed and --summary do not show")
+    form, output = line.argument("format", str) or "text", line.text("output")
+    spans = form not in ("text", "json")
+    if spans and line.flag("summary"):
+        raise TraceError(f"--summary is a table: -f {form} shows calls one by one")
+    if spans and output in (None, "-") and sys.stdout.isatty():
+        raise TraceError(f"-f {form} is not for terminals", hints=("-o FILE writes it to a file",))
     size = line.argument("string_size", int)
     options = Options(
         targets=tuple(line.operands) or ("syscall:*",),
         pids=tuple(pid for part in pids for pid in part),
         command=() if command is None else _command(command),
-        follow=line.flag("follow"), failed=line.flag("failed"), slow=line.argument("slow", int) or 0,
+        follow=line.flag("follow"), failed=line.flag("failed"), slow=line.argument("slow", int) or 0, depth=depth,
         summary=line.flag("summary"), longest=32 if size is None else min(size, 65536),
         stamp="time" if line.flag("time") else "relative" if line.flag("relative") else "",
-        names=not line.flag("no_names"), format=line.argument("format", str) or "text", output=line.text("output"),
+        names=not line.flag("no_names"), format=form, output=output,
         duration=line.argument("duration", float),
     )  # fmt: skip
     return run_calls(options)

@@ -290,10 +290,13 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
         usage="-c COMMAND|-p PID|--comm NAME|--cgroup PATH|--container ID [options]",
     ),
     Command(
-        "calls", "Print the system calls of processes, with arguments, results and durations, without stopping them.",
-        "A TARGET is a pattern of names: 'syscall:open*' (all system calls without one).\n\n"
+        "calls", "Print calls of processes, with arguments, results and durations, without stopping them.",
+        "A TARGET is a pattern of names: 'syscall:open*' (all system calls without one), functions of libraries and\n"
+        "programs ('libc:*', './app:Shop::*'), of Python ('python:app:*'). Functions are shown as a tree.\n\n"
         "examples:\n  pytrace calls -p 1234\n  pytrace calls -c 'ls /'\n  pytrace calls -p 1234 'syscall:open*' "
-        "--failed\n  pytrace calls -p 1234 --slow 10ms\n  pytrace calls -c 'make' --follow --summary",
+        "--failed\n  pytrace calls -p 1234 --slow 10ms\n  pytrace calls -c 'make' --follow --summary\n"
+        "  pytrace calls -c ./app './app:Shop::*' 'syscall:write'\n"
+        "  pytrace calls -c 'ls /' 'libc:*' -f perfetto -o ls.pftrace",
         (
             _RUN["pid"],
             replace(_RUN["command"], help="run COMMAND and trace it, exit when it exits"),
@@ -301,17 +304,20 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
             Option("failed", "", "failed", "", "only calls that failed", ""),
             Option("slow", "", "slow", "TIME", "only calls that took so long: 10ms, 250us, 1.5s", "",
                    parse=partial(_time, option="--slow")),
+            Option("depth", "", "depth", "N", "show functions that are nested at most N deep", "",
+                   parse=partial(_number, option="--depth", least=1)),
             Option("summary", "", "summary", "", "a table at the end: time, calls, errors, p99 by call", ""),
             Option("string_size", "s", "string-size", "N", "show N bytes of strings and buffers (32)", "",
                    parse=partial(_number, option="-s")),
             Option("time", "t", "time", "", "begin lines with the time of the day", ""),
             Option("relative", "r", "relative", "", "begin lines with the seconds since the first one", ""),
             Option("no_names", "", "no-names", "", "file descriptors as numbers alone", ""),
-            _FORMAT,
+            replace(_FORMAT, help="text, json, perfetto, firefox or html",
+                    choices=("text", "json", "perfetto", "firefox", "html")),
             _OUTPUT,
             _RUN["duration"],
         ),
-        (Operand("TARGET", "the calls: 'syscall:open*', 'syscall:*' (all)", needed=False, many=True),),
+        (Operand("TARGET", "calls: 'syscall:open*', 'libc:*', './app:Shop::*'", needed=False, many=True),),
         usage="[options] -p PID | -c COMMAND [TARGET ...]",
     ),
     Command(

@@ -388,7 +388,7 @@ _RUN = Table(OPTIONS, abbreviated=True, hints=(
 ))  # fmt: skip
 """The options of a run."""
 
-SUBCOMMANDS = {"why": "tell where the time of threads went", "calls": "print system calls, as strace does",
+SUBCOMMANDS = {"why": "tell where the time of threads went", "calls": "print system calls as strace does, functions",
                "merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
                "agent": "run a script for a controller", "fleet": "run a script on many hosts",
                "help": "read the documents, by topic", "lsp": "serve an editor (language server)"}  # fmt: skip

@@ -128,7 +128,7 @@ def test_targets_are_patterns_of_names() -> None:
     with pytest.raises(TraceError, match="no system call is named 'opem'") as caught:
         selected(("syscall:opem",), "x86_64")
     assert "open" in caught.value.hints[0]
-    with pytest.raises(TraceError, match="'python:app' is none"):
+    with pytest.raises(TraceError, match="'python:app' is no system call"):
         selected(("python:app",), "x86_64")
 
 

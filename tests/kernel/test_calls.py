@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile import compiled
+from tests.support.machine import need
 from tests.support.server import Server
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("no_leaks")]
@@ -117,3 +120,107 @@ def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: P
     # The standard output of both is another file.
     different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
     assert all(mine.startswith(("newfstatat(1", "newfstatat(2")) for mine, _ in different), different
+
+
+SHOP = r"""
+#include <csetjmp>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <unistd.h>
+enum Color { RED, GREEN = 5 };
+struct Point { int x, y; };
+static jmp_buf back;
+struct Shop {
+    std::string name;
+    __attribute__((noinline)) int find(const std::string &item, int depth) {
+        if (depth < 0) longjmp(back, 1);
+        int below = depth ? find(item, depth - 1) : -1;
+        asm volatile("" ::: "memory");
+        return below + 1;
+    }
+    __attribute__((noinline)) int add(const std::string &item, Color c, double price, Point p) {
+        int n = find(item, p.x);
+        asm volatile("" ::: "memory");
+        return n + c + (int)price;
+    }
+    __attribute__((noinline)) std::string title(char mark) { return name + mark; }
+};
+int main(int argc, char **argv) {
+    Shop shop{"corner"};
+    shop.add("apple", GREEN, 2.5, {1, 2});
+    if (!setjmp(back)) shop.find("jump", -1);
+    std::string text = shop.title('!') + "\n";
+    if (write(1, text.c_str(), text.size()) < 0) return 1;
+    std::thread([&] { shop.find("thread", 0); }).join();
+    if (argc > 1 && !fork()) { shop.find("child", 0); execl(argv[0], argv[0], (char *)0); }
+    return 0;
+}
+"""
+
+EXPECTED_TREE = (
+    r'Shop::add\(this=0x\w+, item="apple", c=GREEN, price=\?, p=\{x=1, y=2\}\) \{',
+    r'  Shop::find\(this=0x\w+, item="apple", depth=1\) \{',
+    r'    Shop::find\(this=0x\w+, item="apple", depth=0\) = 0 <0\.\d+>',
+    r'  \} = 1 <0\.\d+> /\* Shop::find \*/',
+    r'\} = 8 <0\.\d+> /\* Shop::add \*/',
+    r'Shop::find\(this=0x\w+, item="jump", depth=-1\) <left without a return>',
+    r'Shop::title\(this=0x\w+, mark=\'!\'\) = "corner!" <0\.\d+>',
+    r'write\(1<\S+>, "corner!\\n", 8\) += 8 <0\.\d+>',
+    r'\[\d+\] Shop::find\(this=0x\w+, item="thread", depth=0\) = 0 <0\.\d+>',
+)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="DWARF and code of x86-64")
+def test_functions_as_a_tree_and_as_data(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    program = compiled(tmp_path, "shop", SHOP, "-g", "-O1", "-pthread", language="c++", compiler="c++")
+    lines = function_calls(server, tmp_path, str(program), "./shop:Shop::*", "syscall:write")
+    position = 0
+    for pattern in EXPECTED_TREE:
+        found = next((at for at in range(position, len(lines)) if re.fullmatch(pattern, lines[at])), None)
+        assert found is not None, (pattern, lines[position:])
+        position = found + 1
+    # The child has calls of its own, and those of its new program.
+    rows = [
+        json.loads(line) for line in function_calls(
+            server, tmp_path, f"{program} fork", "./shop:Shop::*", "--follow", "-f", "json", "--depth", "1"
+        )
+    ]  # fmt: skip
+    assert {row["depth"] for row in rows} == {0}
+    child = [row for row in rows if row["named"].get("item") == '"child"']
+    assert [row["call"] for row in child] == ["Shop::find"]
+    mine = [row["named"].get("item") for row in rows if row["pid"] == child[0]["pid"] and row["call"] != "Shop::title"]
+    assert mine == ['"child"', '"apple"', '"jump"', '"thread"']
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+def test_functions_in_other_forms(server: Server, tmp_path: Path) -> None:
+    """A library without debug information at hand or with it: names come from its symbols and the table."""
+    need("uprobe")
+    source = """
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) { getenv("NOBODY"); access("/nonexistent", 0); usleep(30000); return 0; }
+    """
+    program = compiled(tmp_path, "plain", source)
+    subprocess.run(["strip", "-s", program], check=True)
+    failed = function_calls(server, tmp_path, str(program), "libc:*", "--failed")
+    assert any(re.fullmatch(r'(getenv|access)\(.*"/nonexistent", .*\) += -1 <.*>', line) for line in failed), failed
+    assert any(re.fullmatch(r'getenv\(.*"NOBODY"\) += NULL <.*>', line) for line in failed), failed
+    assert not any("usleep" in line for line in failed)
+    slow = function_calls(server, tmp_path, str(program), "libc:*", "--slow", "20ms")
+    assert [line.partition("(")[0] for line in slow if "+++" not in line] == ["usleep"]
+    table = function_calls(server, tmp_path, str(program), "libc:usleep", "libc:access", "syscall:access", "--summary")
+    assert [line.split()[-1] for line in table[1:]] == ["usleep", *["access"] * 2, "total"]
+    # The dynamic linker makes the other call.
+    assert sorted(line.split()[2:4] for line in table[2:4]) == [["1", "1"], ["2", "2"]]
+    result = server.run(("calls", "-c", str(program), f"{program}:*"), cwd=tmp_path)
+    assert "it is stripped" in result.stderr
+
+
+def function_calls(server: Server, folder: Path, command: str, *options: str) -> list[str]:
+    result = server.run(("calls", "-o", "calls", "-c", command, *options), cwd=folder, timeout=60)
+    assert result.status == 0, result
+    assert "WARNING" not in result.stderr, result.stderr
+    return (folder / "calls").read_text().splitlines()

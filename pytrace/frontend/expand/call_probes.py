@@ -50,6 +50,9 @@ KERNEL = "kernel"
 MOST_CALLS = 16384
 """Calls of one probe that may be under way at the same time."""
 
+_LONGEST_NAME = 160
+"""Characters of an attach point in the name of its map; some take three characters in BTF."""
+
 _RECORD = f"call{HYGIENE}record"
 _DEPTH = f"call{HYGIENE}depth"
 _VALUE = f"call{HYGIENE}value"
@@ -256,7 +259,11 @@ class _Expansion:
         if words.asks:
             words.at_end = True
             ending = words.body_at_return(probe.body), _joined([words.condition_at_return(part) for part in late])
-        text = ",".join(point.text for point in points)
+        text = points[0].text
+        if len(points) > 1 and is_call(points[1].text):
+            text += f" and {len(points) - 1} more"
+        elif len(points) > 1:
+            text = ",".join(point.text for point in points)
         span = points[0].span
 
         def attached(texts: Iterable[str]) -> tuple[nodes.AttachPoint, ...]:
@@ -297,7 +304,8 @@ class _Expansion:
             yield nodes.Probe(probe.span, (nodes.AttachPoint(span, END),), None, last, probe.head, off=probe.off)
 
     def _table(self, text: str, span: Span) -> nodes.MapRef:
-        """The hidden map of a probe."""
+        """The hidden map of a probe. The kernel refuses names in BTF of 512 characters (``KSYM_NAME_LEN``)."""
+        text = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
         name, number = f"@{text}" if ":" in text else f"@call:{text}", 1
         while name in self._names:
             number += 1
