@@ -135,7 +135,9 @@ class Selection:
 
     def _symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a file with the names that are shown; of those with one address the first."""
-        cpp = {symbol.name: (symbol, text) for symbol, text in self._kernel.cpp_symbols(path, pattern)}
+        # A function that returns a std::string of C++11 has an ABI tag after its name.
+        patterns = (pattern,) if "*" in pattern else (pattern, f"{pattern}[abi:*")
+        cpp = {symbol.name: (symbol, text) for one in patterns for symbol, text in self._kernel.cpp_symbols(path, one)}
         plain = self._kernel.user_symbols(path, pattern)
         symbols = [(symbol, symbol.name) for symbol in plain if symbol.name not in cpp]
         symbols += [(symbol, _short(text)) for symbol, text in cpp.values()]
