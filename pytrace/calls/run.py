@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pytrace.calls import capture, functions
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.function_values import REGISTERS, failed
 from pytrace.calls.function_values import Texts as FunctionTexts
-from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal
+from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal, Values
 from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
@@ -258,7 +258,7 @@ class _Run:
 
     # ---- items
 
-    def _event(self, values: Sequence[Any]) -> None:
+    def _event(self, values: Values) -> None:
         if self._tree is not None and values[0] >= functions.ENTER:
             self._function_event(self._tree, values)
         else:
