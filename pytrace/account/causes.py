@@ -257,6 +257,11 @@ def interrupt(kernel: Sequence[Frame]) -> str:
     return "interrupt"
 
 
+def is_end(kernel: Sequence[Frame]) -> bool:
+    """Whether a waker's stack is of a thread that ends, which has no user stack any more when it tells its parent."""
+    return any(frame.function.partition(".")[0] == "do_exit" for frame in kernel)
+
+
 def is_signal(kernel: Sequence[Frame]) -> bool:
     """Whether a waker's stack sends a signal: it interrupts a wait, but does not release, write or answer anything."""
     return any(frame.function.partition(".")[0] in _SENDS for frame in kernel)

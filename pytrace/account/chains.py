@@ -106,7 +106,7 @@ class Timeline:
 
     def is_followed(self, wait: Wait) -> bool:
         """Whether a wait was ended by a thread whose time is known."""
-        return wait.waker in self.spans and wait.by not in self._direct
+        return wait.by != 0 and wait.waker in self.spans and wait.by not in self._direct
 
     def states(self, tid: int, begin: int, end: int) -> Iterator[Segment]:
         """What a thread itself did from *begin* to *end*."""

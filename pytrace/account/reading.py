@@ -26,7 +26,7 @@ FIRST_PLACE = 16
 
 _READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
 _HELD_UP = {
-    THROTTLED: Cause("throttled", "throttled by a cgroup's limit", tool="runqlat"),
+    THROTTLED: Cause("throttled", "throttled by its cgroup", tool="runqlat"),
     STOPPED: Cause("stopped", "stopped by a signal", tool="killsnoop"),
     TRACED: Cause("traced", "held by a debugger", tool="offcputime"),
     FROZEN: Cause("frozen", "frozen by a cgroup", tool="offcputime"),
@@ -216,6 +216,8 @@ class Reading:
         """What an object is: a path, an address, a process."""
         if cause.about and cause.name in ("condition", "semaphore", "futex", "join", "accept", "terminal"):
             return ""
+        if cause.name == "throttled":
+            return self._limits.get(object_, "")
         known = self._objects.get(object_)
         if known is None:
             return ""
@@ -229,6 +231,16 @@ class Reading:
             return ""
         parts = [part for part in (further, above, name) if part and part != "/"]
         return "/".join(parts[-2:]) if kind in (causes.FILE, causes.DIRECTORY) else name
+
+    @cached_property
+    def _limits(self) -> dict[int, str]:
+        """Limits of cgroups, and how often they were reached: the counters of ``cpu.stat``."""
+        rows = self.recorded("@limit", list[tuple[int, tuple[str, int, int, int, int, int, int]]])
+        return {
+            number: f"limit of {quota / period:.2g} CPU reached in {reached - first + 1} of"
+            f" {max(periods - begin, reached - first) + 1} periods{f' ({name})' * bool(name)}"
+            for number, (name, quota, period, begin, first, periods, reached) in rows if period
+        }  # fmt: skip
 
     def _process(self, pid: int) -> str:
         names = [thread.name for thread in self._threads.values() if thread.tid == pid]
@@ -301,6 +313,9 @@ class Reading:
         if device and not signal:
             names = {"timer": "a timer", "interrupt": "an interrupt"}
             return "woken by", names.get(device, f"an interrupt ({device})"), 0
+        if not by.kind and causes.is_end(by.kernel):
+            relation = cause.relation if cause in (causes.CHILD, causes.JOIN) else "woken by the end of"
+            return relation, f"{by.comm} ({by.pid})", by.pid
         if by.kind or not by.user:
             doing = waiting_function(by.kernel)
             return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
@@ -351,7 +366,7 @@ class Reading:
                 waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
         direct = (
             number for number, site in self._sites.items()
-            if site.kind or not site.user or causes.interrupt(site.kernel)
+            if site.kind or causes.interrupt(site.kernel) or not (site.user or causes.is_end(site.kernel))
         )  # fmt: skip
         return Timeline({tid: sorted(of_thread) for tid, of_thread in waits.items()}, spans, direct)
 
@@ -467,6 +482,7 @@ class Reading:
         threads = self._threads
         waits: dict[tuple[int, int, int], tuple[Cause, _Spent]] = {}
         ready: dict[int, _Spent] = {}
+        how: dict[int, int] = defaultdict(int)
         unknown = 0
         for (tid, state, object_), spent in self._time.items():
             thread = threads.get(tid)
@@ -477,6 +493,7 @@ class Reading:
             elif state in _READY:
                 thread.ready += spent.ns
                 ready[tid] = _joined(ready.get(tid), spent)
+                how[state] += spent.ns
             else:
                 cause = _HELD_UP.get(state) or self._cause.get(state, _LOST)
                 if state == THROTTLED:
@@ -488,7 +505,7 @@ class Reading:
         idle = self._idle(waits)
         total = sum(thread.accounted - thread.idle for thread in threads.values()) or 1
         blocked = (self._line(group, total) for group in self._groups(waits))
-        lines = [self._cpu_line(total), *self._ready_line(ready, total), *blocked]
+        lines = [self._cpu_line(total), *self._ready_line(ready, how, total), *blocked]
         lost = {
             f"{kind} {name}": count for kind, names in self.losses.items() for name, count in names.items() if count
         }
@@ -560,12 +577,14 @@ class Reading:
             group.about, group.sorted_parts(), by, len(group.threads), behind=self._behind(group),
         )  # fmt: skip
 
-    def _ready_line(self, ready: Mapping[int, _Spent], total: int) -> Sequence[Line]:
+    def _ready_line(self, ready: Mapping[int, _Spent], how: Mapping[int, int], total: int) -> Sequence[Line]:
         if not ready:
             return ()
         ns = sum(spent.ns for spent in ready.values())
         count, most = sum(spent.times for spent in ready.values()), max(spent.most for spent in ready.values())
-        return (Line(_RUN_QUEUE, ns, ns / total, count, most, threads=len(ready)),)
+        kinds = sorted(((how[state], state) for state in how if how[state] >= 0.005 * ns), reverse=True)
+        about = ", ".join(f"{_READY[state]} {spent / ns:.0%}" for spent, state in kinds)
+        return (Line(_RUN_QUEUE, ns, ns / total, count, most, about=about, threads=len(ready)),)
 
     def _cpu_line(self, total: int) -> Line:
         """Time on CPU: exact; in which functions and how much of it in user mode, by samples."""

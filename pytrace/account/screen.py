@@ -24,7 +24,7 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
         if not everything:
             return
         yield ""
-    head = list(heading(account))
+    head = list(heading(account, everything=everything))
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything), *_losses(account)]
     tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
     room = ROWS - len(head) - len(tail) - 1
@@ -45,7 +45,7 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     yield from tail
 
 
-def heading(account: Account) -> Iterator[str]:
+def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
     """What was traced, for how long, and how much of the threads' time is accounted for."""
     count = len(account.threads)
     whole = account.accounted
@@ -60,8 +60,8 @@ def heading(account: Account) -> Iterator[str]:
     if len(target) > room:
         target = f"{target[: max(room - 1, 12)]}…"
     yield f"{target}{tail}"
-    if account.kernel_difference >= 0.001:
-        yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.1%} of it)"
+    if everything or account.kernel_difference >= 0.001:
+        yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
 
 
 def _line(account: Account, line: Line) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _line(account: Account, line: Line) -> Iterator[str]:
     if line.about:
         where = f"{where} → {line.about}" if where else line.about
     if line.cause.name == "run-queue":
-        where = f"{line.threads} thread{'s' * (line.threads != 1)}"
+        where = f"{line.threads} thread{'s' * (line.threads != 1)}: {line.about}"
     yield _cut(f" {_percent(line.share)}  {title:24} {where}")
     details = _details(line)
     if details:

@@ -138,4 +138,4 @@ def test_what_is_missing_is_said_and_long_commands_fit() -> None:
     off.threads[0].kernel_cpu = 900_000_000
     head, note, *_ = screen(off)
     assert head.endswith("90.0% accounted for")
-    assert note == "  (time on and for a CPU differs from the kernel's schedstat by 2.5% of it)"
+    assert note == "  (time on and for a CPU differs from the kernel's schedstat by 2.50% of it)"

@@ -7,6 +7,8 @@ thread runs again, so on a busy machine it is longer than the time blocked, by w
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -36,11 +38,15 @@ def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Acco
     """The account of a run of ``whys``, and its own."""
     need("rawtracepoint", "iter", "bpf_loop")
     folder = tmp_path_factory.mktemp("whys")
-    with (folder / "own").open("w+", encoding="ascii") as own:
-        command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
-        account = pytrace.why(command=command, cwd=folder, stdout=own)
-        own.seek(0)
-        rows = [line.split() for line in own]
+    command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
+    for _ in range(2):
+        with (folder / "own").open("w+", encoding="ascii") as own:
+            account = pytrace.why(command=command, cwd=folder, stdout=own)
+            own.seek(0)
+            rows = [line.split() for line in own]
+        # A thread waits for a CPU from where it is woken; for the kernel once it is queued, which a busy CPU delays.
+        if account.kernel_difference < 0.001:
+            break
     return account, {name: int(ns) for name, ns in rows}
 
 
@@ -64,7 +70,7 @@ def test_every_moment_is_in_one_state(told: tuple[Account, dict[str, int]]) -> N
 def test_the_kernel_says_the_same_of_time_on_and_for_a_cpu(told: tuple[Account, dict[str, int]]) -> None:
     account, _ = told
     assert all(thread.kernel_cpu >= 0 for thread in account.threads)
-    assert account.kernel_difference < 0.002
+    assert account.kernel_difference < 0.001
 
 
 @pytest.mark.parametrize("part", BLOCKED)
@@ -186,6 +192,40 @@ def test_a_lock_of_python_is_a_lock_with_its_line(tmp_path: Path) -> None:
     assert 0.7 * waited < lock.ns / 1e9 <= waited
     assert any("keep" in who.who and who.relation == "released by" for who in lock.by)
     assert any(name == "join" for name, _, _ in account.idle)
+
+
+def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    first = Path("/sys/fs/cgroup/cpu")
+    group = (first if first.exists() else Path("/sys/fs/cgroup")) / f"pytrace-why-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made: {error}")
+    script = (
+        f"echo $$ > {group}/cgroup.procs; {programs}/whys 500 spin & sleep 0.2; kill -STOP $!; sleep 0.2; "
+        "kill -CONT $!; wait"
+    )
+    try:
+        if first.exists():
+            (group / "cpu.cfs_quota_us").write_text("5000")
+            (group / "cpu.cfs_period_us").write_text("25000")
+        elif (group / "cpu.max").exists():
+            (group / "cpu.max").write_text("5000 25000")
+        else:
+            pytest.skip("no controller of CPU time for cgroups")
+        account = pytrace.why(command=["/bin/sh", "-c", script], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    finally:
+        group.rmdir()
+    assert abs(account.accounted - 1) < 0.001
+    throttled, stopped = account.line("throttled"), account.line("stopped")
+    assert throttled is not None
+    assert re.fullmatch(r"limit of 0.2 CPU reached in \d+ of \d+ periods \(pytrace-why-\d+\)", throttled.about)
+    assert stopped is not None
+    assert 0.1e9 < stopped.ns < 1e9
+    # The shell waits for its child, whose end the path follows into what it did.
+    assert any(hop.cause in ("waiting for a child", "waiting for a signal (kill)") for step in account.path
+               for hop in step.chain if step.cause.name in ("throttled", "stopped", "run-queue"))  # fmt: skip
 
 
 REQUESTS = """
