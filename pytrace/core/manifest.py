@@ -329,6 +329,16 @@ class ImageMaps(msgspec.Struct, frozen=True):
     reports: str
 
 
+class PythonChoice(msgspec.Struct, frozen=True):
+    """Decision *number* of the map ``PythonMaps.choices``: whether a function is one of a probe's."""
+
+    number: int
+    files: tuple[str, ...]
+    """Patterns of file names."""
+    function: str
+    """A pattern of qualified names."""
+
+
 class PythonMaps(msgspec.Struct, frozen=True):
     """The maps of Python stacks (``core.python_format``): rows of *processes*, which the session fills, and
     what the programs fill: *codes* that are known, the array of *names*, and its *cursor*.
@@ -340,6 +350,10 @@ class PythonMaps(msgspec.Struct, frozen=True):
     cursor: str
     calls: str = ""
     """The second rows of processes, for probes of Python functions; empty without any."""
+    choices: str = ""
+    """What was decided of each function that ran, by place in *names* and number of the decision."""
+    targets: tuple[PythonChoice, ...] = ()
+    """The decisions that are about functions of probes."""
 
 
 class OpenValue(msgspec.Struct, frozen=True):

@@ -35,6 +35,11 @@ KEY = 56
 first line and version, a digest of the contents."""
 
 
+REFUSED, CHOSEN = 1, 2
+"""Decisions about a function (``u64``, by ``u32`` place of its record and ``u32`` number of the decision); for an
+argument, the number of its variable is added to the second."""
+
+
 class Word(IntEnum):
     """Words of a process's row: addresses in it, and offsets in its interpreter's objects. All are ``u64``.
 

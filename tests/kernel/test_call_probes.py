@@ -73,7 +73,8 @@ def test_calls_of_python_by_frame(server: Server, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(_PYTHON)
     script = (
         "call:python:app.fib { @calls = count(); @sum = sum(pyint(args.n)); @depth = max(depth); } "
-        "call:python:app.py:steps { @whole = sum(duration > 3000000); @steps = count(); }"
+        "call:python:app.py:steps { @whole = sum(duration > 3000000); @steps = count(); } "
+        "python:app:fibb { @misspelt = count(); } pythonret:ap:fib { @misspelt = count(); }"
     )
     result = server.run(("-e", script, "-c", f"/usr/bin/python3 {tmp_path}/app.py"), cwd=tmp_path, timeout=60)
     if "runs no CPython that is known" in result.stderr:
@@ -81,6 +82,11 @@ def test_calls_of_python_by_frame(server: Server, tmp_path: Path) -> None:
     assert result.status == 0, result
     for line in ("@calls: 67", "@depth: 7", "@whole: 1", "@steps: 1"):
         assert f"{line}\n" in result.stdout, result
+    # Names that nothing has are said, with those that are like them; names that were called are not.
+    told = [line for line in result.stderr.splitlines() if line.startswith("no function")]
+    assert len(told) == 2, told
+    assert told[0].startswith("no function 'fibb' of app.py was called; called were fib")
+    assert re.fullmatch(r"no function of ap\.py was called; \d+ other files? ran: app\.py.*", told[1])
 
 
 _HANGS = """

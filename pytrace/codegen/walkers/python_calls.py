@@ -14,13 +14,10 @@ from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.walkers import python_threads
 from pytrace.codegen.walkers.python_threads import Thread
-from pytrace.core.manifest import MapType, PythonMaps
+from pytrace.core.manifest import MapType, PythonChoice, PythonMaps
 from pytrace.core.probe_kinds import PythonTarget
-from pytrace.core.python_format import CALL_ROW, FILE, NAME, NONE, CallWord, Word
+from pytrace.core.python_format import CALL_ROW, CHOSEN, FILE, NAME, NONE, REFUSED, CallWord, Word
 from pytrace.frontend.syntax.typed_program import location
-
-REFUSED, CHOSEN = 1, 2
-"""Decisions about a code object; for an argument, the number of its variable is added to the second."""
 
 _TEXT, _TEXT_SIZE = CALL_ROW, FILE + 8
 _COUNT, _KIND, _INDEX, _PLACE, _STAR, _MARK, _FOUND = range(_TEXT + _TEXT_SIZE, _TEXT + _TEXT_SIZE + 56, 8)
@@ -209,8 +206,14 @@ def maps(script: Script) -> PythonMaps | None:
     if not script.walks_python:
         return None
     plain = python_threads.MAPS
-    calls = _CALLS if script.python_choices else ""
-    return PythonMaps(plain.processes, plain.codes, plain.names, plain.cursor, calls)
+    if not script.python_choices:
+        return plain
+    targets = tuple(
+        PythonChoice(number, subject.files, subject.function)
+        for subject, number in script.python_choices.items()
+        if isinstance(subject, PythonTarget)
+    )
+    return replace(plain, calls=_CALLS, choices=_CHOICES, targets=targets)
 
 
 class _Call(CalledCode, frozen=True):

@@ -37,7 +37,8 @@ _TABLES_TURN = 0.005
 class Processes(Service):
     """Follows mappings and unwind tables of traced processes, and the interpreters of Python in them.
 
-    *requests* is the ring through which programs ask for unwind tables.
+    *requests* is the ring through which programs ask for unwind tables; *uncalled* tells at the end which Python
+    functions of probes were not called.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class Processes(Service):
         unwinding: Unwinder | None,
         requests: RingReader | None,
         python: Walker | None = None,
+        uncalled: Callable[[], None] = lambda: None,
     ) -> None:
         self._symbols = symbols
         self._unwinding = unwinding
         self._requests = requests
         self._python = python
+        self._uncalled = uncalled
         self._handlers = Handlers((each(self._request),))
 
     @property
@@ -89,6 +92,10 @@ class Processes(Service):
         """Do not wait while tables wait to be read."""
         return 0.0 if self._unwinding is not None and self._unwinding.waiting else self._symbols.pause(longest)
 
+    def report(self) -> None:
+        """Name Python functions that were not called, as a name with a mistake is called never."""
+        self._uncalled()
+
     def work(self, _handled: int) -> None:
         """Read some of the tables that programs asked for."""
         if self._unwinding is not None and self._unwinding.waiting:
@@ -123,7 +130,13 @@ def follow(
         pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
         walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
         python = walked.start(loaded, stack, notices.warn)
-    return Processes(symbols, tables, requests, python)
+
+    def uncalled() -> None:
+        if functions is not None and manifest.python is not None and manifest.python.choices:
+            for text in functions.uncalled(loaded.map_fd(manifest.python.choices), manifest.python.targets):
+                notices.tell(f"{text}\n")
+
+    return Processes(symbols, tables, requests, python, uncalled)
 
 
 def _follow_mappings(

@@ -8,15 +8,18 @@ import mmap
 import os
 import re
 import struct
+import sys
 from contextlib import ExitStack, suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.diagnostics import InternalError, TraceError, counted, similar
 from pytrace.core.python_format import (
     CALL_ROW_FORMAT,
+    CHOSEN,
     FILE,
     FRAME,
     INDEX_BITS,
@@ -38,9 +41,9 @@ from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.python_interpreters import EvalLoop, Interpreter, UnsupportedError, eval_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytrace.core.manifest import Manifest
+    from pytrace.core.manifest import Manifest, PythonChoice
     from pytrace.runtime.binaries.elf_file import ElfFile, Result
     from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.machine.procfs import Mapping
@@ -195,6 +198,25 @@ class PythonFunctions:
             self._frames[address] = known
         return known
 
+    def uncalled(self, choices: int, targets: Iterable[PythonChoice]) -> Iterator[str]:
+        """A sentence for each target of which no function was called while others were, with those of its files.
+
+        *choices* is the map of decisions, which has what the programs met.
+        """
+        met: dict[int, dict[int, int]] = {}
+        key = None
+        while (key := bpf.map_next_key(choices, key, 8)) is not None:
+            value = bpf.map_lookup(choices, key, 8)
+            place, number = struct.unpack("=II", key)
+            if value is not None:
+                met.setdefault(number, {})[place] = int.from_bytes(value, sys.byteorder)
+        for target in targets:
+            decisions = met.get(target.number, {})
+            if not decisions or CHOSEN in decisions.values():
+                continue
+            functions = [found for place in decisions if (found := self._function(place)) is not None]
+            yield _uncalled(target, functions)
+
     def _function(self, place: int) -> _Function | None:
         if not place:
             return None
@@ -202,6 +224,28 @@ class PythonFunctions:
             start = (place - 1) * UNIT
             self._functions[place] = function(self._records[start : start + LONGEST])
         return self._functions[place]
+
+
+_MOST_NAMED = 3
+
+
+def _uncalled(target: PythonChoice, functions: Sequence[_Function]) -> str:
+    file = "" if "*" in target.files else f" of {target.files[0]}"
+    here = [item for item in functions if any(fnmatchcase(item.file, pattern) for pattern in target.files)]
+    if not here:
+        files = sorted({os.path.basename(item.file) for item in functions})
+        near = similar(target.files[0], files) or files[:_MOST_NAMED]
+        ran = f"{counted(len(files), 'other file')} ran: {_few(near, files)}"
+        return f"no function of {target.files[0]} was called; {ran}"
+    names = sorted({item.name for item in here if not item.name.startswith("<")})
+    near = similar(target.function, names) or names[:_MOST_NAMED]
+    others = f"; called were {_few(near, names)}" if names else ""
+    return f"no function {target.function!r}{file} was called{others}"
+
+
+def _few(chosen: Sequence[str], all_: Sequence[str]) -> str:
+    left = len(all_) - len(chosen)
+    return ", ".join(chosen) + (f" and {counted(left, 'other')}" if left else "")
 
 
 def function(record: bytes) -> _Function | None:
