@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytrace.account.account import Account, Line, RequestPart, Requests, Step, Who
+from pytrace.core.failures import failure
 
 WIDTH = 80
 ROWS, LINES = 24, 6
@@ -228,7 +229,10 @@ def _losses(account: Account) -> Iterator[str]:
         share = account.unknown / account.thread_time if account.thread_time else 0.0
         yield f"lost: the causes of {share:.1%} of the time, as maps were full"
     for name, count in account.losses.items():
-        yield _cut(f"lost: {count:,} {name}")
+        kind, _, subject = name.partition(" ")
+        row = failure(kind)
+        words = row.one if count == 1 else row.many
+        yield _cut(f"lost: {count:,} {words}{f' ({subject})' if subject else ''}")
 
 
 def _cut(text: str) -> str:

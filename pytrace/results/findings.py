@@ -55,10 +55,19 @@ def findings(snapshot: SnapshotData) -> list[str]:
             lines += stacks[-1].lines()
         elif data.entries and isinstance(data.value, types.Hist | types.LHist):
             lines += _histogram(data)
-    if not any(data.entries for data in snapshot.maps.values()) and not snapshot.tables:
-        return ["nothing was counted"]
+    if nothing := nothing_counted(snapshot):
+        return nothing
     unnamed = unnamed_code(stacks, snapshot.runs)
     return [*lines, *([f"note: {unnamed}"] if unnamed else ())]
+
+
+def nothing_counted(snapshot: SnapshotData) -> list[str]:
+    """A line for a run that shows nothing, with what may be the reason; none for others."""
+    if snapshot.tables or any(data.entries for data in snapshot.shown.values()):
+        return []
+    children = sum(snapshot.losses.get("untraced", {}).values())
+    reason = f": {children} child process{'es' if children > 1 else ''} may do the work, --follow traces them, too"
+    return [f"nothing was counted{reason if children else ''}"]
 
 
 def findings_of(data: MapData, run: Run) -> list[str]:

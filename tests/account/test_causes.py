@@ -128,10 +128,10 @@ def test_the_first_screen() -> None:
 
 def test_what_is_missing_is_said_and_long_commands_fit() -> None:
     long = "app " + "word " * 40
-    lines = list(screen(account(long, f"-c '{long}'", unknown=400_000_000, losses={"full @time": 3})))
+    lines = list(screen(account(long, f"-c '{long}'", unknown=400_000_000, losses={"map_full @time": 3})))
     assert max(map(len, lines)) <= 80
     assert "lost: the causes of 10.0% of the time, as maps were full" in lines
-    assert "lost: 3 full @time" in lines
+    assert "lost: 3 map updates dropped (@time)" in lines
     assert lines[3] == "        pytrace futexwait -a -s --cmd …"
     off = account("app", "-p 7")
     off.threads[0].blocked -= 400_000_000

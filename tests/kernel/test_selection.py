@@ -179,7 +179,8 @@ def test_only_the_process_without_follow(server: Server, programs: Path) -> None
         program = f"u:{programs}/brood:hatched {{ @[arg0] = count(); }}"
         result = traced(server, program, process.pid, serve(process.pid))
         assert lines(result) == ["@[0]: 1"]
-        assert re.search(rf"\d child process(es)? of {process.pid} (is|are) not traced: --follow", result.stderr)
+        said = rf"\d child process(es)? of {process.pid} (is|are) not traced: --follow traces them, too \(brood \d+"
+        assert re.search(said, result.stderr)
 
 
 def test_descendants_of_descendants_that_live_already(server: Server, programs: Path, tmp_path: Path) -> None:

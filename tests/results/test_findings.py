@@ -124,7 +124,10 @@ def test_code_without_names(amounts: tuple[int, int], said: bool) -> None:
 def test_nothing_of_nothing() -> None:
     made = snapshot(map_data("@", U, COUNT, {}), map_data("@h", None, types.Hist(0), {None: {}}))
     assert findings(made) == []
-    assert findings(snapshot(map_data("@", U, COUNT, {}))) == ["nothing was counted"]
+    empty = snapshot(map_data("@", U, COUNT, {}))
+    assert findings(empty) == ["nothing was counted"]
+    empty.losses["untraced"] = {"7": 2}
+    assert findings(empty) == ["nothing was counted: 2 child processes may do the work, --follow traces them, too"]
     assert findings(snapshot(tables=(table(("n",), (types.INT32,), [(1,)]),))) == []
 
 

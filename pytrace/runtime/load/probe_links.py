@@ -43,6 +43,7 @@ from functools import cache, cached_property, partial
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base.control_characters import printable
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.probe_kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, UserTarget, known_kind
@@ -480,6 +481,22 @@ def untraced_children(pids: Sequence[int]) -> set[int]:
     """Children of processes that are not among *pids*, without this process and its ancestors."""
     own = {os.getpid(), *procfs.ancestors(os.getpid())}
     return {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
+
+
+NAMED_PROCESSES = 8
+
+
+def named_processes(pids: Iterable[int]) -> str:
+    """Processes by name, for messages: ``gunicorn 710, 711; sh 802``, of many the first and how many more there are."""
+    names: dict[str, list[str]] = {}
+    ordered = sorted(pids)
+    for pid in ordered[:NAMED_PROCESSES]:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
+            name = printable(file.read().rstrip(b"\n")).decode(errors="replace")
+            names.setdefault(name, []).append(str(pid))
+    texts = [f"{name} {', '.join(numbers)}" for name, numbers in names.items()]
+    more = len(ordered) - NAMED_PROCESSES
+    return "; ".join([*texts, *([f"{more} more"] if more > 0 and texts else ())])
 
 
 class RefusedTarget(msgspec.Struct, frozen=True):

@@ -105,7 +105,8 @@ class Probes:
         if pids and manifest.follow_map:
             self._follow_descendants(pids, done.include_descendants(pids, self._loaded.map_fd(manifest.follow_map)))
         if pids and not options.follow:
-            self._tell_of_children(pids, len(probe_links.untraced_children(pids)))
+            children = probe_links.untraced_children(pids)
+            self._tell_of_children(pids, len(children), probe_links.named_processes(children))
         if attach_options.missing_probes == "warn":
             for failure in done.failures:
                 self._notices.warn(str(failure), failure.hints)
@@ -126,13 +127,13 @@ class Probes:
         for pid in descendants:
             self._processes.add(pid)
 
-    def _tell_of_children(self, pids: Sequence[int], left_out: int) -> None:
+    def _tell_of_children(self, pids: Sequence[int], left_out: int, named: str) -> None:
         """A server of several processes works in its children, of which ``-p`` of their parent shows nothing."""
         if left_out:
             of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
             self.untraced = {of: left_out}
             what = "1 child process of {} is" if left_out == 1 else f"{left_out} child processes of {{}} are"
-            self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too\n")
+            self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too{named and f' ({named})'}\n")
 
     def missed(self) -> dict[Key, int]:
         """Hits that the kernel skipped, up to now or until the probes were detached."""

@@ -15,7 +15,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results import file_form
-from pytrace.results.findings import findings
+from pytrace.results.findings import findings, nothing_counted
 from pytrace.results.formats import table
 from pytrace.results.report.data import findings_over_time
 from pytrace.results.snapshot import MapData, SnapshotData, Table
@@ -87,7 +87,7 @@ class Export:
                 states.append(snapshot)
                 self._deliver(self._row.series(states, self._settings))
                 if self._path is not None:
-                    self.found += findings_over_time(states)
+                    self.found += findings_over_time(states) or nothing_counted(snapshot)
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
