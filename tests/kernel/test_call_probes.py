@@ -14,7 +14,8 @@ from tests.support.server import Server
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
-def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [200, pytest.param(4990, marks=pytest.mark.soak, id="a_million_calls")])
+def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path, rounds: int) -> None:
     """Threads, 200 calls deep, some left by longjmp; a second probe of the same function, and ordinary ones."""
     need("uprobe")
     program = compiled(tmp_path, "nested", SOURCES / "nested_calls.c", "-O1", "-pthread")
@@ -24,17 +25,24 @@ def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path) -> None:
         "call:./nested:work /arg1 == 199/ { @deepest = count(); @depth = max(depth); } "
         "uprobe:./nested:work { @entries = count(); }"
     )
-    result = server.run(("-e", script, "-c", f"{program} 2 200"), cwd=tmp_path, timeout=100)
+    result = server.run(("-v", "-e", script, "-c", f"{program} 2 {rounds}"), cwd=tmp_path, timeout=100 + rounds)
     assert result.status == 0, result
     own = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.stdout)}
     seen = {name: int(value) for name, value in re.findall(r"^@(\w+): (\d+)$", result.stdout, re.MULTILINE)}
-    assert own["entries"] > own["returns"] == 2 * 200 * 201 // 2
+    whole, rest = divmod(rounds, 200)
+    assert own["entries"] > own["returns"] == 2 * (whole * 200 * 201 // 2 + rest * (rest + 1) // 2)
     assert seen["entries"] == own["entries"], result
     assert seen["returns"] == own["returns"], result
     assert "wrong" not in seen
-    assert seen["deepest"] == 2
+    assert seen["deepest"] == 2 * whole
     assert seen["depth"] == 0
+    # The time of a call as the program sees it from inside is shorter, from outside longer.
     assert own["inside"] < seen["time"] < own["outside"], (own, seen)
+    told = re.search(r"^call:\./nested:work: (\d+) calls, (\d+) returned, (\d+) left", result.stderr, re.MULTILINE)
+    assert told is not None, result
+    entered, returned, left = map(int, told.groups())
+    assert (entered, returned) == (own["entries"], own["returns"]), result
+    assert entered == returned + left
 
 
 def test_calls_of_the_system_and_pairs_of_static_probes(server: Server, programs: Path, tmp_path: Path) -> None:

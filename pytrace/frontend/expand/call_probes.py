@@ -61,6 +61,9 @@ _OF_RETURN = frozenset({"ustack", "kstack", "dw_ustack", "pystack", "ctx", "reg"
 """Builtins that an unfinished call does not have."""
 _OF_CALL = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "username", "probe", "func"})
 """Builtins that are kept of a call for the end of the run, which the tracer's own process is at."""
+_COLUMNS = ("start", "took_ns", "pid", "tid", "comm", "name")
+"""Columns of ``span()``; the formats of spans know their meaning (``results.formats.perfetto``)."""
+_SPAN = "span((path = str(args.filename)))"
 _BEGAN, _THREAD, _FIRST = 0, 1, 2
 """Members of a record: when the call began, its thread, and the first value that the script needs."""
 _ARGUMENT = re.compile(r"arg[0-9]+")
@@ -471,9 +474,29 @@ class _Words:
             return self._keep(node)
         if isinstance(node, nodes.Identifier):
             return self._value(node)
+        if node.name == "span":
+            return self._span(node)
         if node.name == "entry":
             self._diagnostics.error("entry() takes one expression", node.span)
         return None
+
+    def _span(self, node: nodes.Call) -> nodes.Expr | None:
+        """``span()``: the call as a row that formats show as a span of its thread; a record adds columns."""
+        extra = node.args[0] if node.args else nodes.RecordLiteral(node.span, (), ())
+        if len(node.args) > 1 or not isinstance(extra, nodes.RecordLiteral):
+            self._diagnostics.error("span() takes nothing, or a record of columns", node.span, hints=[_SPAN])
+            return None
+        taken = [name for name in extra.names if name in _COLUMNS]
+        if taken:
+            self._diagnostics.error(f"span() has a column {taken[0]} already", extra.span, hints=[_SPAN])
+            return None
+        span = node.span
+        self._timed = True
+        name = "func" if self._target.family in (UPROBE, KERNEL, PYTHON) else "probe"
+        values = [nodes.Identifier(span, word) for word in ("duration", "pid", "tid", "comm", name)]
+        members = [self._member(span, _BEGAN), *map(self._rewritten, [*values, *extra.members])]
+        whole = tuple(member for member in members if isinstance(member, nodes.Expr))
+        return nodes.Call(span, "row", (nodes.RecordLiteral(span, (*_COLUMNS, *extra.names), whole),))
 
     def _second(self, node: nodes.FieldAccess) -> nodes.Expr:
         """``retval.NAME`` of a pair: an argument of its second probe."""

@@ -155,3 +155,18 @@ def test_the_call_of_a_thread_that_ends_is_forgotten() -> None:
     assert units[2].targets[0].probe == "tracepoint:sched:sched_process_exit"
     asking = front.analyse("syscall:read { print((duration, unfinished)); }", None, kernel).checked().units
     assert [unit.kind.name for unit in asking] == ["tracepoint", "tracepoint", "end"]
+
+
+def test_a_span_is_a_row_with_the_time_and_thread_of_the_call() -> None:
+    program = analyse("syscall:openat { span((dfd = args.dfd)); }").checked()
+    rows = [node for unit in program.units for node in nodes.walk(unit.body)
+            if isinstance(node, nodes.Call) and node.name == "row"]  # fmt: skip
+    assert len(rows) == 1
+    record = rows[0].args[0]
+    assert isinstance(record, nodes.RecordLiteral)
+    assert record.names == ("start", "took_ns", "pid", "tid", "comm", "name", "dfd")
+    for script, message in (
+        ("syscall:openat { span(1); }", "span() takes nothing, or a record of columns"),
+        ("syscall:openat { span((tid = 1)); }", "span() has a column tid already"),
+    ):
+        assert any(message in text for _, text in analyse(script).errors), script
