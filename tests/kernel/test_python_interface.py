@@ -199,7 +199,8 @@ def test_a_closed_trace_has_its_last_state(ended: bool) -> None:
     script = "begin { @a = 1; @b[1] = count(); @c[ustack] = 1; } interval:ms:1 { @n = count(); } end { @a = 2; }"
     with pytrace.open(script) as trace:
         maps = trace.maps
-        trace.wait(0.1)
+        while maps["n"].value is None and not trace.wait(0.05):
+            pass
         if ended:
             trace.stop()
         before = trace.snapshot()
