@@ -193,6 +193,9 @@ def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
                     raise TraceError(f"{path!r} is no file, and has more than {MOST_PIPED >> 20} MiB", hints=hints)
                 file, size = BytesIO(rest), len(MARK) + len(rest)
             snapshot = _opened(file, head, size, path, limit, stack)
+        except IsADirectoryError:
+            hints = (f"name the snapshots in it: {os.path.join(path, '*.pts')}",)
+            raise TraceError(f"{path!r} is a folder", hints=hints) from None
         except OSError as error:
             raise TraceError(f"cannot read {path!r}: {error.strerror}") from None
         yield snapshot

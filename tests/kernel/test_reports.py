@@ -115,8 +115,10 @@ def test_saved_snapshots_as_a_series(tmp_path: Path) -> None:
 
     until(more, patience(30))
     child.terminate()
-    child.communicate(timeout=patience(30))
+    _, said = child.communicate(timeout=patience(30))
     files = sorted(folder.iterdir())
+    assert re.search(rf"wrote \d+ snapshots in {re.escape(str(folder))}\n", said)
+    assert "no heat map" not in said
     shown = tmp_path / "shown.html"
     assert run("show", *files, "-o", shown) == ("", "")
     for path in (report, shown):

@@ -153,7 +153,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"cannot read '.*none\.pts': No such file"):
         file_form.read(str(tmp_path / "none.pts"))
-    with pytest.raises(TraceError, match="Is a directory"):
+    with pytest.raises(TraceError, match="is a folder"):
         file_form.read(str(tmp_path))
     with pytest.raises(TraceError, match="'/dev/zero' is not a snapshot") as found:
         file_form.read("/dev/zero")

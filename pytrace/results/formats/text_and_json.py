@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import BinaryIO
 
 from pytrace.core.types import Type
@@ -185,7 +186,23 @@ def _map_text(printers: Printers, part: MapDifference) -> Iterator[bytes]:
     if part.key is None:
         return (b"%s:%s" % (name, shown(change)) for change in part.changes.values())
     key = printers.texts.key(part.key)
-    return (b"%s[%s]:%s" % (name, key(item), shown(change)) for item, change in _ordered(printers, part))
+    rows = (b"%s[%s]:%s" % (name, key(item), shown(change)) for item, change in _ordered(printers, part))
+    few = max(0, len(part.changes) - MOST_STACKS) if part.found else 0
+    return chain(_gathered(part, few), islice(rows, few, None))
+
+
+MOST_STACKS = 20
+"""Of stacks that differ so many are printed, those that changed most: one is a line of a thousand characters."""
+
+
+def _gathered(part: MapDifference, few: int) -> Iterator[bytes]:
+    """A line for the stacks that changed least, which are not printed."""
+    if few:
+        deltas = sorted((change.delta for change in part.changes.values() if isinstance(change.delta, int)), key=abs)
+        grew, shrank = (sum(delta for delta in deltas[:few] if (delta > 0) == side) for side in (True, False))
+        sums = f" (+{grew:,} and {shrank:,} in all)" if grew or shrank else ""
+        what = "stacks differ" if few > 1 else "stack differs"
+        yield encoded(f"# {part.name}: {few:,} further {what} by less{sums}; -f json has each\n")
 
 
 # ---------------------------------------------------------------------------------------------- JSON

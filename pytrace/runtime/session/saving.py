@@ -13,7 +13,7 @@ from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
-from pytrace.core.types import Record
+from pytrace.core.types import Hist, LHist, Record
 from pytrace.results import file_form
 from pytrace.results.findings import findings, nothing_counted
 from pytrace.results.formats import table
@@ -88,6 +88,10 @@ class Export:
                 self._deliver(self._row.series(states, self._settings))
                 if self._path is not None:
                     self.found += findings_over_time(states) or nothing_counted(snapshot)
+                    if not any(isinstance(data.value, Hist | LHist) for data in snapshot.shown.values()):
+                        self.found.append("no heat map, as there are no histograms: numbers are lines, others tables")
+                    folder = os.path.dirname(earlier[0])
+                    self.written.append(f"{len(earlier)} snapshot{'s' if len(earlier) > 1 else ''} in {folder}")
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())

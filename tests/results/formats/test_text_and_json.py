@@ -626,3 +626,20 @@ def test_a_comparison_as_picture_has_numbers_without_stacks() -> None:
     assert "key   @n before  @n after  change" in found
     assert "read          5         9       4" in found
     assert "@h differs; pictures compare numbers only" in found
+
+
+def test_stacks_that_changed_least_are_one_line() -> None:
+    def state(name: str, factor: int) -> SnapshotData:
+        entries = {(stack(f"f{number}"), 1): 100 + number * factor for number in range(1, 31)}
+        entries[stack("gone"), 1] = 103 if factor == 1 else 101
+        data = map_data("@", types.Tuple((USTACK, types.UINT32)), COUNT, entries)
+        return snapshot(data, of=run(name, script="-e", text="profile:hz:100 { }"))
+
+    found = difference(state("one", 1), state("two", 3), by_function=True)
+    rows = text_of(found).decode().splitlines()
+    assert rows[0] == "# @: 11 further stacks differ by less (+110 and -2 in all); -f json has each"
+    assert [line.partition(" (")[0] for line in rows[1:22]] == [
+        *(f"@[f{number}, 1]: +{2 * number}" for number in range(11, 31)),
+        "# @: stacks are matched by the names of functions and files",
+    ]
+    assert len(json.loads(lines_of(found))["data"]["@"]) == 31
