@@ -70,7 +70,7 @@ from pytrace.runtime.stacks.images import SymbolFrame
 PATIENCE = 60.0
 """Seconds until the request must have come."""
 REQUEST = "request"
-OTHERS_MATCH = "patterns of the script match other probes here"
+_OTHERS_MATCH = "patterns of the script match other probes here"
 TURN, BUSY = 0.1, 0.005
 """Seconds of one wait for events, and of one while messages wait for room."""
 SLICE = 0.5
@@ -325,10 +325,10 @@ class Agent:
         if request.variants and not request.compiled:
             variant = self._variant(MisfitError("no file was sent", kernel=True), facts)
         elif request.variants and request.matches and request.matches != facts.matches():
-            other = self._variant(MisfitError(OTHERS_MATCH, kernel=True), facts)
+            other = self._variant(MisfitError(_OTHERS_MATCH, kernel=True), facts)
             variant = other if other.compiled else variant
             if not other.compiled:
-                self._outbox.put(Warned(f"{OTHERS_MATCH}: those of the controller's kernel are traced"))
+                self._outbox.put(Warned(f"{_OTHERS_MATCH}: those of the controller's kernel are traced"))
         while variant.compiled:
             try:
                 source = Source(request.script, request.text)

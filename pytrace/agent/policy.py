@@ -29,7 +29,7 @@ from pytrace.core.probe_kinds import BEGIN, END, probe_kind
 from pytrace.remote.messages import LARGEST_RATE, LONGEST_TIME, Limits, Request
 
 PATH = "/etc/pytrace/agent.toml"
-STARTERS = {"SUDO_UID": "sudo", "PKEXEC_UID": "pkexec", "DOAS_USER": "doas"}
+_STARTERS = {"SUDO_UID": "sudo", "PKEXEC_UID": "pkexec", "DOAS_USER": "doas"}
 """Variables in which these say who called them; they set them themselves."""
 JOURNALS = ("/run/systemd/journal/socket", "/dev/log")
 """Sockets of the journal, and of any syslog."""
@@ -37,7 +37,7 @@ _NOTICE, _DAEMON = 5, 3 << 3
 """Priority and facility of syslog(3)."""
 COMMAND = "system"
 """The kind of events that run commands, which a compiled form may have though the request is not unsafe."""
-FILE_EVENTS = frozenset({"cat", "skboutput"})
+_FILE_EVENTS = frozenset({"cat", "skboutput"})
 """Kinds of events that read and write files by name."""
 
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -92,7 +92,7 @@ def caller(environment: Mapping[str, str] = os.environ) -> str:
     user = os.geteuid()
     if user == 0:
         user = os.getuid()
-        for variable in STARTERS:
+        for variable in _STARTERS:
             value = environment.get(variable, "")
             if value and value not in ("0", "root"):
                 return _name(value)
@@ -255,7 +255,7 @@ class Policy:
         used = {event.kind for event in manifest.events}
         if not self._rules.unsafe and COMMAND in used:
             raise self._refused("unsafe", f"use {COMMAND}()")
-        if not self._rules.files and (named := sorted(used & FILE_EVENTS)):
+        if not self._rules.files and (named := sorted(used & _FILE_EVENTS)):
             raise self._refused("files", f"use {named[0]}()")
 
     # ---- the journal

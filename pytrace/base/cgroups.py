@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pytrace.base import kernel_files
 
 MOUNTS = "/proc/self/mountinfo"
-MEMBERSHIP = "/proc/self/cgroup"
+_MEMBERSHIP = "/proc/self/cgroup"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _UNLIMITED = 1 << 62
 """Version 1 has no word for no limit, only a number near the largest."""
@@ -78,7 +78,7 @@ class MemoryLimit(NamedTuple):
     """The directory of the cgroup that sets it."""
 
 
-def memory_limit(membership: str = MEMBERSHIP, table: str = MOUNTS) -> MemoryLimit | None:
+def memory_limit(membership: str = _MEMBERSHIP, table: str = MOUNTS) -> MemoryLimit | None:
     """The least memory limit of the cgroups that this process is in (cgroups(7)); None without one."""
     try:
         mounted = hierarchies(table)

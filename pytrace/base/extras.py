@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 
-DISTRIBUTION = "pytrace-bpf"
+_DISTRIBUTION = "pytrace-bpf"
 """pytrace among Python packages; ``pytrace`` on PyPI is a project of others."""
 
 _DEBIAN = {
@@ -51,7 +51,7 @@ def hint(extra: str) -> str:
     from importlib import metadata  # for messages only
 
     try:
-        entries = [_ENTRY.match(entry) for entry in metadata.requires(DISTRIBUTION) or ()]
+        entries = [_ENTRY.match(entry) for entry in metadata.requires(_DISTRIBUTION) or ()]
     except metadata.PackageNotFoundError:
         entries = []
     packages = [entry["package"] for entry in entries if entry is not None and entry["extra"] == extra]

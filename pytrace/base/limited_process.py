@@ -32,7 +32,7 @@ from pytrace.base.interruption import held
 if TYPE_CHECKING:
     import socket
 
-MIB = 1 << 20
+_MIB = 1 << 20
 _LOOK_EVERY = 0.05
 """Seconds between two looks at whether the process gets on."""
 _REQUEST, _ANSWER = struct.Struct("=QdI"), struct.Struct("=QdIB")
@@ -222,7 +222,7 @@ class LimitedProcess:
             pending.error = LimitError(data.decode("utf-8", "replace"))
 
     def _too_much(self) -> str:
-        return f"it takes more than {self._limits.memory // MIB} MiB of memory"
+        return f"it takes more than {self._limits.memory // _MIB} MiB of memory"
 
     def _fail(self, pending: Pending) -> None:
         """The process has ended by itself: by the timer, or by the system when memory was short."""
@@ -346,7 +346,7 @@ def limited_block(seconds: float, memory: int) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, max(_LEAST_SECONDS, seconds))
         yield
     except MemoryError:
-        raise LimitError(f"it takes more than {memory // MIB} MiB of memory") from None
+        raise LimitError(f"it takes more than {memory // _MIB} MiB of memory") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

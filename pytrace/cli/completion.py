@@ -31,7 +31,7 @@ from pytrace.multitools.table import TOOLS
 from pytrace.results import file_form
 from pytrace.results.formats import table
 
-BREAKS = ":=@<>"
+_BREAKS = ":=@<>"
 """The word breaks of bash (COMP_WORDBREAKS) that occur in words of pytrace outside of quotes."""
 
 Candidate = tuple[str, str]
@@ -55,7 +55,7 @@ class Typed(msgspec.Struct, frozen=True):
         """Offset of the part of *current* that bash replaces: after the last break, or after the open quote."""
         if self.quote:
             return self.quoted
-        return max(self.current.rfind(sign) for sign in BREAKS) + 1
+        return max(self.current.rfind(sign) for sign in _BREAKS) + 1
 
 
 def split(line: str) -> Typed:

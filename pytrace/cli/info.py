@@ -266,7 +266,7 @@ Row = tuple[str, str | bool]
 """A need with its capabilities, and the answer."""
 
 ATTACHES = "loads and attaches programs"
-PINNED = "pins an iterator"
+_PINNED = "pins an iterator"
 FOREIGN = "attaches to functions of modules or BPF programs"
 PROCESSES = "-p: the process belongs to another user"
 
@@ -276,7 +276,7 @@ def needs(manifest: Manifest, options: RunOptions) -> dict[str, tuple[str, ...]]
     found: dict[str, tuple[str, ...]] = {ATTACHES: privileges.NEEDED}
     places = [target.place for program in manifest.programs for target in program.targets]
     if any(isinstance(place, IteratorTarget) and place.pin for place in places):
-        found[PINNED] = ("CAP_DAC_OVERRIDE",)
+        found[_PINNED] = ("CAP_DAC_OVERRIDE",)
     if any(isinstance(place, TypedFunctionTarget) and place.module != "vmlinux" for place in places):
         found[FOREIGN] = ("CAP_SYS_ADMIN",)
     if any(map(_of_another_user, options.filters.pids)):

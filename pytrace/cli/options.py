@@ -177,7 +177,7 @@ def seconds(text: str, option: str, least: float | None = None) -> float:
     return value
 
 
-SHORTEST_SAVE = 0.1
+_SHORTEST_SAVE = 0.1
 """Minimum seconds between two snapshots."""
 _SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory snapshots every 10 seconds"
 
@@ -187,8 +187,8 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
         seconds = float(text)
     except ValueError:
         raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,)) from None
-    if not SHORTEST_SAVE <= seconds < float("inf"):
-        raise TraceError(f"--save-every needs {SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
+    if not _SHORTEST_SAVE <= seconds < float("inf"):
+        raise TraceError(f"--save-every needs {_SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
     if not folder:
         raise TraceError("--save-every needs the name of a directory", hints=(_SAVE_EVERY,))
     return seconds, folder
@@ -208,7 +208,7 @@ def _budget(text: str) -> Budget:
     return budget
 
 
-LEAST_RATE, MOST_RATE = 0.001, 1e9
+_LEAST_RATE, _MOST_RATE = 0.001, 1e9
 """Hits per second; a limit is a whole number of nanoseconds."""
 
 
@@ -219,7 +219,7 @@ def _rate(text: str) -> Rate:
         hits = float(number.removesuffix("/s"))
     except ValueError:
         hits = 0.0
-    if not LEAST_RATE <= hits <= MOST_RATE:
+    if not _LEAST_RATE <= hits <= _MOST_RATE:
         hints = ("for example --max-rate 1000/s, or --max-rate 'uprobe:/bin/bash:*=50/s'",)
         raise TraceError(f"--max-rate needs a number of hits per second, not {text!r}", hints=hints)
     return Rate(hits, pattern)
@@ -398,7 +398,7 @@ SHORTCUTS = {
 }  # fmt: skip
 """Words that stand for the command line of a tool (``cli/shortcuts``), with their summaries."""
 
-USAGE = """\
+_USAGE = """\
 usage: pytrace [options] TOOL [options of the tool and of pytrace]
        pytrace --tools [WORD]                 (TOOL -h shows the options of a tool)
        pytrace [options] FILE [parameters] [-- parameters]
@@ -687,7 +687,7 @@ def _set(line: CommandLine, row: Option, value: str) -> None:
 
 def help_text() -> str:
     """The text of ``--help``."""
-    parts = [_QUESTIONS, USAGE, _others()]
+    parts = [_QUESTIONS, _USAGE, _others()]
     for group, title in GROUPS.items():
         parts.append(f"\n{title}:\n")
         parts.extend(row_help(row) for row in OPTIONS if row.group == group and not row.hidden)

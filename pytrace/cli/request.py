@@ -315,7 +315,7 @@ def script(line: CommandLine) -> Script:
         else:
             words.append(word)
     if line.words is not None and not wants_help:
-        named = list(named_values(line, named))
+        named = list(_named_values(line, named))
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
 
 
@@ -484,7 +484,7 @@ def complete(line: CommandLine) -> None:
     if line.script is None and line.words is not None:
         from pytrace.multitools.table import TOOLS
 
-        named_values(line, ())
+        _named_values(line, ())
         from pytrace.runtime.load.live_kernel import LiveKernel
 
         translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
@@ -502,7 +502,7 @@ def complete(line: CommandLine) -> None:
         line.values["follow"] = True
 
 
-def named_values(
+def _named_values(
     line: CommandLine, after: Iterable[tuple[str, str | None]]
 ) -> tuple[tuple[str, str | None], ...]:
     """The checked values of the script's options, as :meth:`ScriptWords.named` returns them.

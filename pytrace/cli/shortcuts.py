@@ -19,7 +19,7 @@ from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.machine import fingerprints
 
-FREQUENCY = 99
+_FREQUENCY = 99
 """Samples a second on each processor: off the beat of timers."""
 
 _KINDS = ("offcputime", "offwaketime", "mallocs", "faults", "event")
@@ -89,7 +89,7 @@ def _flame(words: Sequence[str]) -> list[str]:
     elif kind:
         command = [kind, *output, *rest]
     else:
-        sampling = ["-F", line.text("frequency") or str(FREQUENCY)]
+        sampling = ["-F", line.text("frequency") or str(_FREQUENCY)]
         sampling += [] if over_time is None else ["--over-time", over_time]
         command = ["profile", *output, *sampling, *rest]
     return command

@@ -1,9 +1,10 @@
 """Layout of ring buffer events, declared once for the code generator and for the decoder.
 
 An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out
-as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes has only a ``u32`` byte
-count in the fixed part; its bytes (strings without the NUL) are in the tail, in argument order and without padding, so
-that an event takes no more ring space than its text needs.  A truncated string has :data:`CUT` set in its count.
+as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`_TAIL_OVER` bytes has only a ``u32``
+byte count in the fixed part; its bytes (strings without the NUL) are in the tail, in argument order and without
+padding, so that an event takes no more ring space than its text needs.  A truncated string has :data:`CUT` set in its
+count.
 
 Event kinds
 ===========
@@ -66,7 +67,7 @@ WORD = 4
 EXIT_STATUSES = range(-128, 256)
 """Arguments of ``exit()`` that are valid exit statuses; negative ones are as in C."""
 
-TAIL_OVER = 64
+_TAIL_OVER = 64
 """Strings and buffers with more capacity than this are in the tail."""
 
 CUT = 1 << 31
@@ -94,7 +95,7 @@ class EventLayout(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def tails(self) -> tuple[bool, ...]:
         """For each argument, whether it is in the tail."""
-        return tuple(isinstance(arg, String | Buffer) and arg.capacity > TAIL_OVER for arg in self.args)
+        return tuple(isinstance(arg, String | Buffer) and arg.capacity > _TAIL_OVER for arg in self.args)
 
     @cached_property
     def slots(self) -> Tuple:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of environment variables; the first one that is set takes precedence."""
 
-MARK_UNREADABLE = f"{ENVIRONMENT_PREFIXES[0]}MARK_UNREADABLE"
+_MARK_UNREADABLE = f"{ENVIRONMENT_PREFIXES[0]}MARK_UNREADABLE"
 """The variable that the option ``--mark-unreadable`` stands for."""
 
 Setting = bool | int | str
@@ -136,7 +136,7 @@ FORKED_ONLY = 0x40
 """PF_FORKNOEXEC of include/linux/sched.h: flag of a task that has executed no program since it was forked."""
 PROCESS_MAP = "wanted_processes"
 """Symbol of the map of processes, when there are more than :data:`UNROLLED`."""
-OWN_THREADS = 2
+_OWN_THREADS = 2
 """Of a trace: the one that keeps the watchdog, and the one that is in a call of it."""
 NOT_YET = 0xFFFFFFFF
 """Placeholder for the process that ``--exec-wait`` waits for; no process has this id."""
@@ -243,7 +243,7 @@ class ProcessFilters(msgspec.Struct, frozen=True):
             places(len(self.cgroups)),
             places(len(self.namespaces)),
             bool(self.exec_wait),
-            OWN_THREADS if self.without_own_threads else 0,
+            _OWN_THREADS if self.without_own_threads else 0,
         )
 
     def pack(self, memory: memoryview | bytearray, offset: int) -> None:
@@ -255,15 +255,15 @@ class ProcessFilters(msgspec.Struct, frozen=True):
         _numbers(memory, offset + shape.namespaces_at, self.namespaces, shape.namespaces)
         for number in range(shape.comms):
             name = self.comms[number if number < len(self.comms) else 0]
-            struct.pack_into("16s", memory, offset + shape.comms_at + COMM_SIZE * number, comm_bytes(name))
+            struct.pack_into("16s", memory, offset + shape.comms_at + COMM_SIZE * number, _comm_bytes(name))
         for number in range(shape.cgroups):
             level, identity = self.cgroups[number if number < len(self.cgroups) else 0]
             struct.pack_into("=QQ", memory, offset + shape.cgroups_at + 16 * number, level, identity)
         if self.exec_wait:
-            struct.pack_into("16s", memory, offset + shape.awaited_at, comm_bytes(self.exec_wait))
+            struct.pack_into("16s", memory, offset + shape.awaited_at, _comm_bytes(self.exec_wait))
 
 
-def comm_bytes(name: str) -> bytes:
+def _comm_bytes(name: str) -> bytes:
     """*name* as the kernel stores it: truncated to 15 bytes."""
     return name.encode("utf-8", "surrogateescape")[: COMM_SIZE - 1]
 
@@ -292,7 +292,7 @@ def environment(*, mark_unreadable: bool) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(ENVIRONMENT_PREFIXES) or name in _ENVIRONMENT
     }
-    return {**variables, MARK_UNREADABLE: "1"} if mark_unreadable else variables
+    return {**variables, _MARK_UNREADABLE: "1"} if mark_unreadable else variables
 
 
 class CompileOptions(msgspec.Struct, frozen=True):
@@ -419,7 +419,7 @@ SAMPLE = "sample"
 ACTIONS = (SAMPLE, "detach")
 """Actions against a probe that costs too much (``--over-budget``)."""
 
-MOST_BUDGET = 1000.0
+_MOST_BUDGET = 1000.0
 """A budget is less than this part of a processor."""
 
 
@@ -441,7 +441,7 @@ class Budget(msgspec.Struct, frozen=True):
             share = float(number) / 100
         except ValueError:
             return None
-        good = percent and of in ("", "machine") and 0 < share < MOST_BUDGET
+        good = percent and of in ("", "machine") and 0 < share < _MOST_BUDGET
         return cls(share, of == "machine", action) if good else None
 
     @property

@@ -219,7 +219,7 @@ AnyTarget = (
 """The classes of targets, as msgspec decodes them."""
 
 
-SHORTEST_SAMPLING = 100_000
+_SHORTEST_SAMPLING = 100_000
 """Minimum nanoseconds between two samples of a clock on every CPU. Shorter ones stay with the threads of a process:
 every CPU would be interrupted so often, and even of a thread of a millisecond they miss no tenth."""
 
@@ -235,7 +235,7 @@ def sampling_period(place: ProbeTarget) -> int:
         mean = place.mean_ns
     else:
         mean = place.period if isinstance(place, CountedEventTarget) and place.event in CLOCKS else 0
-    return mean if mean >= SHORTEST_SAMPLING else 0
+    return mean if mean >= _SHORTEST_SAMPLING else 0
 
 
 # ---------------------------------------------------------------------------------------------------------------- kinds

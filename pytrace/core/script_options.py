@@ -87,7 +87,7 @@ class ScriptOption(msgspec.Struct, frozen=True):
 
 MOST_PID = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
-MOST_ERRNO = 4095
+_MOST_ERRNO = 4095
 """MAX_ERRNO of ``include/linux/err.h``."""
 NANOSECONDS = 10**9
 LONGEST = 10 * 365 * 86400 * NANOSECONDS
@@ -270,7 +270,7 @@ TYPES: dict[str, OptionType] = {
     "errno": OptionType(
         "the name or number of an error (ENOENT or 2)",
         "names or numbers of errors, separated by commas (ENOENT,13)",
-        _numbered(errors, MOST_ERRNO),
+        _numbered(errors, _MOST_ERRNO),
         lambda: tuple(errors()),
     ),
     "signal": OptionType(

@@ -35,7 +35,7 @@ _CHAIN = re.compile(
 )
 _STEP = re.compile(r"\[[^\[\]]*\]|(?:\.|->)\s*(\w+)")
 _ARGUMENTS = "args;"
-REPAIRS = 4
+_REPAIRS = 4
 """Statements with mistakes that are left out so that the others are understood."""
 MOST = 500
 """Names that are offered at most; editors ask again as one types."""
@@ -86,7 +86,7 @@ class Analysis:
         self.diagnostics = problems = self._run()
         self.written: nodes.Program | None = self.parsed
         """The whole text's syntax tree, whose parts are complete up to a mistake of syntax."""
-        for _ in range(REPAIRS):
+        for _ in range(_REPAIRS):
             repaired = self._without_mistake(problems) if problems.failed else None
             if repaired is None:
                 break

@@ -37,7 +37,7 @@ def _file(library: str, kernel: KernelInfo) -> str:
     return name if kernel.binaries(name, None) or not kernel.binaries(f"lib{name}", None) else f"lib{name}"
 
 
-TPLIST = MultiTool(
+_TPLIST = MultiTool(
     "tplist",
     LANGUAGES,
     "USDT probes of a file or process, and tracepoints",
@@ -64,6 +64,6 @@ pytrace tplist -v 'block:*'               tracepoints of the block layer with th
 
 
 TOOLS: dict[str, MultiTool] = {
-    tool.name: tool for tool in (FUNCCOUNT, FUNCLATENCY, FUNCTIME, FUNCSLOWER, STACKCOUNT, TRACE, ARGDIST, TPLIST)
+    tool.name: tool for tool in (FUNCCOUNT, FUNCLATENCY, FUNCTIME, FUNCSLOWER, STACKCOUNT, TRACE, ARGDIST, _TPLIST)
 }
 """The tools by name; ``pytrace.cli.tools.TRANSLATED`` has the same names."""

@@ -262,10 +262,10 @@ def _no_kernel_functions(target: TraceTarget) -> TraceError:
 
 def quoted(part: str, *, path: bool = False) -> str:
     """A part of an attach point, in quotes where the grammar needs them; a slash is plain in the *path* of a file."""
-    return part if (_PLAIN_PATH if path else _PLAIN).match(part) or not part else in_quotes(part)
+    return part if (_PLAIN_PATH if path else _PLAIN).match(part) or not part else _in_quotes(part)
 
 
-def in_quotes(part: str) -> str:
+def _in_quotes(part: str) -> str:
     """A name in quotes, as attach points and strings have it; there are no control characters in it."""
     return '"{}"'.format(part.replace("\\", "\\\\").replace('"', '\\"'))
 
@@ -480,7 +480,7 @@ class ProbeText(msgspec.Struct, frozen=True):
             return "func"
         if self.target.wild:
             return "probe"
-        return in_quotes(self.target.name)
+        return _in_quotes(self.target.name)
 
     def array_field(self, expression: str, kernel: KernelInfo) -> bool:
         """Whether an expression is a tracepoint field that contains its text, so that it needs no ``str``."""

@@ -149,7 +149,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     def string(expression: str) -> str:
         return expression if parsed.array_field(expression, kernel) else scope.string(expression)
 
-    return script_format(format_), values(format_, found, expressions, string)
+    return _script_format(format_), values(format_, found, expressions, string)
 
 
 # ---------------------------------------------------------------------------------------------- output
@@ -211,7 +211,7 @@ def conversions(spec: SpecText) -> list[Conversion]:
     return result
 
 
-def script_format(spec: SpecText) -> str:
+def _script_format(spec: SpecText) -> str:
     """The format for the script, without quotes."""
     return _CONVERSION.sub(
         lambda match: f"%{match['flags']}{match['width']}s" if match["name"] in ("K", "U") else match[0],

@@ -302,7 +302,7 @@ BOUND = "wrong by at most"
 """The kind of loss: by how much a value (of averages and histograms: the number of samples) may be too small or, of a
 sum of negative numbers, too large."""
 
-Weight = Callable[[Any], int]
+_Weight = Callable[[Any], int]
 """Of the values of one type."""
 
 
@@ -314,12 +314,12 @@ def _counts(value: Mapping[int, int]) -> int:
     return sum(value.values())
 
 
-_ADDED: Mapping[type[Type], Weight] = {
+_ADDED: Mapping[type[Type], _Weight] = {
     types.Count: abs, types.Sum: abs, types.Avg: _samples, types.Stats: _samples, types.Hist: _counts,
     types.LHist: _counts,
 }  # fmt: skip
 """Weights of aggregations that add up, for which there is a bound."""
-_KEPT: Mapping[type[Type], Weight] = {types.Max: operator.pos, types.Min: operator.neg}
+_KEPT: Mapping[type[Type], _Weight] = {types.Max: operator.pos, types.Min: operator.neg}
 """Weights of others, of which it is only said how many were left out. Any others are kept by chance."""
 
 

@@ -75,10 +75,10 @@ class Connection(Protocol):
         """Have data written to its standard input."""
 
 
-ConnectionT = TypeVar("ConnectionT", bound=Connection)
+_ConnectionT = TypeVar("_ConnectionT", bound=Connection)
 
 
-class Conversation(Generic[ConnectionT]):
+class Conversation(Generic[_ConnectionT]):
     """What all agents are told as time passes, and who is to be asked."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Conversation(Generic[ConnectionT]):
         stopping: Stopping, noun: str,
     ) -> None:  # fmt: skip
         """*noun*: what is asked, ``host`` or ``node``."""
-        self.connections: dict[str, ConnectionT] = {}
+        self.connections: dict[str, _ConnectionT] = {}
         """Those that are open, by host."""
         self.leaving: float | None = None
         """When the runs were told to end."""
@@ -123,7 +123,7 @@ class Conversation(Generic[ConnectionT]):
         patience = LEAVE + LEVEL * self._controller.levels
         return self.leaving is not None and (self._stopping.count > 1 or now - self.leaving > patience)
 
-    def _asked_connections(self) -> list[tuple[str, ConnectionT]]:
+    def _asked_connections(self) -> list[tuple[str, _ConnectionT]]:
         """The connections on which the request was sent."""
         peers = self._controller.peers
         return [(name, connection) for name, connection in self.connections.items() if peers[name].asked]

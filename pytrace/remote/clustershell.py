@@ -36,7 +36,7 @@ from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import Limits, Route
 
-SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
+_SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
 """States of hosts whose agents end by themselves."""
 DESCRIPTORS = 8
 """Open files for each host: three pipes, and what starting a process needs."""
@@ -110,7 +110,7 @@ def label(by: str | None, hosts: Sequence[str]) -> Callable[[str], str] | None:
     return labels(hosts, by).__getitem__ if by != "host" else str
 
 
-NO_TOPOLOGY = "none"
+_NO_TOPOLOGY = "none"
 
 
 def routes(hosts: Sequence[str], topology: str = "") -> tuple[Route, ...]:
@@ -121,7 +121,7 @@ def routes(hosts: Sequence[str], topology: str = "") -> tuple[Route, ...]:
     Raises:
         TraceError: the file cannot be read, or this machine is the root of no route in it.
     """
-    if topology == NO_TOPOLOGY:
+    if topology == _NO_TOPOLOGY:
         return ()
     path = topology or next(filter(os.path.exists, reversed(config_paths("topology.conf"))), "")
     if not path:
@@ -134,7 +134,7 @@ def routes(hosts: Sequence[str], topology: str = "") -> tuple[Route, ...]:
     except OSError as error:
         raise TraceError(f"cannot read the topology {path!r}: {error.strerror}") from None
     except (TopologyError, RouteResolvingError, NodeSetException, GroupResolverError, ConfigError) as error:
-        hints = (f"--topology {NO_TOPOLOGY} asks all hosts directly",)
+        hints = (f"--topology {_NO_TOPOLOGY} asks all hosts directly",)
         raise TraceError(f"the topology {path!r}: {error}", hints=hints) from None
 
 
@@ -299,7 +299,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         if said is None:
             # A worker must not be aborted while its client reads.
             worker.set_write_eof()
-            time_left = LEAVE if self._controller.peers[name].state in SPOKEN else 0.0
+            time_left = LEAVE if self._controller.peers[name].state in _SPOKEN else 0.0
             self._closing.setdefault(name, time.monotonic() + time_left)
         elif said:
             worker.write(said)

@@ -58,13 +58,13 @@ from pytrace.results.snapshot import SnapshotData
 PREPARING = 120.0
 """Seconds in which a host must connect, compile and attach."""
 _FIRST, _PUSHED = re.compile(rb'\{"type":"hello"'), re.compile(rb'\{"type":"(hello|need|send)"')
-MOST_NOISE = 1 << 16
+_MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
 MEASUREMENTS = 4
 """Round trips by which a clock is measured before the script is sent."""
 SHOWN = 80
 """Characters of a version that are shown."""
-MOST_COMPLAINT = 4096
+_MOST_COMPLAINT = 4096
 """Bytes kept of a line of standard error output."""
 
 
@@ -160,7 +160,7 @@ class Controller:
                 raise TraceError(f"it has sent more than the {allowed} bytes allowed")
             for line in self._lines[name].add(data):
                 self._take_line(host, line, now)
-            if host.hello is None and self._bytes[name] > MOST_NOISE:
+            if host.hello is None and self._bytes[name] > _MOST_NOISE:
                 raise TraceError("what it prints is no message of pytrace agent")
         except Exception as error:  # noqa: BLE001  (whatever a host says is its own fault)
             if host.state in OVER:
@@ -225,7 +225,7 @@ class Controller:
     def complaint(self, name: str, data: bytes) -> None:
         """Data of a host's standard error output, of which the last line is kept."""
         host = self.peers[name]
-        host.complaint = last_line(host.complaint + data.decode("utf-8", "replace"))[-MOST_COMPLAINT:]
+        host.complaint = last_line(host.complaint + data.decode("utf-8", "replace"))[-_MOST_COMPLAINT:]
 
     def closed(self, name: str, status: int | None) -> None:
         """A connection has ended."""

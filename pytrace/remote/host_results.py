@@ -34,9 +34,9 @@ AT_ONCE = 1 << 20
 """Bytes of a document that is read without a process of its own."""
 MOST_FRAMES = 1 << 24
 """Frames of all stacks, each as often as it is shown."""
-MOST_LOSSES = 1000
+_MOST_LOSSES = 1000
 """Kinds and subjects of losses of a host, parameters, gaps."""
-LONGEST_WORD = 4096
+_LONGEST_WORD = 4096
 """Characters of a run's properties."""
 MARKS = frozenset({"", "estimate", "sample"})
 """Of :attr:`MapData.mark`."""
@@ -239,7 +239,7 @@ class Script(msgspec.Struct, frozen=True):
 
     def _run(self, run: Run) -> Run:
         texts = (run.identity, run.host, run.kernel, run.machine, run.script_hash, run.version, *run.parameters)
-        if any(len(text) > LONGEST_WORD for text in texts) or len(run.parameters) + len(run.gaps) > 2 * MOST_LOSSES:
+        if any(len(text) > _LONGEST_WORD for text in texts) or len(run.parameters) + len(run.gaps) > 2 * _MOST_LOSSES:
             raise TraceError("what it says of its run is too long")
         return replace(run, script=self.name, text=run.text if run.text == self.text else "", target="")
 
@@ -251,8 +251,8 @@ class Script(msgspec.Struct, frozen=True):
         if data.name not in self.maps:
             raise TraceError(f"the script has no map {data.name}")
         key, value = self.maps[data.name]
-        held_key = held_types(f"the keys of map {data.name}", key, data.key)
-        held_value = held_types(f"the values of map {data.name}", value, data.value)
+        held_key = _held_types(f"the keys of map {data.name}", key, data.key)
+        held_value = _held_types(f"the values of map {data.name}", value, data.value)
         assert held_value is not None
         return replace(
             data, key=held_key, value=held_value,
@@ -265,12 +265,12 @@ class Script(msgspec.Struct, frozen=True):
         expected = self.tables.get(table.number)
         if expected is None:
             raise TraceError(f"the script has no table {table.number}")
-        type_ = held_types(f"the columns of table {table.number}", expected, table.type)
+        type_ = _held_types(f"the columns of table {table.number}", expected, table.type)
         assert isinstance(type_, Record)
         return replace(table, type=type_)
 
 
-def held_types(subject: str, expected: Type | None, given: Type | None) -> Type | None:
+def _held_types(subject: str, expected: Type | None, given: Type | None) -> Type | None:
     """The type that values of a host have in the answer.
 
     Raises:
@@ -288,11 +288,11 @@ def held_types(subject: str, expected: Type | None, given: Type | None) -> Type 
 
 
 def _check_losses(losses: Mapping[str, Mapping[str, int]], hosts: int) -> None:
-    if sum(1 + len(subjects) for subjects in losses.values()) > hosts * MOST_LOSSES:
-        raise TraceError(f"it sends more than {MOST_LOSSES} kinds of losses")
+    if sum(1 + len(subjects) for subjects in losses.values()) > hosts * _MOST_LOSSES:
+        raise TraceError(f"it sends more than {_MOST_LOSSES} kinds of losses")
     for kind, subjects in losses.items():
         texts = (kind, *subjects)
-        if any(len(text) > LONGEST_WORD for text in texts) or not all(0 <= n < 1 << 63 for n in subjects.values()):
+        if any(len(text) > _LONGEST_WORD for text in texts) or not all(0 <= n < 1 << 63 for n in subjects.values()):
             raise TraceError("it sends losses that are none")
 
 

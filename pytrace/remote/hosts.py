@@ -16,7 +16,7 @@ from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
 from pytrace.remote.messages import MOST_WARNINGS, Clock, Hello, Need, Send, shortened
 
-SHOWN, MOST_KERNELS = 80, 5
+SHOWN, _MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
 
 NOTABLE = 100_000_000
@@ -192,8 +192,8 @@ def _detail(state: State, hosts: list[Host], now: float) -> str:
         return f" since {times[0]} s" if len(times) == 1 else f" since {times[0]} to {times[-1]} s"
     if state is State.REFUSED:
         kernels = sorted({printable_text(host.hello.kernel)[:SHOWN] for host in hosts if host.hello is not None})
-        more = ", …" if len(kernels) > MOST_KERNELS else ""
-        return f" (kernel {', '.join(kernels[:MOST_KERNELS])}{more})" if kernels else ""
+        more = ", …" if len(kernels) > _MOST_KERNELS else ""
+        return f" (kernel {', '.join(kernels[:_MOST_KERNELS])}{more})" if kernels else ""
     return ""
 
 

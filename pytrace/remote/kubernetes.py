@@ -41,13 +41,13 @@ MARGIN = 300
 """Seconds by which the deadline of the cluster is after the end of the run: pods start, images are pulled."""
 PATIENCE = 15.0
 """Seconds that a connection may take to accept or to finish a message."""
-LONGEST_RUN = 7 * 86400.0
+_LONGEST_RUN = 7 * 86400.0
 """Seconds: a run without an end of its own is removed by the cluster after a week."""
 POLL = 1.0
 """Seconds between two looks at the pods."""
 ADMITTING = 5.0
 """Seconds after which a cluster that has refused to make pods is believed: a new namespace first lacks its account."""
-WAITING_CHUNKS = 256
+_WAITING_CHUNKS = 256
 """Pieces of data that wait for the controller, of at most 32 KiB each as kubelets send them."""
 
 
@@ -82,7 +82,7 @@ class Pipe:
         except (WebSocketException, OSError):
             # The connection ended, which the controller reports.
             pass
-        self._put(CLOSED, status)
+        self._put(_CLOSED, status)
 
     def _carry(self, websocket: WebSocket) -> bytes:
         """Returns the last message, which has the exit status."""
@@ -115,7 +115,7 @@ class Pipe:
                 return
 
 
-CLOSED = -1
+_CLOSED = -1
 """Beside the channels: the connection has ended."""
 
 
@@ -154,7 +154,7 @@ def ask(
     """
     deployment = Deployment(
         identity=secrets.token_hex(4), namespace=access.namespace, image=access.cluster.image,
-        nodes=tuple(controller.hosts), deadline=round(min(limits.duration, LONGEST_RUN)) + MARGIN,
+        nodes=tuple(controller.hosts), deadline=round(min(limits.duration, _LONGEST_RUN)) + MARGIN,
     )  # fmt: skip
     with access.deployed(deployment):
         conversation: Conversation[Pipe] = Conversation(limits.heartbeat, controller, rollout, tell, stopping, "node")
@@ -175,7 +175,7 @@ class _Run:
     ) -> None:
         self._controller, self._conversation = controller, conversation
         self._access, self._deployment = access, deployment
-        self._events: Queue[tuple[str, int, bytes]] = Queue(WAITING_CHUNKS)
+        self._events: Queue[tuple[str, int, bytes]] = Queue(_WAITING_CHUNKS)
         self._pipes = conversation.connections
         self._due: set[str] = set()
         """Nodes that are to be asked as soon as their pods run."""
@@ -202,7 +202,7 @@ class _Run:
             self._poll_pods(now)
         with suppress(Empty):
             self._event(*self._events.get(timeout=TICK))
-            for _ in range(WAITING_CHUNKS):
+            for _ in range(_WAITING_CHUNKS):
                 self._event(*self._events.get_nowait())
         now = time.monotonic()
         for node in self._controller.owed():
@@ -254,7 +254,7 @@ class _Run:
             return
         if channel == STDERR_CHANNEL:
             self._controller.complaint(node, data)
-        elif channel == CLOSED:
+        elif channel == _CLOSED:
             self._controller.closed(node, exit_status(data))
             self._drop(node)
         elif channel == STDOUT_CHANNEL:
@@ -282,7 +282,7 @@ class _Run:
 
 T = TypeVar("T")
 
-HOPELESS = frozenset({
+_HOPELESS = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "ImageInspectError", "RegistryUnavailable",
     "SignatureValidationFailed",
@@ -500,7 +500,7 @@ def failure(pod: Pod) -> str:
         return printable_text(f"the pod ended: {status.reason or status.phase} {status.message}".rstrip())
     for container in status.container_statuses:
         waiting = container.state.waiting
-        if waiting is not None and waiting.reason in HOPELESS:
+        if waiting is not None and waiting.reason in _HOPELESS:
             return printable_text(f"the pod does not start: {waiting.reason}: {waiting.message}".rstrip(": "))
     return ""
 

@@ -21,7 +21,7 @@ from pytrace.remote.answer import leaf_types
 from pytrace.remote.messages import NamedPlace, NamePlaces, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 
-AS_PLACES = frozenset({StackMode.RAW, StackMode.BUILD_ID})
+_AS_PLACES = frozenset({StackMode.RAW, StackMode.BUILD_ID})
 """Modes of stacks that the script has chosen to have without names."""
 _BUILD_ID = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 
@@ -145,7 +145,7 @@ def place_of(frame: Frame) -> Place | None:
 
 def has_stacks(type_: Type | None) -> bool:
     """Whether values of a type have user stacks whose functions are shown."""
-    return any(isinstance(leaf, Stack) and leaf.user and leaf.mode not in AS_PLACES for leaf in leaf_types(type_))
+    return any(isinstance(leaf, Stack) and leaf.user and leaf.mode not in _AS_PLACES for leaf in leaf_types(type_))
 
 
 def places(snapshot: SnapshotData) -> list[Frame]:

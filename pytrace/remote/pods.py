@@ -25,7 +25,7 @@ LABEL = "pytrace.dev/run"
 """Label of all objects of a run."""
 CAPABILITIES = ("BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH")
 """The four that tracing needs (docs/operate/privileges.md)."""
-KERNEL_FOLDERS = ("/sys/kernel/tracing", "/sys/fs/cgroup")
+_KERNEL_FOLDERS = ("/sys/kernel/tracing", "/sys/fs/cgroup")
 """Folders of the node that the agent reads: formats of tracepoints, and names of cgroups."""
 
 
@@ -114,13 +114,13 @@ def daemon_set(deployment: Deployment, owner: str) -> Manifest:
             "resources": _resources(deployment.memory),
             "securityContext": _confined(CAPABILITIES),
             "volumeMounts": [
-                *({"name": _volume(path), "mountPath": path, "readOnly": True} for path in KERNEL_FOLDERS),
+                *({"name": _volume(path), "mountPath": path, "readOnly": True} for path in _KERNEL_FOLDERS),
                 {"name": "private", "mountPath": "/tmp"},
             ],
             "env": [{"name": "XDG_CACHE_HOME", "value": "/tmp/cache"}],
         }],
         "volumes": [
-            *({"name": _volume(path), "hostPath": {"path": path, "type": "Directory"}} for path in KERNEL_FOLDERS),
+            *({"name": _volume(path), "hostPath": {"path": path, "type": "Directory"}} for path in _KERNEL_FOLDERS),
             {"name": "private", "emptyDir": {"sizeLimit": "256Mi"}},
         ],
     }  # fmt: skip

@@ -26,12 +26,12 @@ from pytrace.remote.messages import Code, Need, Send
 
 PACKAGES = ("msgspec", "pyelftools", "pyroute2", "zstandard")
 """What the run of a compiled script imports; not the compiler."""
-OF_GATEWAYS = ("ClusterShell",)
+_OF_GATEWAYS = ("ClusterShell",)
 """What gateways import: Python only, so it is that of this machine everywhere."""
 LEFT_OUT = frozenset({"cli", "codegen", "frontend", "multitools", "stdlib", "tools", "pipeline.py", "__main__.py"})
 """Of the package, what only compiles, or is for people."""
 CHUNK = 1 << 18
-LONGEST_DOWNLOAD = 100
+_LONGEST_DOWNLOAD = 100
 """Seconds, after which no host would wait any longer."""
 
 _PYTHON = re.compile(r"3\.1[1-9]", re.ASCII)
@@ -109,7 +109,7 @@ def archive(python: str, machine: str) -> Archive:
     """
     with tempfile.TemporaryDirectory(prefix="pytrace-push-") as folder:
         target = Path(folder)
-        files = dict(_package_files()) | dict(_distribution_files(OF_GATEWAYS))
+        files = dict(_package_files()) | dict(_distribution_files(_OF_GATEWAYS))
         if (python, machine) == (f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine()):
             files.update(_distribution_files(PACKAGES))
         else:
@@ -165,10 +165,10 @@ def _download(python: str, machine: str, target: Path) -> None:
                "--python-version", python, *platforms, *wanted]  # fmt: skip
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LONGEST_DOWNLOAD
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_LONGEST_DOWNLOAD
         )
     except subprocess.TimeoutExpired:
-        why = f"pip took more than {LONGEST_DOWNLOAD} seconds"
+        why = f"pip took more than {_LONGEST_DOWNLOAD} seconds"
         raise TraceError(f"no packages for Python {python} on {machine}: {why}") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["pip failed"]

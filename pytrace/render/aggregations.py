@@ -71,17 +71,17 @@ class Stats(msgspec.Struct, frozen=True):
     total: int
 
 
-STATS = ("count", "average", "total")
+_STATS = ("count", "average", "total")
 """Members of a stats value as it prints."""
 
 
 def stats_members(value: Pair) -> tuple[int, int, int]:
-    """The members of a stats value, in the order of :data:`STATS`."""
+    """The members of a stats value, in the order of :data:`_STATS`."""
     total, count = value
     return count, truncated(total, count), total
 
 
-def signed_union(first: S, second: S) -> S:
+def _signed_union(first: S, second: S) -> S:
     """The type of numbers of both, which are signed if one is."""
     return replace(first, signed=first.signed or second.signed, either=first.either and second.either)
 
@@ -151,7 +151,7 @@ class Sums(_Sums[types.Sum]):
         return [Piece(0, 8, True, self.type.signed)]
 
     def union(self, other: types.Sum) -> types.Sum:
-        return signed_union(self.type, other)
+        return _signed_union(self.type, other)
 
     def metrics(self, name: str, values: Callable[[], Iterator[int]], *, timestamps: bool) -> list[Metric]:
         if self.type.signed:
@@ -208,7 +208,7 @@ class _Pairs(ValueKind[A]):
         return lambda new, old: (new[0] - old[0], new[1] - old[1])
 
     def union(self, other: A) -> A:
-        return signed_union(self.type, other)
+        return _signed_union(self.type, other)
 
     def join(self) -> Join[Pair]:
         wrap = wrapped(self.type.signed)
@@ -278,11 +278,11 @@ class Statistics(_Pairs[types.Stats]):
     """``stats()``: count, average and total."""
 
     def text(self, forms: TextForms) -> Callable[[Pair], bytes]:
-        record = named_members(STATS, [lambda number: b"%d" % number] * 3, forms.comma, compact=forms.compact)
+        record = named_members(_STATS, [lambda number: b"%d" % number] * 3, forms.comma, compact=forms.compact)
         return lambda value: record(stats_members(value))
 
     def json(self, forms: JsonForms) -> Callable[[Pair], bytes]:
-        record = json.named_members(STATS, [json.number] * 3)
+        record = json.named_members(_STATS, [json.number] * 3)
         return lambda value: record(stats_members(value))
 
     def python(self) -> Callable[[Pair], Stats]:
@@ -305,7 +305,7 @@ class Statistics(_Pairs[types.Stats]):
 
 def _both(change: Change) -> Iterator[tuple[str, int, int]]:
     """The members of statistics before and after, by name."""
-    return zip(STATS, stats_members(change.before or (0, 0)), stats_members(change.after or (0, 0)), strict=True)
+    return zip(_STATS, stats_members(change.before or (0, 0)), stats_members(change.after or (0, 0)), strict=True)
 
 
 # ---------------------------------------------------------------------------------------------- extremes
@@ -362,7 +362,7 @@ class _Extremes(ValueKind[E]):
         return lambda value: (value, 1)
 
     def union(self, other: E) -> E:
-        return signed_union(self.type, other)
+        return _signed_union(self.type, other)
 
     def change(self) -> Subtract:
         def subtract(was: int | None, is_: int | None) -> tuple[int | None, int]:

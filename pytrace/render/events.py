@@ -310,9 +310,9 @@ RunHandler = Callable[[bytes, int, int, int, int], None]
 """``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
 each *stride* bytes after the one before.  An event starts with its header (id, tail length)."""
 
-V_co = TypeVar("V_co", covariant=True)
+_V_co = TypeVar("_V_co", covariant=True)
 
-Unpacked = Iterator[tuple[int | bytes | bool, ...]]
+_Unpacked = Iterator[tuple[int | bytes | bool, ...]]
 """Fixed parts of events, one after another."""
 
 _LENGTH = CUT - 1
@@ -408,7 +408,7 @@ def _compiled(source: str, names: dict[str, object]) -> Any:
     return names["made"]
 
 
-def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_co]:
+def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], _V_co]:
     """A function that returns the decoded arguments of an event as a tuple.
 
     The caller says what type that tuple has: it depends on what kind of event *layout* is of.
@@ -421,7 +421,7 @@ def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_
         *(f"    {step}" for step in plan.steps),
         f"    return ({''.join(f'{value}, ' for value in plan.values)})",
     ]
-    function: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
+    function: Callable[[bytes, int], _V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
     return function
 
 
@@ -447,7 +447,7 @@ class Formatter:
         """The text, when the events have no arguments."""
         self.fixed = not any(layout.tails)
         """True if all events have the same length."""
-        self._by_stride: dict[int, Callable[[memoryview], Unpacked]] = {}
+        self._by_stride: dict[int, Callable[[memoryview], _Unpacked]] = {}
 
     def plan(self, prefix: str = "") -> Plan:
         """The decoding of the arguments."""
@@ -520,14 +520,14 @@ class Formatter:
         return self._listing(records(memoryview(data)[start : start + stride * count]))
 
     @cached_property
-    def _listing(self) -> Callable[[Unpacked], list[bytes]]:
+    def _listing(self) -> Callable[[_Unpacked], list[bytes]]:
         """The texts of unpacked events."""
         plan = self.plan()
         lines = [
             "def made(records):",
             f"    return [{self.expression(plan.values)} for {plan.arguments}in records]",
         ]
-        function: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
+        function: Callable[[_Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
         return function
 
     def _loop(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
@@ -609,7 +609,7 @@ def sequence_formatter(
         f"        found += ({', '.join(values)},)",
         "    return found",
     ]
-    function: Callable[[Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
+    function: Callable[[_Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
     unpack, whole = struct.Struct(codes).iter_unpack, sum(strides)
 
     def run(data: bytes, offset: int, count: int) -> list[bytes]:

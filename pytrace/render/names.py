@@ -181,7 +181,7 @@ class Names:
         if type_.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
         if type_.mode.one_line:
-            return line_text(type_, self._user_frames if type_.user else self._kernel_frames)
+            return _line_text(type_, self._user_frames if type_.user else self._kernel_frames)
         return _stack_text(self._lines(type_, indent), indent)
 
     def many_stacks(self, type_: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
@@ -203,7 +203,7 @@ class Names:
         def texts(value: tuple[int, tuple[int, ...], int]) -> list[bytes]:
             process, addresses, error = value
             if why := unread(error):
-                return [os.fsencode(unread_name(why))]
+                return [os.fsencode(_unread_name(why))]
             return [
                 line
                 for address, inner in zip(addresses, (None, *addresses), strict=False)
@@ -280,7 +280,7 @@ def unread(error: int) -> str:
     return os.strerror(-error) if error and error != NO_STACK else ""
 
 
-def unread_name(why: str) -> str:
+def _unread_name(why: str) -> str:
     """What stands for the frames of a stack that was not read."""
     return f"[{why}]" if why == unread(RUNNING) else f"[no stack: {why}]"
 
@@ -305,7 +305,7 @@ def _unnamed(frame: NamedFrame, address: int) -> bytes:
 
 def no_stack(indent: bytes, why: str) -> bytes:
     """The text of a stack that could not be read."""
-    return b"\n%s%s\n" % (indent, os.fsencode(unread_name(why)))
+    return b"\n%s%s\n" % (indent, os.fsencode(_unread_name(why)))
 
 
 def truncated_line(indent: bytes, perf: bool) -> bytes:
@@ -377,7 +377,7 @@ _TABLE = str.maketrans(_ESCAPES)
 """A semicolon ends a frame; a line is a line."""
 
 
-def line_text(
+def _line_text(
     type_: Stack, functions: Callable[[int, int, int | None], Sequence[NamedFrame]]
 ) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
     """The text of decoded stacks in a mode with one line: frames with semicolons between them; empty for no frames.
@@ -390,7 +390,7 @@ def line_text(
         process, addresses, error = value
         why = unread(error)
         if why:
-            return os.fsencode(unread_name(why))
+            return os.fsencode(_unread_name(why))
         words: list[str] = []
         for address, inner in zip(addresses, (None, *addresses), strict=False):
             if address == TRUNCATED:

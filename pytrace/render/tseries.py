@@ -44,7 +44,7 @@ Interval = tuple[int, int, int]
 """Epoch (interval number plus 1), value, meta: as :class:`pytrace.core.types.TSeries` keeps it."""
 Intervals: TypeAlias = tuple[Interval, ...]
 """A decoded time series, of one CPU or of all."""
-PortableSeries: TypeAlias = dict[int, Pair]
+_PortableSeries: TypeAlias = dict[int, Pair]
 """A portable time series: interval numbers, and value and meta as :class:`TSeries` describes them."""
 
 
@@ -55,9 +55,9 @@ class Points(msgspec.Struct, frozen=True):
     points: tuple[tuple[int, int | None], ...]
 
 
-def joined(type_: TSeries, intervals: Iterable[Interval]) -> PortableSeries:
+def joined(type_: TSeries, intervals: Iterable[Interval]) -> _PortableSeries:
     """Value and meta of all CPUs by interval number, for those intervals that had any."""
-    values: PortableSeries = {}
+    values: _PortableSeries = {}
     for epoch, value, meta in intervals:
         if epoch:
             known = values.get(epoch - 1)
@@ -233,8 +233,8 @@ class TimeSeries(ValueKind[TSeries]):
     def json(self, forms: JsonForms) -> Callable[[Iterable[Interval]], bytes]:
         return lambda value: json_text(whole(self.type, value))
 
-    def portable(self, forms: object) -> Callable[[Intervals], PortableSeries]:
-        def convert(intervals: Intervals) -> PortableSeries:
+    def portable(self, forms: object) -> Callable[[Intervals], _PortableSeries]:
+        def convert(intervals: Intervals) -> _PortableSeries:
             values = joined(self.type, intervals)
             # A CPU that had nothing to count still has intervals that the others gave up long ago: they are not whole.
             least = max(values, default=0) - self.type.count
@@ -242,10 +242,10 @@ class TimeSeries(ValueKind[TSeries]):
 
         return convert
 
-    def restored(self) -> Callable[[PortableSeries], Intervals]:
+    def restored(self) -> Callable[[_PortableSeries], Intervals]:
         return lambda value: tuple((number + 1, item, meta) for number, (item, meta) in sorted(value.items()))
 
-    def python(self) -> Callable[[PortableSeries], Series]:
+    def python(self) -> Callable[[_PortableSeries], Series]:
         return lambda value: Series.of(self.type, value)
 
     def described(self) -> str:
@@ -256,10 +256,10 @@ class TimeSeries(ValueKind[TSeries]):
         same_or_mismatch((own.interval, own.reduce), (other.interval, other.reduce))
         return replace(own, count=max(own.count, other.count), signed=own.signed or other.signed)
 
-    def join(self) -> Join[PortableSeries]:
+    def join(self) -> Join[_PortableSeries]:
         interval = self._joined_intervals()
 
-        def join(first: PortableSeries | None, second: PortableSeries) -> PortableSeries:
+        def join(first: _PortableSeries | None, second: _PortableSeries) -> _PortableSeries:
             series = dict(first or ())
             for number, item in second.items():
                 series[number] = interval(series.get(number), item)
@@ -286,7 +286,7 @@ class TimeSeries(ValueKind[TSeries]):
 
         return join
 
-    def printed_values(self, value: PortableSeries | None) -> Counts:
+    def printed_values(self, value: _PortableSeries | None) -> Counts:
         """The values of the intervals, as they print; none without a value."""
         if self.type.reduce == "avg":
             return {number: truncated(*item) for number, item in (value or {}).items()}
@@ -317,11 +317,11 @@ class TimeSeries(ValueKind[TSeries]):
 
         return shown
 
-    def metrics(self, name: str, values: Callable[[], Iterator[PortableSeries]], *, timestamps: bool) -> list[Metric]:
+    def metrics(self, name: str, values: Callable[[], Iterator[_PortableSeries]], *, timestamps: bool) -> list[Metric]:
         """Gauges of the last interval, with *timestamps* of all."""
         interval = self.type.interval
 
-        def samples(labels: Labels, value: PortableSeries) -> list[Sample]:
+        def samples(labels: Labels, value: _PortableSeries) -> list[Sample]:
             points = sorted(self.printed_values(value).items())
             if timestamps:
                 return [Sample("", labels, item, (number + 1) * interval) for number, item in points]

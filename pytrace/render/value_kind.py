@@ -77,11 +77,11 @@ Pair: TypeAlias = tuple[int, int]
 """An average or statistics, decoded and portable: total and count."""
 Counts: TypeAlias = dict[int, int]
 """A portable histogram: bucket numbers and counts."""
-Delta: TypeAlias = int | Pair | Counts
+_Delta: TypeAlias = int | Pair | Counts
 """A difference of two portable values."""
 Join: TypeAlias = Callable[[V | None, V], V]
 """Joins a portable value to another of its type, or to None; changes neither."""
-Subtract: TypeAlias = "Callable[[Plain | None, Plain | None], tuple[Delta | None, int]]"
+Subtract: TypeAlias = "Callable[[Plain | None, Plain | None], tuple[_Delta | None, int]]"
 """The delta of two portable values, of which one may be None, and its size (:class:`Change`)."""
 
 WORD_MASK = (1 << 64) - 1
@@ -145,7 +145,7 @@ class Change(msgspec.Struct, frozen=True):
     """None: the key was added."""
     after: Plain | None
     """None: the key was removed."""
-    delta: Delta | None
+    delta: _Delta | None
     """After less before, signed, and not wrapped; a missing key counts as nothing. Of avg and stats both numbers, of
     histograms the buckets that differ, of time series the intervals (their values, as they print). None for what is no
     number, and for min and max where a value is missing."""

@@ -82,7 +82,7 @@ def runs(rows: Sequence[Sequence[int]]) -> tuple[Numbers, Numbers]:
     return Numbers.of([len(row) for row in rows]), Numbers.of(list(chain.from_iterable(rows)))
 
 
-def lengths_of(column: Numbers, count: int) -> list[int]:
+def _lengths_of(column: Numbers, count: int) -> list[int]:
     """The lengths of *count* lists.
 
     Raises:
@@ -205,7 +205,7 @@ _TEXTS = ("function", "module", "build_id", "file")
 # ---------------------------------------------------------------------------------------------- reading
 
 
-STACKS_KEPT = 1 << 14
+_STACKS_KEPT = 1 << 14
 """Stacks that were read and may come again."""
 
 
@@ -217,7 +217,7 @@ class TablesReader:
         self._frames: list[Frame] = []
         self._ends, self._numbers = array("Q"), array("I")
         self._users, self._errors = bytearray(), array("I")
-        self.stack = lru_cache(STACKS_KEPT)(self._stack)
+        self.stack = lru_cache(_STACKS_KEPT)(self._stack)
         """A stack by its number in the table."""
 
     def add_strings(self, column: list[bytes], count: int) -> list[str]:
@@ -254,7 +254,7 @@ class TablesReader:
             ValueError, OverflowError: it is damaged.
         """
         lengths, numbers, users, errors = columns
-        sizes = lengths_of(lengths, count)
+        sizes = _lengths_of(lengths, count)
         frames = array("I", numbers.values(sum(sizes)))
         if max(frames, default=0) >= max(1, len(self._frames)):
             raise ValueError("a stack has a frame that there is not")
@@ -470,7 +470,7 @@ def _pack_buckets(_tables: TablesWriter, _type: Type, values: Sequence[Counts]) 
 def _unpack_buckets(_tables: TablesReader, type_: Type, column: tuple[Numbers, ...], count: int) -> list[Counts]:
     assert isinstance(type_, types.Hist | types.LHist)
     lengths, *parts = column
-    sizes = lengths_of(lengths, count)
+    sizes = _lengths_of(lengths, count)
     buckets, counts = (part.values(sum(sizes)) for part in parts)
     if not 0 <= min(buckets, default=0) <= max(buckets, default=0) < type_.buckets:
         raise ValueError("a histogram has a bucket outside of its type")
@@ -486,7 +486,7 @@ def _pack_series(values: Sequence[Series]) -> Column:
 
 def _series(column: tuple[Numbers, ...], count: int) -> list[Series]:
     lengths, *parts = column
-    sizes = lengths_of(lengths, count)
+    sizes = _lengths_of(lengths, count)
     numbers, values, metas = (part.values(sum(sizes)) for part in parts)
     items = zip(numbers, zip(values, metas, strict=True), strict=True)
     return [dict(islice(items, size)) for size in sizes]

@@ -294,7 +294,7 @@ class _Writer:
 
         def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
             keys = [key for key, _ in entries]
-            stored = entry_columns(self._tables, data, entries)
+            stored = _entry_columns(self._tables, data, entries)
             # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
             return stored if times is None else [*stored, Numbers.of([times.get(key, -1) for key in keys])]
 
@@ -387,7 +387,7 @@ class _Opened:
         name, key, value = text(stored.name), type_from(stored.key, key=True), type_from(stored.value)
         if value is None:
             raise ValueError(f"map {name} has no values")
-        parts = entry_forms(key, value)
+        parts = _entry_forms(key, value)
         form = tuple_of((*parts, Numbers) if stored.timed else parts)
         blocks = self._blocks(f"map {name}", stored.blocks, form)
         if key is None and blocks.rows > 1:
@@ -555,7 +555,7 @@ class StoredRows(Collection[tuple[Portable, ...]]):
 # ---------------------------------------------------------------------------------------------- prints
 
 
-def entry_columns(tables: TablesWriter, data: MapData, entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
+def _entry_columns(tables: TablesWriter, data: MapData, entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
     """The columns of keys (not of a map without keys) and values."""
     stored: list[Column] = []
     if data.key is not None:
@@ -564,7 +564,7 @@ def entry_columns(tables: TablesWriter, data: MapData, entries: Sequence[tuple[P
     return stored
 
 
-def entry_forms(key: Type | None, value: Type) -> list[Form]:
+def _entry_forms(key: Type | None, value: Type) -> list[Form]:
     """The types that msgspec decodes these columns as."""
     return [columns.form(type_) for type_ in (key, value) if type_ is not None]
 
@@ -574,7 +574,7 @@ def stored_prints(tables: TablesWriter, snapshot: SnapshotData) -> tuple[StoredP
     numbers = {name: number for number, name in enumerate(snapshot.maps)}
     stored = []
     for item in snapshot.prints:
-        parts = entry_columns(tables, snapshot.maps[item.map], list(item.entries.items()))
+        parts = _entry_columns(tables, snapshot.maps[item.map], list(item.entries.items()))
         encoded = msgspec.Raw(msgspec.msgpack.encode(parts))
         number = numbers[item.map]
         stored.append(StoredPrint(number, item.time, item.cleared, item.number, len(item.entries), encoded))
@@ -603,7 +603,7 @@ class StoredPrint(msgspec.Struct, frozen=True):
         # Every value takes at least a byte.
         if not 0 <= self.rows <= (1 if data.key is None else len(memoryview(self.columns))):
             raise ValueError(f"a print of {data.name} has {self.rows} rows")
-        parts = msgspec.msgpack.decode(self.columns, type=tuple_of(entry_forms(data.key, data.value)))
+        parts = msgspec.msgpack.decode(self.columns, type=tuple_of(_entry_forms(data.key, data.value)))
         keys = _keys(tables, data.key, parts, self.rows)
         values = columns.unpack(tables, data.value, parts[-1], self.rows)
         return Print(data.name, self.time, dict(zip(keys, values, strict=True)), self.cleared, self.number)
@@ -615,11 +615,11 @@ class StoredPrint(msgspec.Struct, frozen=True):
 MOST_BYTES = 4 << 20
 """Of a stored type; that of the largest struct of the kernel takes a tenth."""
 
-MOST_BUCKETS = 1 << 14
+_MOST_BUCKETS = 1 << 14
 """Of a histogram; scripts can have 1,921."""
-MOST_INTERVALS = 1_000_000
+_MOST_INTERVALS = 1_000_000
 """Of a time series, as in scripts."""
-MOST_ELEMENTS = 1 << 16
+_MOST_ELEMENTS = 1 << 16
 """Of an array: values of maps have at most 32 KiB for each CPU, and are printed at once."""
 MOST_DIGITS = 9
 """Of a decimal number, as in scripts."""
@@ -672,11 +672,11 @@ def _check_sizes(type_: types.Type) -> None:
         raise ValueError(f"a histogram of {type_.bits} bits")
     if isinstance(type_, types.LHist) and type_.step < 1:
         raise ValueError(f"a histogram in steps of {type_.step}")
-    if isinstance(type_, types.Hist | types.LHist) and not 0 < type_.buckets <= MOST_BUCKETS:
+    if isinstance(type_, types.Hist | types.LHist) and not 0 < type_.buckets <= _MOST_BUCKETS:
         raise ValueError(f"a histogram of {type_.buckets} buckets")
-    if isinstance(type_, types.TSeries) and not (0 < type_.count <= MOST_INTERVALS and type_.interval > 0):
+    if isinstance(type_, types.TSeries) and not (0 < type_.count <= _MOST_INTERVALS and type_.interval > 0):
         raise ValueError(f"a time series of {type_.count} intervals")
-    if isinstance(type_, types.Array) and not 0 <= type_.count <= MOST_ELEMENTS:
+    if isinstance(type_, types.Array) and not 0 <= type_.count <= _MOST_ELEMENTS:
         raise ValueError(f"an array of {type_.count} elements")
     if isinstance(type_, types.Fixed) and not (0 <= type_.digits <= MOST_DIGITS and type_.divisor > 0):
         raise ValueError(f"decimal numbers of {type_.digits} digits")

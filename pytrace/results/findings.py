@@ -144,7 +144,7 @@ class Stacks:
         assert key is not None
         self.data, self.amounts, self.what = data, Amounts(""), ""
         if run is not None:
-            self.amounts, self.what = amounts_of(data, run), what_of(run)
+            self.amounts, self.what = amounts_of(data, run), _what_of(run)
         self.keys = list({**(before.entries if before is not None else {}), **data.entries})
         self.members = [list(members_of(key, entry)) for entry in self.keys]
         number = numbers(data.value)
@@ -158,7 +158,7 @@ class Stacks:
         scripts = self._characters(lambda item: item.kind == INTERPRETED)
         weights = self._weights()
         scripted = sum(weight for path, weight in zip(self.paths, weights, strict=True) if not scripts.isdisjoint(path))
-        self.scripted = scripted * LEAST_SCRIPTED > sum(weights)
+        self.scripted = scripted * _LEAST_SCRIPTED > sum(weights)
         """Whether functions of an interpreter have much of the whole: then these are what people wrote."""
 
     def _read(self, types_: Sequence[types.Type]) -> list[str]:
@@ -370,10 +370,10 @@ class Stacks:
             path.append((one, one))
         rows = []
         for one, total in sums.items():
-            only = [to for to, value in largest.get(one, {}).items() if value > ONLY * total]
+            only = [to for to, value in largest.get(one, {}).items() if value > _ONLY * total]
             if scripts:
                 # One that has less than its caller is of interest, though nobody else calls it.
-                only = [to for to in only if sums[to] * ONLY < total]
+                only = [to for to in only if sums[to] * _ONLY < total]
                 only += [one] if self.items[one].name.startswith("<") else []
             if total > own[one] and not only and self.items[one].kind != MARK:
                 rows.append(one)
@@ -441,9 +441,9 @@ _MOST_ITEMS = sys.maxunicode
 """Frames that characters tell apart."""
 _FURTHER = Item("[further functions]", "", MARK, "", 0)
 
-LEAST_SCRIPTED = 20
+_LEAST_SCRIPTED = 20
 """The share of the whole, as its inverse, from which on functions of an interpreter are what an answer names."""
-ONLY = 0.95
+_ONLY = 0.95
 """A function that has as much of another's whole only passes its calls on."""
 
 
@@ -740,7 +740,7 @@ def counted(run: Run) -> tuple[str, float]:
     return {"stackcount": "calls", "mallocs": "allocations"}.get(run.script, "events"), 0.0
 
 
-def what_of(run: Run) -> str:
+def _what_of(run: Run) -> str:
     """What the sum of a profile is, after its number: ``5.52 s on CPU``."""
     if counted(run)[1]:
         return "on CPU"

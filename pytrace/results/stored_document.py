@@ -20,7 +20,7 @@ RATIO = 100
 """Of a larger document so many bytes are read for each byte of the file."""
 LEAST_ROWS = 1 << 20
 """Entries, rows, frames, stacks and texts that are read of any file: each takes 50 to 500 bytes of memory."""
-ROWS_RATIO = 4
+_ROWS_RATIO = 4
 """Of a larger file so many are read for each of its bytes."""
 IN_MEMORY = 8 << 20
 """Bytes of a document that are kept in memory; a larger one is in a temporary file."""
@@ -164,7 +164,7 @@ def check_rows(rows: int, compressed: int, limit: int | None, name: str) -> None
     Raises:
         TraceError: it has.
     """
-    allowed = max(LEAST_ROWS, ROWS_RATIO * compressed) if limit is None else limit
+    allowed = max(LEAST_ROWS, _ROWS_RATIO * compressed) if limit is None else limit
     _check(rows, allowed, f"has {rows} rows in {compressed} bytes", name)
 
 

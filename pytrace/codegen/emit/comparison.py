@@ -27,7 +27,7 @@ FOLLOWED_BYTES = 4096
 UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
-ONE_BY_ONE = 8
+_ONE_BY_ONE = 8
 """Maximum loads from each side that LLVM may keep in registers at the same time."""
 
 _FRACTION = 52
@@ -133,7 +133,7 @@ class Comparison(Part):
     def bytes_equal(self, left: Memory, right: Memory, size: int) -> I1:
         """``i1``: the first *size* bytes are equal."""
         align = min(left.align, right.align)
-        if align < 8 and size > ONE_BY_ONE * align:
+        if align < 8 and size > _ONE_BY_ONE * align:
             left, right, align = self._aligned(left, size), self._aligned(right, size), 8
         if size > FOLLOWED_BYTES:
             return self._long_equal(left, right, size)

@@ -55,7 +55,7 @@ def text_view(operand: Operand, type_: Type) -> Operand:
 
 # ---------------------------------------------------------------------------------------------- uretprobes
 
-RETURN_INSTANCES = 16
+_RETURN_INSTANCES = 16
 """Maximum number of ``struct return_instance`` that are searched."""
 
 _MINOR_BITS = 20
@@ -66,7 +66,7 @@ _SECTOR_SHIFT = 9
 
 # ---------------------------------------------------------------------------------------------- system calls
 
-CALL_RESULT = 8
+_CALL_RESULT = 8
 """Offset of the system call's result in the context of the raw tracepoint ``sys_exit``."""
 
 
@@ -174,7 +174,7 @@ class ProbeContext(Part):
         return self._by_register(self.call_register(place.offset, place.size, signed=place.signed), type_)
 
     def _call_result(self, _place: CallResult, type_: Type) -> Operand:
-        return self._by_register(self.b.load(self.b.offset(self.e.context, CALL_RESULT)), type_)
+        return self._by_register(self.b.load(self.b.offset(self.e.context, _CALL_RESULT)), type_)
 
     def _python_value(self, place: PythonValue, type_: Type) -> Operand:
         assert self.program.python is not None
@@ -275,7 +275,7 @@ class ProbeContext(Part):
                 leave()
             self.b.store(self._kernel_word(current, "return_instance", "next"), instance)
 
-        self.e.loops.counted(RETURN_INSTANCES, step)
+        self.e.loops.counted(_RETURN_INSTANCES, step)
         return self.b.load(function)
 
     def _kernel_word(self, address: Number, owner: str, name: str) -> Number:

@@ -30,10 +30,10 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, VariableInfo
 
-STACK_BUDGET = (160, 96, 48)
+_STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""
 
-SPARING_BUDGET = (32, 16, 0)
+_SPARING_BUDGET = (32, 16, 0)
 """The same for scripts that need more of the stack for LLVM's spills."""
 
 
@@ -423,7 +423,7 @@ class Emitter:
         return self.area(self.reserve(size))
 
     def _fits_stack(self, size: int) -> bool:
-        budget = (SPARING_BUDGET if self.script.sparing else STACK_BUDGET)[min(self.depth, len(STACK_BUDGET) - 1)]
+        budget = (_SPARING_BUDGET if self.script.sparing else _STACK_BUDGET)[min(self.depth, len(_STACK_BUDGET) - 1)]
         return size <= self.script.stack_limit and self.b.function.stack + size <= budget
 
     @property

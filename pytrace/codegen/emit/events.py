@@ -85,7 +85,7 @@ def _reads(operand: Operand) -> bool:
 
 # ---------------------------------------------------------------------------------------------- pinned iterators
 
-MOST_IN_PIN = 12
+_MOST_IN_PIN = 12
 """Values of one call of ``bpf_seq_printf``."""
 
 _KERNEL_NAMES = frozenset("diuxXpcs")
@@ -94,9 +94,9 @@ _KERNEL_NAMES = frozenset("diuxXpcs")
 def _kernel_format(format_: Format, line: int) -> bytes:
     """The kernel's format string: every integer is 64 bits wide."""
     conversions = format_.conversions
-    if len(conversions) > MOST_IN_PIN or not all(_in_kernel(item) for item in conversions):
+    if len(conversions) > _MOST_IN_PIN or not all(_in_kernel(item) for item in conversions):
         text = format_.text.decode("utf-8", "surrogateescape")
-        what = f"more than {MOST_IN_PIN} values" if len(conversions) > MOST_IN_PIN else f"format {text!r}"
+        what = f"more than {_MOST_IN_PIN} values" if len(conversions) > _MOST_IN_PIN else f"format {text!r}"
         raise TraceError(
             f"line {line}: the kernel cannot print {what} in a pinned iterator",
             hints=("%d %i %u %x %X %p %c and %s with a width are there",),

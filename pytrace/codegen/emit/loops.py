@@ -87,11 +87,11 @@ def refuse_unbounded(checked: CheckedProgram, block: nodes.Block, limit: int) ->
                 raise PlacedError(
                     f"these loops make {product} iterations; all loops together may make {limit:,} when a probe fires",
                     Span(statement.span.source, statement.span.start, statement.body.span.start),
-                    hints=(raise_hint(total),),
+                    hints=(_raise_hint(total),),
                 )
 
 
-def raise_hint(total: int | None = None) -> str:
+def _raise_hint(total: int | None = None) -> str:
     """How to raise the limit."""
     value = "N" if total is None else str(total)
     return f"raise it with config = {{ max_loop_iterations = {value} }}; the traced program waits while loops run"

@@ -92,7 +92,7 @@ def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
     return calls
 
 
-NO_SCOPE = Scope("")
+_NO_SCOPE = Scope("")
 
 
 P = ParamSpec("P")
@@ -110,7 +110,7 @@ _NATURAL = {8: 1, 16: 2, 32: 4, 64: 8}
 class Builder:
     """Appends instructions, blocks and branches to one function; *atomics* as for :class:`~..module.Module`."""
 
-    def __init__(self, function: FunctionText, scope: Scope = NO_SCOPE, *, atomics: bool = True) -> None:
+    def __init__(self, function: FunctionText, scope: Scope = _NO_SCOPE, *, atomics: bool = True) -> None:
         self.function = function
         self.atomics = atomics
         self.scope = scope

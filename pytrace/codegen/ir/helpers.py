@@ -13,27 +13,27 @@ from pytrace.codegen.ir.values import I64, Number, Ptr
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-Taken_co = TypeVar("Taken_co", covariant=True)
-Given_co = TypeVar("Given_co", covariant=True)
+_R_co = TypeVar("_R_co", covariant=True)
+_Taken_co = TypeVar("_Taken_co", covariant=True)
+_Given_co = TypeVar("_Given_co", covariant=True)
 
 
-class Kind(Generic[Taken_co, Given_co]):
+class Kind(Generic[_Taken_co, _Given_co]):
     """The type of a parameter or result."""
 
     __slots__ = ("text", "value")
 
-    def __init__(self, text: str, value: Callable[[str], Given_co]) -> None:
+    def __init__(self, text: str, value: Callable[[str], _Given_co]) -> None:
         self.text = text
         self.value = value
 
 
-class Helper(Generic[P, R_co]):
+class Helper(Generic[P, _R_co]):
     """One row. Sizes and flags are passed as ``i64`` regardless of their C type: a BPF argument is a whole register."""
 
     __slots__ = ("attributes", "name", "number", "parameters", "result", "value")
 
-    def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, R_co]) -> None:
+    def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, _R_co]) -> None:
         self.attributes = ""
         """LLVM's attributes of a call, each preceded by a space."""
         self.name = name

@@ -25,7 +25,7 @@ TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
 """Has 32-bit sub-registers and fetching atomics; supported by every kernel since 5.12 (v4 needs 6.6)."""
 
-MOST_STACK = 1 << 14
+_MOST_STACK = 1 << 14
 """Frame size of one function that LLVM accepts."""
 
 # Functions that make or free an object of llvmlite postpone Ctrl-C: one that is interrupted half-made is freed with an
@@ -46,7 +46,7 @@ def _llvm() -> ModuleType:
 def _machine() -> TargetMachine:
     llvm = _llvm()
     # The generator checks stack use itself (:func:`stack_needed`): LLVM would abort the process.
-    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
+    llvm.set_option("pytrace", f"-bpf-stack-size={_MOST_STACK}")
     # BPFMIPeephole removes zero extensions that are still used in other blocks, and LLVM aborts ("Register use before
     # def!", seen with 22.1). Without it programs have 0.3 % more instructions.
     llvm.set_option("pytrace", "-disable-bpf-peephole")
@@ -230,7 +230,7 @@ def llvm_version() -> str:
 STACK_LIMIT = 512
 """``MAX_BPF_STACK``."""
 
-STACK_STEP = 32
+_STACK_STEP = 32
 """The verifier rounds the stack size of a function up to a multiple of this (of 16 if the program is JIT-compiled)."""
 
 _SECTION = struct.Struct("=IIQQQQIIQQ")
@@ -261,7 +261,7 @@ def stack_needed(elf: bytes, text: str) -> int:
 
 
 def _rounded(size: int) -> int:
-    return max(STACK_STEP, -(-size // STACK_STEP) * STACK_STEP)
+    return max(_STACK_STEP, -(-size // _STACK_STEP) * _STACK_STEP)
 
 
 def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:

@@ -51,7 +51,7 @@ BLOCK = 16
 FEW = 4
 """Words between two checks for the end of the used part, before the blocks."""
 
-LOWEST, HIGHEST = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
+LOWEST, _HIGHEST = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
 """Masks of the lowest and of the highest bit of each byte of a word."""
 
 
@@ -95,7 +95,7 @@ class _Sums:
             word = self.add(number, distance)
             zero = b.op("and", b.sub(word, LOWEST), b.op("xor", word, -1))
             marks = b.op("or", marks, zero)
-        return b.op("and", marks, HIGHEST)
+        return b.op("and", marks, _HIGHEST)
 
 
 class _Digest:
@@ -213,10 +213,10 @@ def _partial_reader(operand: Operand, type_: Type, offset: int) -> Callable[[Ptr
     return None if offset % WORD or type_.size % WORD or sys.byteorder != "little" else operand.only
 
 
-NOEXIST = 1
+_NOEXIST = 1
 """``BPF_NOEXIST``: the update fails if the key exists."""
 
-BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
+_BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
 """Bytes of one bucket of the types that are stored as separate buckets."""
 
 BUCKET = 8
@@ -259,7 +259,7 @@ def sizes(info: MapInfo, digested: bool = False) -> tuple[int, int, int]:
     """Type, key size and value size of the BPF map of a keyed map."""
     key_size, value_size = info.key.size if info.key is not None else 0, info.value.size
     if bucketed(info.value):
-        key_size, value_size = padded_key(info) + BUCKET, BUCKET_SIZE[type(info.value)]
+        key_size, value_size = padded_key(info) + BUCKET, _BUCKET_SIZE[type(info.value)]
     if digested:
         key_size = DIGEST + (BUCKET if bucketed(info.value) else 0)
     return MAP_TYPES[info.kind], max(key_size, 1), max(value_size, 1)
@@ -609,7 +609,7 @@ class MapStorage(Part):
         """
         full, done = self.b.block(), self.b.block()
         self._keep_whole(node, info, key, done)
-        error = self._put(self.map_symbol(info), key.pointer, first, NOEXIST)
+        error = self._put(self.map_symbol(info), key.pointer, first, _NOEXIST)
         self.b.jump_unless(self.b.icmp("slt", error, 0), done, likely=False)
         self.b.jump_unless(self.b.icmp("eq", error, -errno.EEXIST), full)
         place = self.lookup(info, key)
@@ -641,7 +641,7 @@ class MapStorage(Part):
             if key.texts:
                 full_key = self.digests.cleared(full_key, padded_key(info), key.texts)
             keys = global_pointer(keys_symbol(info.name))
-            error = self._put(keys, key.pointer, full_key, NOEXIST)
+            error = self._put(keys, key.pointer, full_key, _NOEXIST)
         on = self.b.block()
         self.b.jump_unless(self.b.icmp("slt", error, 0), on, likely=False)
         self.b.jump_if(self.b.icmp("eq", error, -errno.EEXIST), on, likely=True)

@@ -13,7 +13,7 @@ from pytrace.core.types import AF_INET, UINT64, AddressSpace, Inet, InterfaceNam
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import NetworkAddress
 
-MAC = 6
+_MAC = 6
 
 
 class NetworkBuiltins(Builtins):
@@ -48,7 +48,7 @@ class NetworkBuiltins(Builtins):
         if isinstance(source, Scalar):
             # A number is the address of the six bytes.
             source = Remote(source.value, Mac(), self.e.foreign.pointed_space(AddressSpace.NONE))
-        return Made(Mac(), lambda pointer, _align: self._put(source, pointer, MAC), reads=isinstance(source, Remote))
+        return Made(Mac(), lambda pointer, _align: self._put(source, pointer, _MAC), reads=isinstance(source, Remote))
 
     @handles_names("ifname")
     def _ifname(self, node: nodes.Call) -> Operand:

@@ -34,7 +34,7 @@ _PLAIN: dict[str, Operation] = {"+": "add", "-": "sub", "*": "mul", "&": "and", 
 _ORDER: dict[str, Order] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
-def target_size(pointer: Pointer) -> int:
+def _target_size(pointer: Pointer) -> int:
     """Size of a pointer's target in bytes; 1 for void and incomplete types."""
     return pointer.target.size or 1
 
@@ -138,7 +138,7 @@ class Operators(Part):
 
     def scaled(self, count: Number, pointer: Pointer) -> Number:
         """*count* elements in bytes."""
-        size = target_size(pointer)
+        size = _target_size(pointer)
         return count if size == 1 else self.b.mul(count, size)
 
     def _logical(self, node: nodes.Binary) -> Operand:
@@ -424,7 +424,7 @@ class Members(Part):
     def _pointer_index(self, node: nodes.Index, pointer: Pointer, type_: Type) -> Operand:
         base = self.e.value(node.base)
         start = self.e.memory.number(base)
-        by = self.b.mul(self.e.number(node.index), target_size(pointer))
+        by = self.b.mul(self.e.number(node.index), _target_size(pointer))
         return text_view(self.at_address(self.b.add(start, by), type_, pointer.space, direct=False), type_)
 
     def _element(self, base: Operand, element: Type, distance: Number) -> Operand:

@@ -15,7 +15,7 @@ from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import DebugFormat
 
-PACKET_MOST = 65535
+_PACKET_MOST = 65535
 """Maximum size of a packet that skboutput copies."""
 
 
@@ -104,7 +104,7 @@ class OutputBuiltins(Builtins):
             raise InternalError("the kernel's types have no sk_buff")
         start = self.b.add(skb, self.e.load_time.struct_offset(struct, "data"))
         data = self.e.foreign.read_scalar(start, Pointer(VOID), AddressSpace.KERNEL).value
-        capacity = min(layout.tail_capacity, PACKET_MOST)
+        capacity = min(layout.tail_capacity, _PACKET_MOST)
         with self.e.temporaries():
             pointer = self.e.scratch(layout.fixed_size + layout.tail_capacity + events.SLACK)
             self.b.store(self.b.helper(helpers.KTIME_GET_BOOT_NS), self.b.offset(pointer, layout.offsets[0]))

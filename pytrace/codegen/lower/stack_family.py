@@ -34,8 +34,8 @@ from pytrace.frontend.syntax.typed_program import location
 
 Node = nodes.Call | nodes.Identifier
 
-USER_STACK = 1 << 8
-USER_BUILD_ID = 1 << 11
+_USER_STACK = 1 << 8
+_USER_BUILD_ID = 1 << 11
 SKIPPED = 2
 """Frames that do not belong to the traced stack: the program and its caller, ``bpf_trace_run1`` … or a trampoline,
 whose address kallsyms resolves to an unrelated symbol."""
@@ -96,7 +96,7 @@ class StackBuiltins(Builtins):
 
     def _walked(self, node: Node, type_: Stack) -> Made:
         """A stack by frame pointers, or of the kernel."""
-        flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
+        flags = (_USER_STACK if type_.user else 0) | (_USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
         if not type_.user and self.program.unit.kind.name in _RUN_BY_OTHERS:
             flags |= SKIPPED
         context = self.e.raw_context

@@ -48,7 +48,7 @@ def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -
 NEEDLE_FOLLOWED = 64
 """Maximum needle size for an inline loop, each iteration of which the verifier follows several times."""
 
-NEEDLE_INLINE = 32
+_NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""
 
 
@@ -399,7 +399,7 @@ class StringBuiltins(Builtins):
     ) -> None:
         """Emit *hit* for the case that the needle is at *start*."""
         differ = self.b.block()
-        if constant is not None and len(constant) <= NEEDLE_INLINE:
+        if constant is not None and len(constant) <= _NEEDLE_INLINE:
             for offset, byte in enumerate(constant):
                 character = self.b.load(self.b.offset(start, offset), 8)
                 self.b.jump_unless(self.b.icmp("eq", character, byte), differ)

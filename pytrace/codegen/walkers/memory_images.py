@@ -29,7 +29,7 @@ from pytrace.core.probe_kinds import RAW_TRACEPOINT, TracepointTarget, TypedFunc
 from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange, ImageReport
 from pytrace.core.types import Stack, StackMode
 
-IMAGES, CALLS, SERIAL, REPORTS = "images", "unmapping_calls", "image_serial", "image_reports"
+_IMAGES, CALLS, _SERIAL, REPORTS = "images", "unmapping_calls", "image_serial", "image_reports"
 ENTRIES = 32768
 """Processes with images: those that have executed a program, or unmapped code, and live."""
 _CALLS = 4096
@@ -49,7 +49,7 @@ _MEMBERS = {"task_struct": ("mm",), "mm_struct": ("exec_vm",)}
 
 def maps(script: Script) -> ImageMaps | None:
     """The maps for the manifest; None for a script without images."""
-    return ImageMaps(IMAGES, REPORTS) if script.images else None
+    return ImageMaps(_IMAGES, REPORTS) if script.images else None
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
@@ -60,7 +60,7 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
 
     def forget(e: Emitter) -> None:
         e.b.store(thread(e), e.cell, 32)
-        e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(IMAGES), e.cell)
+        e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(_IMAGES), e.cell)
 
     programs = [
         _service(script, CATEGORY, EXEC, lambda e: MemoryImages(e)._execute()),
@@ -114,9 +114,9 @@ def _service(script: Script, category: str, event: str, write: Callable[[Emitter
 
 def _declare(script: Script) -> None:
     module = script.module
-    module.map(IMAGES, {"type": MapType.HASH, "key_size": 4, "value_size": 8, "max_entries": ENTRIES})
+    module.map(_IMAGES, {"type": MapType.HASH, "key_size": 4, "value_size": 8, "max_entries": ENTRIES})
     module.map(CALLS, {"type": MapType.HASH, "key_size": 8, "value_size": _CALL_SIZE, "max_entries": _CALLS})
-    module.map(SERIAL, {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1})
+    module.map(_SERIAL, {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1})
     cpus = script.kernel.possible_cpus
     module.map(REPORTS, {"type": MapType.PERF_EVENT_ARRAY, "key_size": 4, "value_size": 4, "max_entries": cpus})
     _raise_function(script)
@@ -132,13 +132,13 @@ def _raise_function(script: Script) -> None:
     cell, value = b.alloca(8), b.alloca(8)
     done, none = b.block(), b.block()
     b.store(0, cell)
-    serial = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SERIAL), cell)
+    serial = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(_SERIAL), cell)
     b.jump_if(b.is_null(serial), done)
     image = b.op("and", b.add(b.fetch("add", serial, 1), FIRST_IMAGE), 0xFFFFFFFF)
     b.store(number_parameter("tgid"), cell, 32)
     b.store(image, value, 32)
     b.store(pid, b.offset(value, 4), 32)
-    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(IMAGES), cell, value, 0)
+    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(_IMAGES), cell, value, 0)
     b.store(image, b.offset(report, ImageReport.IMAGE), 32)
     b.store(pid, b.offset(report, ImageReport.PROCESS), 32)
     with b.when(b.truth(failed), likely=False):
@@ -176,7 +176,7 @@ class MemoryImages(Part):
             _declare(script)
         b.store(pid, word)
         b.store(self.e.tasks.process_ids("init")[0], self.e.cell, 32)
-        found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(IMAGES), self.e.cell)
+        found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(_IMAGES), self.e.cell)
         with b.unless(b.is_null(found)):
             b.store(b.load(found, 32), word)
         return b.load(word)

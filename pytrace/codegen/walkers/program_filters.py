@@ -48,7 +48,7 @@ def declare_filters(module: Module, shape: FilterShape) -> None:
 
 
 MARKS = "tail_calls"
-MOST_MARKS = 16384
+_MOST_MARKS = 16384
 """Jumps whose returns are awaited at the same time, by all threads; the oldest go when there are more."""
 
 _CARRY, _PARITY, _ZERO, _SIGN, _OVERFLOW = 0, 2, 6, 7, 11
@@ -58,7 +58,7 @@ _CARRY, _PARITY, _ZERO, _SIGN, _OVERFLOW = 0, 2, 6, 7, 11
 def declare_exits(script: Script) -> None:
     """Declare the map of marks, if a function of the script's units needs it."""
     if any(place.way is Way.MARK for unit in script.checked.units for place in exit_places(unit)):
-        attributes = {"type": MapType.LRU_HASH, "key_size": 24, "value_size": 8, "max_entries": MOST_MARKS}
+        attributes = {"type": MapType.LRU_HASH, "key_size": 24, "value_size": 8, "max_entries": _MOST_MARKS}
         script.module.map(MARKS, attributes)
 
 

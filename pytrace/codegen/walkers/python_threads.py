@@ -29,9 +29,9 @@ from pytrace.core.python_format import (
 )
 from pytrace.core.source import Span
 
-PROCESSES, CODES, NAMES, CURSOR = "python_processes", "python_codes", "python_names", "python_cursor"
+PROCESSES, _CODES, NAMES, _CURSOR = "python_processes", "python_codes", "python_names", "python_cursor"
 """Symbols of the maps: rows of processes, records by key of a code object, the array of records, its end."""
-MAPS = PythonMaps(PROCESSES, CODES, NAMES, CURSOR)
+MAPS = PythonMaps(PROCESSES, _CODES, NAMES, _CURSOR)
 PROCESS_ENTRIES = 8192
 
 _CODE_ENTRIES = 1 << 16
@@ -69,8 +69,8 @@ def declare(module: Module, span: Span) -> None:
     """Declare the maps and functions; these are at *span* in line information."""
     maps = {
         PROCESSES: {"type": MapType.HASH, "key_size": 4, "value_size": ROW, "max_entries": PROCESS_ENTRIES},
-        CODES: {"type": MapType.HASH, "key_size": KEY, "value_size": 8, "max_entries": _CODE_ENTRIES},
-        CURSOR: {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1},
+        _CODES: {"type": MapType.HASH, "key_size": KEY, "value_size": 8, "max_entries": _CODE_ENTRIES},
+        _CURSOR: {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1},
         NAMES: {
             "type": MapType.ARRAY, "key_size": 4, "value_size": SLOT, "max_entries": SLOTS, "map_flags": _MMAPABLE,
         },
@@ -130,7 +130,7 @@ def _code_function(module: Module, span: Span) -> None:
     record = b.call(_RECORD_FUNCTION, [state])
     b.jump_if(b.icmp("eq", record, 0), none, likely=False)
     b.store(record, value)
-    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(CODES), key, value, _NEW)
+    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(_CODES), key, value, _NEW)
     with b.when(b.truth(failed), likely=False):
         _return_known(b, key)
     b.ret(record)
@@ -139,7 +139,7 @@ def _code_function(module: Module, span: Span) -> None:
 
 
 def _return_known(b: Builder, key: Ptr) -> None:
-    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(CODES), key)
+    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(_CODES), key)
     with b.unless(b.is_null(found)):
         b.ret(b.load(found))
 
@@ -244,7 +244,7 @@ def _allocate(b: Builder, size: Number, none: Block) -> I64:
     key, result = b.alloca(8), b.register()
     fits = b.block()
     b.store(0, key)
-    cursor = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(CURSOR), key)
+    cursor = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(_CURSOR), key)
     b.jump_if(b.is_null(cursor), none, likely=False)
     b.jump_if(b.icmp("uge", b.load(cursor, again=True), SLOT * SLOTS), none, likely=False)
     for skipped in (0, LONGEST):  # what does not fit before the end of an element skips the rest of it

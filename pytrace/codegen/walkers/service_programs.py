@@ -37,10 +37,10 @@ def service_program(
 ) -> ProgramSpec:
     """A service program, which is not part of the script: *write* emits its body."""
     kind = known_kind(target.probe.partition(":")[0])
-    return service_of(script, symbol, kind, (target,), result, write, multi)
+    return _service_of(script, symbol, kind, (target,), result, write, multi)
 
 
-def service_of(
+def _service_of(
     script: Script,
     symbol: str,
     kind: ProbeKind,
@@ -100,10 +100,10 @@ def following_services(script: Script) -> tuple[ProgramSpec, ...]:
     ]
     if script.options.awaits:
         keepers.insert(0, _starter(script))
-    return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else tuple(keepers)
+    return (*keepers, _lister(script)) if _lists_tasks(script.options, script.kernel) else tuple(keepers)
 
 
-def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
+def _lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
     """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
     return (bool(options.filters.pids) or options.ahead) and "task" in kernel.iterators()
 
@@ -205,7 +205,7 @@ def exit_services(script: Script) -> tuple[ProgramSpec, ...]:
     if task is None or not task.find("utask") or uprobes is None or not uprobes.find("depth"):
         return ()
     return tuple(
-        service_of(
+        _service_of(
             script, f"deep_{unit.symbol}", known_kind(UPROBE), unit.targets, 0, _count_deep(number, unit), unit.multi
         )
         for number, unit in counted

@@ -23,16 +23,16 @@ ASKED, REQUESTS = "unwind_asked", "unwind_requests"
 """Symbols of the maps."""
 
 PROCESSES = 8192
-TOLD_PROCESSES = 4096
+_TOLD_PROCESSES = 4096
 """Maximum number of processes without tables that are remembered, so that each is reported once."""
 
-RANGE_ENTRIES = 1 << 16
+_RANGE_ENTRIES = 1 << 16
 ROW_ENTRIES = 1 << 20
 """Initial number of rows; the session enlarges the map if it needs more."""
 
-ASK_AGAIN = 250_000_000
+_ASK_AGAIN = 250_000_000
 """Nanoseconds between two requests for the tables of one process."""
-REQUEST_SIZE = 24
+_REQUEST_SIZE = 24
 """``u32`` event id and length of the tail (both 0), as in the ring of events; ``u64`` process id and address space."""
 
 _MMAPABLE = 1 << 10
@@ -53,7 +53,7 @@ def unwind_maps(*, selected: bool, asks: bool) -> UnwindMaps | None:
 
 def declare_asking(module: Module) -> None:
     """Declare what programs ask for tables with, and the function that does it."""
-    module.map(ASKED, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 16, "max_entries": TOLD_PROCESSES})
+    module.map(ASKED, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 16, "max_entries": _TOLD_PROCESSES})
     module.map(REQUESTS, {"type": MapType.RINGBUF, "max_entries": 4096})
     _ask_function(module)
 
@@ -62,21 +62,21 @@ def _ask_function(module: Module) -> None:
     """``unwind_ask(pid, space)``: request the tables of a process, unless that was done a moment ago."""
     b = module.function(ASK_FUNCTION, ("pid", "space"), None, apart=True)
     pid, space = number_parameter("pid"), number_parameter("space")
-    key, value, request = b.alloca(8), b.alloca(16), b.alloca(REQUEST_SIZE)
+    key, value, request = b.alloca(8), b.alloca(16), b.alloca(_REQUEST_SIZE)
     done, ask = b.block(), b.block()
     now = b.helper(helpers.KTIME_GET_NS)
     b.store(pid, key, 32)
     known = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(ASKED), key)
     b.jump_if(b.is_null(known), ask)
     b.jump_unless(b.icmp("eq", b.load(known), space), ask)
-    b.branch(b.icmp("ult", b.sub(now, b.load(b.offset(known, 8))), ASK_AGAIN), done, ask)
+    b.branch(b.icmp("ult", b.sub(now, b.load(b.offset(known, 8))), _ASK_AGAIN), done, ask)
     b.start(ask)
     b.store(space, value)
     b.store(now, b.offset(value, 8))
     b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(ASKED), key, value, 0)
     for offset, word in ((0, 0), (8, pid), (16, space)):
         b.store(word, b.offset(request, offset))
-    b.helper(helpers.RINGBUF_OUTPUT, global_pointer(REQUESTS), request, REQUEST_SIZE, 0)
+    b.helper(helpers.RINGBUF_OUTPUT, global_pointer(REQUESTS), request, _REQUEST_SIZE, 0)
     b.jump(done)
     b.start(done)
     b.ret(0)
@@ -85,8 +85,8 @@ def _ask_function(module: Module) -> None:
 def declare_tables(module: Module) -> None:
     """Declare the maps and the function that finds a rule."""
     module.map(SPACES, {"type": MapType.HASH, "key_size": 4, "value_size": SPACE_SIZE, "max_entries": PROCESSES})
-    module.map(TOLD, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": TOLD_PROCESSES})
-    for symbol, size, entries in ((RANGES, RANGE_SIZE, RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
+    module.map(TOLD, {"type": MapType.LRU_HASH, "key_size": 4, "value_size": 4, "max_entries": _TOLD_PROCESSES})
+    for symbol, size, entries in ((RANGES, RANGE_SIZE, _RANGE_ENTRIES), (ROWS, 8, ROW_ENTRIES)):
         module.map(
             symbol,
             {"type": MapType.ARRAY, "key_size": 4, "value_size": size, "max_entries": entries, "map_flags": _MMAPABLE},
@@ -173,7 +173,7 @@ _LONGEST = 15
 """Bytes of the longest instruction."""
 _INSTRUCTIONS = 32
 _PAGE = 4096
-_AT, _DEPTH, FOUND, SAVED, _SP, _BP, _POPPED, _REGISTER, _HIDDEN = range(_BYTES, _BYTES + 72, 8)
+_AT, _DEPTH, _FOUND, SAVED, _SP, _BP, _POPPED, _REGISTER, _HIDDEN = range(_BYTES, _BYTES + 72, 8)
 """Offsets of the state, after the code: position of the next instruction; as distances from the stack pointer, what the
 instructions so far have popped (negative: pushed), where the return address is, and where the caller's rbp is
 (:data:`NOWHERE`: not known, or in the register); rsp and rbp; where the word was that was popped last, and to which
@@ -330,7 +330,7 @@ class _Step(msgspec.Struct, frozen=True):
         b, depth = self.e.b, self._load(_DEPTH)
         with b.when(self._is(code, 0xC2, 0xC3)):
             with b.when(b.icmp("ult", depth, _LOST // 2)):
-                self._store(FOUND, depth)
+                self._store(_FOUND, depth)
             self.e.loops.leave()
         register = b.op("or", b.op("and", code, 7), b.op("shl", b.op("and", rex, _REX_B), 3))
         with b.when(b.icmp("eq", b.op("and", code, 0x1F8), 0x50)):
@@ -360,7 +360,7 @@ class _Step(msgspec.Struct, frozen=True):
             failed = b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, b.add(self._load(_SP), record))
             self._leave_if(b.truth(failed))
             self._leave_if(b.icmp("ne", b.load(self.e.cell), self._load(_BP)))
-        self._store(FOUND, b.add(record, 8))
+        self._store(_FOUND, b.add(record, 8))
         self.e.loops.leave()
 
     # ------------------------------------------------------------------ primitives
@@ -574,7 +574,7 @@ class UnwindStep(msgspec.Struct, frozen=True):
         """The caller by the instructions ahead, if these say where the return address is."""
         b, e, sp = self.e.b, self.e, self._load(SP)
         CodeAhead(e).find(e.span, code, self._load(IP), sp, self._load(BP))
-        found, saved = (b.load(e.area(code + offset), again=True) for offset in (FOUND, SAVED))
+        found, saved = (b.load(e.area(code + offset), again=True) for offset in (_FOUND, SAVED))
         with b.unless(b.icmp("eq", found, NOWHERE)):
             with b.unless(b.icmp("eq", saved, NOWHERE)):
                 self._store(BP, self._read(b.add(sp, saved)))
@@ -717,13 +717,13 @@ class CodeAhead(Part):
         Args:
             e: the emitter.
             span: of the stack in the script.
-            area: scratch offset of :data:`SIZE` bytes; the result is at :data:`FOUND` and :data:`SAVED` in it.
+            area: scratch offset of :data:`SIZE` bytes; the result is at :data:`_FOUND` and :data:`SAVED` in it.
             ip: the next instruction.
             sp: the stack pointer.
             bp: rbp.
         """
         b = self.b
-        for offset, value in ((_AT, 0), (_DEPTH, 0), (FOUND, NOWHERE), (SAVED, NOWHERE), (_POPPED, NOWHERE)):
+        for offset, value in ((_AT, 0), (_DEPTH, 0), (_FOUND, NOWHERE), (SAVED, NOWHERE), (_POPPED, NOWHERE)):
             b.store(value, self.e.area(area + offset))
         b.store(sp, self.e.area(area + _SP))
         b.store(bp, self.e.area(area + _BP))

@@ -33,7 +33,7 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import run_deep
 from pytrace.frontend.syntax.typed_program import CheckedProgram, Existence, FunctionInfo, ProbeUnit, VariableInfo
 
-MAX_PASSES = 60
+_MAX_PASSES = 60
 
 _MODULES = {
     "stack": "context", "symbol": "context", "time": "process", "aggregate": "map", "control": "output",
@@ -117,7 +117,7 @@ class Analysis:
         self.calls.read_imports(program)
         functions = self._functions(program)
         declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
-        for _ in range(MAX_PASSES):
+        for _ in range(_MAX_PASSES):
             if not self.checker.begin_pass():
                 break
             if self.checker.searching and self.checker.left_out is None:
@@ -139,7 +139,8 @@ class Analysis:
         named = [(name, state.slots, state.span) for name, state in self.checker.maps.items()]
         named += [(f"${state.name}", (state.slot, state.slot), state.span) for state in self.checker.variables.values()]
         # Types that contain each other may grow alternately.
-        growing = [(name, span) for name, slots, span in named if any(slot.changed > MAX_PASSES // 2 for slot in slots)]
+        half = _MAX_PASSES // 2
+        growing = [(name, span) for name, slots, span in named if any(slot.changed > half for slot in slots)]
         if not growing:
             raise InternalError("type inference does not converge")
         for name, span in growing:

@@ -76,7 +76,7 @@ def text_of(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def is_aggregate_call(node: nodes.Expr) -> bool:
+def _is_aggregate_call(node: nodes.Expr) -> bool:
     """True for ``count()``, ``sum(…)`` and the like."""
     row = builtin(node.name) if isinstance(node, nodes.Call | nodes.Identifier) else None
     return row is not None and row.family == "aggregate"
@@ -86,7 +86,7 @@ def aggregate_call(node: nodes.Expr) -> nodes.Expr | None:
     """The call of an aggregating function that *node* is, or that the block *node* ends with."""
     while isinstance(node, nodes.BlockExpr) and node.block.value is not None:
         node = node.block.value
-    return node if is_aggregate_call(node) else None
+    return node if _is_aggregate_call(node) else None
 
 
 _IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})
@@ -95,14 +95,14 @@ _IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_u
 
 # ---------------------------------------------------------------------------------------------- functions of imported C
 
-MOST_PARAMETERS = 5
+_MOST_PARAMETERS = 5
 """A BPF call passes its arguments in registers 1 to 5."""
 
 
 def _is_callable(function: ImportedFunction) -> bool:
     kinds = [kind for _, kind in function.parameters]
     return (
-        len(kinds) <= MOST_PARAMETERS
+        len(kinds) <= _MOST_PARAMETERS
         and all(isinstance(kind, Int | Bool | Enum | Pointer) for kind in kinds)
         and isinstance(function.result, Int | Bool | Enum | Pointer | Void)
     )

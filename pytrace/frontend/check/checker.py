@@ -250,7 +250,7 @@ class MapState(msgspec.Struct):
         return self.key, self.value
 
 
-def new_variable(node: nodes.Variable, span: Span) -> VariableState:
+def _new_variable(node: nodes.Variable, span: Span) -> VariableState:
     """The state of a variable that *node* declares."""
     name = node.shown
     return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
@@ -581,7 +581,7 @@ class Checker:
         """Declare a variable in the innermost scope."""
         state = self.variables.get(node)
         if state is None:
-            state = self.variables[node] = new_variable(node, span)
+            state = self.variables[node] = _new_variable(node, span)
         state.declared, state.loop = declared, loop
         self.scope.names[node.name] = state
         self.bind(node, state)

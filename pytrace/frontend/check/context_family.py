@@ -36,11 +36,11 @@ from pytrace.frontend.syntax.typed_program import (
     UserSymbol,
 )
 
-PYTHON_NAME = 256
+_PYTHON_NAME = 256
 """Most bytes of the qualified name of a Python function."""
 
 
-MAX_FRAMES = Stack(True).limit
+_MAX_FRAMES = Stack(True).limit
 """Default of kernel.perf_event_max_stack, the maximum number of frames that the kernel walks, and of a key."""
 _MODES = {mode.value: mode for mode in StackMode}
 _X86 = {
@@ -57,7 +57,7 @@ REGISTERS: dict[str, dict[str, str]] = {"x86_64": _X86, "aarch64": _ARM64}
 _ANY_VARIABLE = "jiffies"
 """A variable that every kernel has."""
 _FUNCTIONS_ONLY = "/proc/kallsyms has functions only, no variables: this kernel was built without CONFIG_KALLSYMS_ALL"
-SYMBOL_LENGTH = 64
+_SYMBOL_LENGTH = 64
 """Capacity of the result of ``ksym_name()``; longer names are truncated."""
 _OF_ADDRESS: Mapping[str, tuple[Type, str]] = {
     "ksym": (KSym(), "address"), "usym": (USym(), "address"), "is_err": (BOOL, "argument"),
@@ -100,7 +100,7 @@ class ContextChecks(BuiltinChecks):
         """``func``."""
         kind = None if self.checker.unit is None else self.checker.unit.kind
         if kind is not None and kind.name in PYTHON_KINDS:
-            return String(min(self.checker.config.max_strlen, PYTHON_NAME))
+            return String(min(self.checker.config.max_strlen, _PYTHON_NAME))
         if kind is not None and kind.user:
             return USym()
         at_entry = kind is not None and kind.context is Context.REGISTERS and not kind.returns
@@ -186,9 +186,9 @@ class ContextChecks(BuiltinChecks):
 
     def _stack(self, node: Node, arguments: Arguments, *, user: bool) -> Type:
         mode, limit = _MODES[self.checker.config.stack_mode], self.checker.config.max_stack_depth
-        if limit > MAX_FRAMES and not self.checker.kernel.feature("bpf_loop"):
+        if limit > _MAX_FRAMES and not self.checker.kernel.feature("bpf_loop"):
             return self.checker.error(
-                f"max_stack_depth over {MAX_FRAMES} needs a kernel with bpf_loop (Linux 5.17)", node.span
+                f"max_stack_depth over {_MAX_FRAMES} needs a kernel with bpf_loop (Linux 5.17)", node.span
             )
         rest = list(arguments)
         if rest and isinstance(rest[0], nodes.Identifier):
@@ -210,8 +210,8 @@ class ContextChecks(BuiltinChecks):
                 return UNKNOWN
             limit = frames
         if mode is StackMode.BUILD_ID:
-            limit = min(limit, MAX_FRAMES)
-        chunked = mode is not StackMode.BUILD_ID and self.checker.config.max_stack_depth > MAX_FRAMES
+            limit = min(limit, _MAX_FRAMES)
+        chunked = mode is not StackMode.BUILD_ID and self.checker.config.max_stack_depth > _MAX_FRAMES
         type_ = Stack(user, limit, mode, chunked)
         return self._visited_stack(node, type_) if self._visits_tasks() else type_
 
@@ -253,7 +253,7 @@ class ContextChecks(BuiltinChecks):
             if not isinstance(type_, Unknown) or isinstance(arg, nodes.TypeExpr):
                 self.checker.error(f"the number of frames of {node.name}() must be an integer literal", node.span)
             return None
-        most = max(MAX_FRAMES, self.checker.config.max_stack_depth)
+        most = max(_MAX_FRAMES, self.checker.config.max_stack_depth)
         if not 1 <= value <= most:
             allowed = most < value <= DEEPEST_STACK
             hints = [f"config = {{ max_stack_depth = {value} }} allows as many"] if allowed else []
@@ -327,7 +327,7 @@ class SymbolChecks(BuiltinChecks):
             hints = ("Linux 5.13 does; ksym() prints the name of an address",)
             message = "this kernel cannot give names of symbols to programs"
             return self.checker.error(message, node.span, hints=hints, kernel=True)
-        return String(SYMBOL_LENGTH)
+        return String(_SYMBOL_LENGTH)
 
     @handles_names("ksym", "usym", "is_err")
     def of_address(self, node: Node, arguments: Arguments) -> Type:

@@ -70,7 +70,7 @@ class Flexible(Data, frozen=True):
 
     @property
     def size(self) -> int:
-        return settle_range(self.low, self.high).size
+        return _settle_range(self.low, self.high).size
 
     @property
     def align(self) -> int:
@@ -81,7 +81,7 @@ class Flexible(Data, frozen=True):
         return True
 
     def __str__(self) -> str:
-        return str(settle_range(self.low, self.high))
+        return str(_settle_range(self.low, self.high))
 
 
 UNKNOWN = Unknown()
@@ -92,7 +92,7 @@ def literal(value: int) -> Flexible:
     return Flexible(value, value)
 
 
-def settle_range(low: int, high: int) -> Int:
+def _settle_range(low: int, high: int) -> Int:
     """The smallest signed type that holds a range, or uint64 when only that does."""
     for width in (1, 2, 4, 8):
         candidate = Int(width, True)
@@ -104,7 +104,7 @@ def settle_range(low: int, high: int) -> Int:
 def settle(type_: Type) -> Type:
     """The value type for a type that inference may use: constants become integers."""
     if isinstance(type_, Flexible):
-        return settle_range(type_.low, type_.high)
+        return _settle_range(type_.low, type_.high)
     if isinstance(type_, Tuple):
         return Tuple(tuple(settle(member) for member in type_.members))
     if isinstance(type_, Record):
@@ -192,7 +192,7 @@ def unify(first: Type, second: Type) -> Type | None:
     return None
 
 
-def unify_integers(first: Type, second: Type) -> Type:
+def _unify_integers(first: Type, second: Type) -> Type:
     """A common integer type for two scalars; int64 if no type holds both (see :func:`signs_differ`)."""
     a, b = integer_of(first), integer_of(second)
     if isinstance(a, Flexible) and isinstance(b, Flexible):
@@ -212,7 +212,7 @@ def _widen(type_: Int, constants: Flexible) -> Int:
     if constants.low >= 0 and not type_.signed:
         width = next((w for w in (1, 2, 4, 8) if constants.high <= Int(w, False).high), 8)
         return Int(max(type_.width, width), False)
-    needed = settle_range(constants.low, constants.high)
+    needed = _settle_range(constants.low, constants.high)
     if type_.signed:
         return Int(max(type_.width, needed.width), True)
     return Int(min(8, max(needed.width, type_.width * 2)), True)
@@ -240,7 +240,7 @@ def constant_outside(first: Type, second: Type) -> bool:
 
 
 def _unify_enums(first: Enum, second: Enum) -> Type:
-    return first if first == second else unify_integers(first, second)
+    return first if first == second else _unify_integers(first, second)
 
 
 def _unify_sized(first: String | Buffer, second: String | Buffer) -> Type:
@@ -325,7 +325,7 @@ def _for_both(*kinds: type[T], rule: Callable[[T, T], Type | None]) -> Callable[
 
 _RULES = (
     _for_both(Enum, rule=_unify_enums),
-    _for_both(Int, Flexible, Enum, Bool, rule=unify_integers),
+    _for_both(Int, Flexible, Enum, Bool, rule=_unify_integers),
     _for_both(String, rule=_unify_sized),
     _for_both(Buffer, rule=_unify_sized),
     _for_both(Pointer, rule=_unify_pointers),

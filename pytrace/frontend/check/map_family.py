@@ -41,10 +41,10 @@ from pytrace.frontend.check.maps import read_type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import MapAccess
 
-MAX_BITS = 5
+_MAX_BITS = 5
 MAX_BUCKETS = 1000
 MAX_INTERVALS = 1_000_000
-REDUCERS = ("avg", "max", "min", "sum")
+_REDUCERS = ("avg", "max", "min", "sum")
 
 
 def _is_signed(type_: Type) -> bool:
@@ -116,7 +116,7 @@ class Aggregates(BuiltinChecks):
         type_ = self._value_type(node, arguments[0])
         bits: int | None = 0
         if len(arguments) > 1:
-            bits = self.checks.literal_integer(node, arguments[1], "the number of bits of hist()", 0, MAX_BITS)
+            bits = self.checks.literal_integer(node, arguments[1], "the number of bits of hist()", 0, _MAX_BITS)
         if not self._check_place(node) or type_ is None or bits is None:
             return UNKNOWN
         return Hist(bits)
@@ -150,8 +150,8 @@ class Aggregates(BuiltinChecks):
         reduce: bytes | None = b""
         if len(arguments) > 3:
             reduce = self.checker.constant_text(arguments[3], "the aggregation of tseries()")
-        if reduce and reduce.decode(errors="replace") not in REDUCERS:
-            return self.checker.error(f"tseries() aggregates by {', '.join(REDUCERS)}", node.span)
+        if reduce and reduce.decode(errors="replace") not in _REDUCERS:
+            return self.checker.error(f"tseries() aggregates by {', '.join(_REDUCERS)}", node.span)
         if not self._check_place(node) or type_ is None or interval is None or number is None or reduce is None:
             return UNKNOWN
         return TSeries(interval, number, reduce.decode(), _is_signed(type_))

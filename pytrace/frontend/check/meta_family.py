@@ -42,12 +42,12 @@ _LAYOUTS = ("names", "lines", "offsets", "all")
 def _message(format_: Format, values: list[int | bool | bytes]) -> str:
     waiting = iter(values)
     return "".join(
-        part.decode(errors="replace") if isinstance(part, bytes) else conversion_text(part.name, next(waiting))
+        part.decode(errors="replace") if isinstance(part, bytes) else _conversion_text(part.name, next(waiting))
         for part in format_.parts
     )
 
 
-def conversion_text(name: str, value: int | bytes) -> str:
+def _conversion_text(name: str, value: int | bytes) -> str:
     """A number formatted by the printf conversion *name*; a text as it is."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")

@@ -53,12 +53,12 @@ from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX, DebugFormat, SignalNumber
 
-JOIN_STRINGS = 16
+_JOIN_STRINGS = 16
 """Maximum number of strings that join() prints."""
-PACKET_BYTES = 1024
+_PACKET_BYTES = 1024
 """Maximum number of bytes of a packet that skboutput() writes."""
 ORDERS = ("key", "-key", "value", "-value")
-DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
+_DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
 
 
 def _kernel_formats(conversion: Conversion) -> bool:
@@ -70,7 +70,7 @@ def _kernel_formats(conversion: Conversion) -> bool:
 
 MAX_SIGNAL = 64
 _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
-MOST_DIVISOR, MOST_DIGITS, MOST_WORDS = 10**12, 9, 10_000
+_MOST_DIVISOR, MOST_DIGITS, _MOST_WORDS = 10**12, 9, 10_000
 
 
 def _type_phrase(type_: Type) -> str:
@@ -192,7 +192,7 @@ class OutputChecks(BuiltinChecks):
             return self.checker.error(
                 f"quantiles() takes a map of hist(), {first.name} holds {settle(type_)}", node.span
             )
-        percents = [self._percent(node, arg) for arg in arguments[1:]] or list(DEFAULT_PERCENTS)
+        percents = [self._percent(node, arg) for arg in arguments[1:]] or list(_DEFAULT_PERCENTS)
         self.checker.program.types[first] = type_
         self.events.send(node, "quantiles", Quantiles(first.name, percents))
         return VOID
@@ -223,7 +223,7 @@ class OutputChecks(BuiltinChecks):
         if len(arguments) > 1:
             separator = self.checker.constant_text(arguments[1], "the separator of join()")
         if separator is not None:
-            types = (UINT32, *(String(self.checker.config.max_strlen),) * JOIN_STRINGS)
+            types = (UINT32, *(String(self.checker.config.max_strlen),) * _JOIN_STRINGS)
             self.events.send(node, "join", JoinedTexts(text_of(separator)), (value,), types)
         return VOID
 
@@ -257,7 +257,7 @@ class OutputChecks(BuiltinChecks):
             # Scripts can define a struct of that name.
             return self.checker.error("skboutput() needs struct sk_buff among the kernel's types", node.span)
         if path is not None:
-            types = (UINT64, UINT32, Buffer(PACKET_BYTES))
+            types = (UINT64, UINT32, Buffer(_PACKET_BYTES))
             self.events.send(node, "skboutput", PacketFile(text_of(path)), (skb, length, offset), types)
         return INT64
 
@@ -412,7 +412,7 @@ class RowChecks(BuiltinChecks):
     def fixed(self, node: Node, arguments: Arguments) -> Type:
         """``fixed(value, divisor, digits)``."""
         type_ = self.checks.integer(node, arguments[0], "the value of fixed()")
-        divisor = self.checks.literal_integer(node, arguments[1], "the divisor of fixed()", 1, MOST_DIVISOR)
+        divisor = self.checks.literal_integer(node, arguments[1], "the divisor of fixed()", 1, _MOST_DIVISOR)
         digits = self.checks.literal_integer(node, arguments[2], "the number of decimals of fixed()", 0, MOST_DIGITS)
         if isinstance(type_, Unknown) or divisor is None or digits is None:
             return UNKNOWN
@@ -423,7 +423,7 @@ class RowChecks(BuiltinChecks):
     def file_number(self, node: Node, arguments: Arguments) -> Type:
         """``file_number(path, word, digits)``."""
         path = self.checker.constant_text(arguments[0], "the path of file_number()")
-        word = self.checks.literal_integer(node, arguments[1], "the word of file_number()", 1, MOST_WORDS)
+        word = self.checks.literal_integer(node, arguments[1], "the word of file_number()", 1, _MOST_WORDS)
         digits = self.checks.literal_integer(
             node, arguments[2], "the number of decimals of file_number()", 0, MOST_DIGITS
         )

@@ -27,13 +27,13 @@ from pytrace.frontend.syntax.typed_program import CgroupFilter, Clock, DateForma
 
 COMM = String(16)
 """TASK_COMM_LEN of include/linux/sched.h."""
-TASK_OF_PID = "bpf_task_from_pid"
+_TASK_OF_PID = "bpf_task_from_pid"
 """The kernel function (kernel/bpf/helpers.c) that finds a task; only some program types may call it."""
 _NAMESPACES = {"curr_ns": "tracer", "init": "init"}
 
 
 CLOCKS = ("monotonic", "boot", "tai", "sw_tai")
-TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
+_TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
 
 
 class ProcessChecks(BuiltinChecks):
@@ -60,14 +60,14 @@ class ProcessChecks(BuiltinChecks):
         if not arguments:
             return COMM
         self.checks.integer(node, arguments[0], "the process id")
-        if self.checker.kernel.function(TASK_OF_PID) is None:
-            message = f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)"
+        if self.checker.kernel.function(_TASK_OF_PID) is None:
+            message = f"comm() of another process needs a kernel with {_TASK_OF_PID} (6.2)"
             return self.checker.error(message, node.span, kernel=True)
         kind = self.checker.unit.kind if self.checker.unit is not None else None
         if kind is not None and not self.checker.kernel.feature(f"kfunc_{kind.program_type}"):
             return self.checker.error(
                 f"comm() of another process is not possible in {kind.name} probes: "
-                f"the kernel does not let their programs call {TASK_OF_PID}",
+                f"the kernel does not let their programs call {_TASK_OF_PID}",
                 node.span,
                 hints=[self._where_allowed()],
                 kernel=True,
@@ -224,7 +224,7 @@ class ProcessChecks(BuiltinChecks):
             return self.checker.error(f"strftime() takes no time before 1970, and this is {known} ns", value.span)
         if text is None:
             return UNKNOWN
-        self.checker.program.facts[node] = DateFormat(self.events.string_index(text), TIMESTAMP_CLOCKS[clock])
+        self.checker.program.facts[node] = DateFormat(self.events.string_index(text), _TIMESTAMP_CLOCKS[clock])
         return Timestamp()
 
 

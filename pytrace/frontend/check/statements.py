@@ -34,7 +34,7 @@ def _keep_names(state: VariableState, value: nodes.Expr | None) -> None:
         state.members = key_names((value,))
 
 
-MAX_UNROLL = 100
+_MAX_UNROLL = 100
 
 
 class Statements:
@@ -410,8 +410,8 @@ class Statements:
     @handles(nodes.Unroll)
     def _unroll(self, node: nodes.Unroll) -> None:
         count = self.checker.constant_integer(node.count, "the number of iterations")
-        if count is not None and not 1 <= count <= MAX_UNROLL:
-            self.checker.error(f"unroll repeats 1 to {MAX_UNROLL} times, not {count}", node.count.span)
+        if count is not None and not 1 <= count <= _MAX_UNROLL:
+            self.checker.error(f"unroll repeats 1 to {_MAX_UNROLL} times, not {count}", node.count.span)
         with self._loop(callback=False):
             self.check_block(node.body, wanted=False)
 

@@ -51,8 +51,8 @@ from pytrace.frontend.syntax.typed_program import (
     StringLength,
 )
 
-MAC_BYTES = 6
-LONGEST_CHAIN = 20
+_MAC_BYTES = 6
+_LONGEST_CHAIN = 20
 """Number of inference passes after which a string that grew in each of them is considered unbounded."""
 NAME = String(64)
 """Result type of strerror(), signal_name() and syscall_name()."""
@@ -201,7 +201,7 @@ def _compared_size(type_: Type) -> int | None:
     return UINT64.size if settle(type_).scalar else None
 
 
-MOST_FACTOR = 1 << 53
+_MOST_FACTOR = 1 << 53
 """The greatest factor of scaled()."""
 
 
@@ -377,7 +377,7 @@ class StringChecks(BuiltinChecks):
         if any(not is_text(part) for part in parts):
             return UNKNOWN
         size = sum(size_of_text(part) for part in parts) - 1
-        if self.checker.number > LONGEST_CHAIN:
+        if self.checker.number > _LONGEST_CHAIN:
             # A string that is appended to itself gets the maximum capacity.
             size = self.checker.config.max_strlen
         return String(max(1, min(size, self.checker.config.max_strlen)))
@@ -411,7 +411,7 @@ class StringChecks(BuiltinChecks):
         type_ = self.checker.value(self.checks.expression(arguments[0]))
         if not isinstance(type_, Float | Unknown):
             self.checker.error(f"scaled() takes a floating-point number, not {settle(type_)}", node.span)
-        self.checks.literal_integer(node, arguments[1], "the factor of scaled()", 1, MOST_FACTOR)
+        self.checks.literal_integer(node, arguments[1], "the factor of scaled()", 1, _MOST_FACTOR)
         return INT64
 
     @handles_names("bswap")
@@ -443,9 +443,9 @@ class NetworkChecks(BuiltinChecks):
         type_ = self.checker.value(self.checks.expression(arguments[0]))
         if isinstance(type_, Unknown | Pointer) or is_integer(type_):
             return Mac()
-        if isinstance(type_, Array | String) and type_.size >= MAC_BYTES:
+        if isinstance(type_, Array | String) and type_.size >= _MAC_BYTES:
             return Mac()
-        return self.checker.error(f"macaddr() takes an array of {MAC_BYTES} bytes, not {settle(type_)}", node.span)
+        return self.checker.error(f"macaddr() takes an array of {_MAC_BYTES} bytes, not {settle(type_)}", node.span)
 
     @handles_names("ifname")
     def ifname(self, node: Node, arguments: Arguments) -> Type:

@@ -47,7 +47,7 @@ _COMMENT = r"(?s)//[^\n]*|/\*.*?\*/|\\\r?\n"
 _PARAMETER = r"\$[\d#]|\bgetopt\b"
 _WORD = r"[A-Za-z_]\w*"
 
-MOST_USES = 2_000
+_MOST_USES = 2_000
 """Maximum number of replaced uses: macros defined in terms of others may double in each step."""
 
 
@@ -91,7 +91,7 @@ def no_value(item: CMacro) -> NoValue:
     return NoValue(f"unknown name {item.name!r}", (hint,), item.span)
 
 
-def c_macro(part: nodes.CPart) -> CMacro | None:
+def _c_macro(part: nodes.CPart) -> CMacro | None:
     """The macro that a directive of the C part defines; None for other parts."""
     match = re.match(_DEFINE, part.text)
     if match is None:
@@ -105,7 +105,7 @@ def defined_macros(program: nodes.Program) -> dict[str, CMacro]:
     conditions = 0
     for part in program.c_parts:
         directive = re.match(_DIRECTIVE, part.text)
-        item = c_macro(part)
+        item = _c_macro(part)
         if directive is not None and directive["word"].startswith("if"):
             conditions += 1
         elif directive is not None and directive["word"] == "endif":
@@ -131,7 +131,7 @@ def expand_parameters(program: nodes.Program) -> nodes.Program:
     if not macros:
         return program
     left_alone = _other_names(program)
-    budget = [MOST_USES]
+    budget = [_MOST_USES]
 
     def use(node: nodes.Node) -> nodes.Node:
         if not isinstance(node, nodes.Identifier) or node in left_alone:
@@ -482,7 +482,7 @@ def _read_simple(program: nodes.Program, definitions: Definitions) -> bool:
     macros: list[CMacro] = []
     words: set[str] = set()
     for part in program.c_parts:
-        macro = c_macro(part)
+        macro = _c_macro(part)
         text = re.sub(_COMMENT, " ", part.text)
         if macro is not None:
             if macro.parameters is not None or re.search(_ADJACENT, macro.body):

@@ -62,7 +62,7 @@ HEADER_NAMES = os.path.join(os.path.dirname(__file__), "header_names.txt")
 """A line for each directory of the kernel's headers: its name, and those of its headers without ``.h``."""
 
 
-def known_header(name: str) -> bool:
+def _known_header(name: str) -> bool:
     """Whether a kernel of those that :data:`HEADER_NAMES` was written from has the header ``linux/sched.h``."""
     folder, _, file = name.removeprefix("uapi/").rpartition("/")
     with open(HEADER_NAMES, encoding="ascii") as lines:
@@ -141,7 +141,7 @@ KERNEL_HEADER = (
 )
 """Names of headers whose definitions are also in BTF."""
 
-USER_API = r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/"
+_USER_API = r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/"
 """Names of headers whose user-space part comes with the C library."""
 
 VALUE = "__pytrace_value_"
@@ -342,7 +342,7 @@ def _has_header(headers: KernelHeaders, name: str) -> bool:
 def _warn_unknown_headers(translation: Translation, diagnostics: Diagnostics) -> None:
     """Warn of headers that were left out for BTF's sake, and that no kernel has: misspelt ones."""
     for name in translation.absent:
-        if known_header(name):
+        if _known_header(name):
             continue
         places = (item.start("name") for item in re.finditer(_INCLUDE, translation.text) if item["name"] == name)
         start = next(places, None)
@@ -409,7 +409,7 @@ def _note_partial(translation: Translation) -> None:
         folder = next((folder for folder in translation.system_folders() if path.startswith(f"{folder}/")), None)
         if folder is not None and not translation.system(str(item.location.file)):
             name = os.path.relpath(path, folder)
-            if re.match(USER_API, name):
+            if re.match(_USER_API, name):
                 translation.partial[name] = path
 
 

@@ -66,7 +66,7 @@ def load_library(file: str) -> tuple[nodes.Macro, ...]:
 
 _BLANKS = re.compile(r"(?<!\\)\s+")
 
-SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
+_SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
 """Suffixes of files that can be imported."""
 
 
@@ -181,9 +181,9 @@ def _import(node: nodes.Import, state: _State) -> None:
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
     elif reason := _distrust(path, node):
         state.diagnostics.error(f"refusing to import {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
-    elif not path.endswith(SUFFIXES):
+    elif not path.endswith(_SUFFIXES):
         state.diagnostics.error(
-            f"cannot import {node.path!r}", node.span, hints=[f"files end in {', '.join(SUFFIXES)}"]
+            f"cannot import {node.path!r}", node.span, hints=[f"files end in {', '.join(_SUFFIXES)}"]
         )
     else:
         _file(path, node, state)
@@ -206,7 +206,7 @@ def _directory(path: str, node: nodes.Import, state: _State) -> None:
     for name in sorted(_names(path)):
         inner = os.path.join(path, name)
         state.paths.append(inner)
-        if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
+        if not name.endswith(_SUFFIXES) or not os.path.isfile(inner):
             continue
         if reason := _distrust(inner, node):
             state.diagnostics.warn(f"{inner} is not imported: {reason[0]}", node.span, hints=[reason[1]])
@@ -281,14 +281,14 @@ def _headers(rule: bytes, path: str) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name != path)
 
 
-EM_BPF = 247
+_EM_BPF = 247
 """ELF machine number of BPF (include/uapi/linux/elf-em.h)."""
 
 
 def _object(path: str, data: bytes, node: nodes.Import, state: _State, headers: tuple[str, ...] = ()) -> None:
     little = data[5:6] == b"\x01"
     machine = int.from_bytes(data[18:20], "little" if little else "big")
-    if not data.startswith(b"\x7fELF") or machine != EM_BPF:
+    if not data.startswith(b"\x7fELF") or machine != _EM_BPF:
         state.diagnostics.error(f"cannot import {node.path!r}: it is not a BPF object file", node.span)
         return
     state.objects.append(nodes.BpfObject(node.span, path, data, headers))

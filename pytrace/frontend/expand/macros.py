@@ -31,7 +31,7 @@ Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 MOST_NODES = 100_000
 """Maximum number of expanded nodes: a macro that uses another one twice doubles them in each step."""
 
-C_MACRO = 20
+_C_MACRO = 20
 """Cost of a use of a C macro besides its nodes: its text is parsed each time."""
 
 
@@ -204,7 +204,7 @@ class _Expander:
 
     def _c_macro(self, node: nodes.Identifier, expression: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
         place = node.span if scope is None else scope.span(node.span)
-        self.size += C_MACRO + sum(1 for _ in nodes.walk(expression))
+        self.size += _C_MACRO + sum(1 for _ in nodes.walk(expression))
         if self._is_full(node.name, place):
             return nodes.IntLiteral(place, 0)
         self.c_names.append(node.name)

@@ -303,7 +303,7 @@ def used_parameters(program: nodes.Program) -> list[NamedParameter]:
     roots = {name for item in program.items for name in declared_names(item)}
     parameters: dict[str, NamedParameter] = {}
     for call in _getopts(program):
-        declared = named_parameter(call, None)
+        declared = _named_parameter(call, None)
         if declared is not None and declared.name not in roots:
             kept = parameters.setdefault(declared.name, declared)
             if declared.description and not kept.description:
@@ -331,13 +331,13 @@ def help_lines(known: list[NamedParameter]) -> str:
     return "".join(lines)
 
 
-def check_calls(
+def _check_calls(
     program: nodes.Program, options: CompileOptions, roots: Declarations, diagnostics: Diagnostics
 ) -> dict[str, NamedParameter]:
     """All named parameters by name; reports conflicting declarations, and undeclared parameters on the command line."""
     known_parameters: dict[str, NamedParameter] = {}
     for call in _getopts(program):
-        declared = named_parameter(call, diagnostics)
+        declared = _named_parameter(call, diagnostics)
         if declared is None or _is_option(call, declared, roots, diagnostics):
             continue
         first = known_parameters.setdefault(declared.name, declared)
@@ -397,7 +397,7 @@ def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
                 yield node
 
 
-def named_parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
+def _named_parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
     """The parameter that a ``getopt`` call declares; None after an error."""
     default = _constant_value(call.args[1]) if len(call.args) > 1 else False
     problem: tuple[str, nodes.Node] | None = None
@@ -432,12 +432,12 @@ def form(value: Value) -> str:
     return "flag" if isinstance(value, bool) else "number" if isinstance(value, int) else "text"
 
 
-def as_text(value: Value) -> str:
+def _as_text(value: Value) -> str:
     """The text form of a value."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(int(value))
 
 
-def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
+def _given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
     """Convert *text* from the command line to the type of the parameter's default."""
     if isinstance(declared.default, bool):
         flag = True if text is None else parse_flag(text)
@@ -486,7 +486,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     program = c_definitions.expand_parameters(program)
     roots = read_declarations(program, diagnostics)
     values = declared_values(roots, options.named, diagnostics)
-    declared = check_calls(program, options, roots, diagnostics)
+    declared = _check_calls(program, options, roots, diagnostics)
     substitution = _Substitution(program, options, diagnostics, declared, values)
     result = nodes.rebuild(program, substitution.replace)
     assert isinstance(result, nodes.Program)
@@ -618,23 +618,23 @@ class _Substitution:
             return node
         text = asked.value
         for name in sorted(self.values, key=len, reverse=True):
-            text = text.replace(_bytes(f"${name}"), _bytes(as_text(_plain_value(self.values[name]))))
+            text = text.replace(_bytes(f"${name}"), _bytes(_as_text(_plain_value(self.values[name]))))
         return replace(node, args=(nodes.StringLiteral(asked.span, text),))
 
     def _getopt(self, node: nodes.Call) -> nodes.Expr:
-        declared = named_parameter(node, None)
+        declared = _named_parameter(node, None)
         if declared is None:
             return nodes.BoolLiteral(node.span, False)
         if declared.name in self.values:
             return self._literal_of(node.span, self.values[declared.name])
         known = self.declared.get(declared.name, declared)
         if declared.name not in self.named and self.ahead:
-            default = as_text(known.default)
+            default = _as_text(known.default)
             return nodes.OpenParameter(node.span, declared.name, form(known.default), default)
         if declared.name not in self.named:
             return self._literal_of(node.span, known.default)
         text = self.named[declared.name]
-        return self._literal_of(node.span, given_value(declared, text, node, self.diagnostics))
+        return self._literal_of(node.span, _given_value(declared, text, node, self.diagnostics))
 
     def _literal_of(self, span: Span, value: OptionValue | bytes) -> nodes.Expr:
         """The literal of a named parameter or option."""
@@ -655,7 +655,7 @@ class _Substitution:
         """An attach point with the texts of options that it may contain."""
         if "$" not in node.text or not self.values:
             return node
-        texts = tuple((name, as_text(_plain_value(value))) for name, value in self.values.items())
+        texts = tuple((name, _as_text(_plain_value(value))) for name, value in self.values.items())
         return replace(node, options=texts)
 
 

@@ -54,10 +54,10 @@ def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, 
 def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Setting]:
     """Settings from environment variables; messages show the variable as the source line."""
     values: dict[str, Setting] = {}
-    for variable in unknown_variables(options.environment):
+    for variable in _unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")
         prefix = ENVIRONMENT_PREFIXES[0]
-        hints = did_you_mean(variable.removeprefix(prefix), variable_names(), f"{prefix}{{}}")
+        hints = did_you_mean(variable.removeprefix(prefix), _variable_names(), f"{prefix}{{}}")
         diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):
         source = Source("environment", f"{variable}={text}")
@@ -90,7 +90,7 @@ def _set(
 
 # ---------------------------------------------------------------------------------------------- configuration keys
 
-LICENSES = (
+_LICENSES = (
     "GPL",
     "GPL v2",
     "GPL and additional rights",
@@ -100,7 +100,7 @@ LICENSES = (
 )
 """Licences that the kernel accepts for programs that call GPL-only helpers (include/linux/license.h)."""
 
-MAX_STRING = 65536
+_MAX_STRING = 65536
 """Largest string or buffer."""
 
 
@@ -142,8 +142,8 @@ def _choice(*allowed: str) -> Callable[[Setting], str]:
 
 
 def _license(value: Setting) -> str:
-    if value not in LICENSES:
-        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {either(LICENSES)}")
+    if value not in _LICENSES:
+        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {either(_LICENSES)}")
     return str(value)
 
 
@@ -205,7 +205,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_probes", _COUNT, "how many probes a script may attach"),
     Key("max_rate", _COUNT, "how many hits per second run a block; 0 is no limit"),
     Key("max_stack_depth", _integer(1, DEEPEST_STACK), "frames of a stack, where the script names no other limit"),
-    Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
+    Key("max_strlen", _integer(1, _MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),
     Key("perf_rb_pages", _integer(0, 2**19), "pages of the ring buffer; 0: by available memory"),
@@ -307,7 +307,7 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return list(by_name.values())
 
 
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Variables of *environment* with pytrace's own prefix that are not known.
 
     Those with bpftrace's prefix are not checked: bpftrace may know them.
@@ -321,6 +321,6 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-def variable_names() -> list[str]:
+def _variable_names() -> list[str]:
     """All variables of pytrace's own, without the prefix, for suggestions."""
     return sorted({name.upper() for name in _TABLE} | OTHER_VARIABLES)

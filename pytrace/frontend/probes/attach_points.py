@@ -103,7 +103,7 @@ class _Group(msgspec.Struct):
     matches: list[Match] = msgspec.field(default_factory=list)
 
 
-def build_programs(
+def _build_programs(
     probe: nodes.Probe, index: int, first: int, matches: list[Match], uses: Uses, scope: Scope
 ) -> list[ProbeUnit]:
     """The units of one block; *first* is the index of the first one in the script."""
@@ -112,7 +112,7 @@ def build_programs(
     follow = any(_needs_follow_check(item.kind, scope) for item in matches)
     automatic = not scope.decides
     by_pid = bool(scope.options.filters.pids) or scope.options.ahead
-    body = body_of(probe)
+    body = _body_of(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
         kind = group.matches[0].kind
@@ -226,7 +226,7 @@ def _needs_follow_check(kind: ProbeKind, scope: Scope) -> bool:
     return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
 
 
-def body_of(probe: nodes.Probe) -> nodes.Block:
+def _body_of(probe: nodes.Probe) -> nodes.Block:
     """The block's body, wrapped in an ``if`` for the predicate."""
     body = probe.body
     if probe.predicate is None:
@@ -253,17 +253,17 @@ def _symbol(matches: list[Match], number: int) -> str:
 
 # ---------------------------------------------------------------------------------------------- kprobe sessions
 
-ROOM = 16
+_ROOM = 16
 """Minimum number of functions of a link whose pool is large enough for concurrent calls."""
 
 
-def pair_returns(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
+def _pair_returns(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
     """The units; exactly one kprobe and one kretprobe on the same functions are marked as a session."""
     if not any(unit.kind.name == KRETPROBE for unit in units) or not scope.attaching:
         return units
     if not scope.feature(KPROBE_SESSION) or scope.kernel.function(SESSION_IS_RETURN) is None:
         return units
-    least = ROOM if _has_pool(scope) else 1
+    least = _ROOM if _has_pool(scope) else 1
     entries, returns = _by_functions(units, KPROBE), _by_functions(units, KRETPROBE)
     replaced: dict[str, ProbeUnit] = {}
     for traced, entry_units in entries.items():
@@ -301,7 +301,7 @@ REMOVED = {
 }
 """Providers of earlier versions, and hints about them."""
 
-ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
+_ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
 """Kinds that run in one mode only: the mode, and the option that selects it."""
 
 
@@ -350,7 +350,7 @@ def expand(
     if not diagnostics.failed:
         _check_limits(units, scope)
         _check_some(units, program, options, diagnostics, dropped=dropped)
-    return pair_returns(units, scope)
+    return _pair_returns(units, scope)
 
 
 def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:
@@ -360,7 +360,7 @@ def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Pr
     def build(without: frozenset[str]) -> list[ProbeUnit]:
         units: list[ProbeUnit] = []
         for block in raw_tracepoints.choose_system_calls(blocks, program, scope, without):
-            units.extend(build_programs(block.probe, block.index, len(units), block.matches, block.uses, scope))
+            units.extend(_build_programs(block.probe, block.index, len(units), block.matches, block.uses, scope))
         return units
 
     units = build(frozenset())
@@ -491,7 +491,7 @@ def _matches_kind(pattern: str, row: ProbeKind) -> bool:
 
 
 def _runs_in_mode(kind: ProbeKind, options: CompileOptions) -> bool:
-    mode = ONLY_IN_MODE.get(kind.name)
+    mode = _ONLY_IN_MODE.get(kind.name)
     return mode is None or options.mode in (mode[0], "list")
 
 
@@ -543,7 +543,7 @@ def _check_some(
         return
     hints = [
         f"{option} runs the {name} probes"
-        for name, (_, option) in ONLY_IN_MODE.items()
+        for name, (_, option) in _ONLY_IN_MODE.items()
         if dropped and any(_is_of_provider(item, name) for probe in program.probes for item in probe.attach_points)
     ]
     if any(probe.off for probe in program.probes):
@@ -609,7 +609,7 @@ def left_out(
         matches = places(probe, scope)
         if matches:
             used = providers.uses_of([probe.predicate, probe.body])
-            units.extend(build_programs(probe, index, len(units), matches, used, scope))
+            units.extend(_build_programs(probe, index, len(units), matches, used, scope))
         else:
             units.extend(_unit_without_targets(probe, index))
     return units
@@ -621,5 +621,5 @@ def _unit_without_targets(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
         kind = kind_of(point.text)
         if kind is not None:
             target = Target(point.text, 0, NoTarget())
-            return [ProbeUnit("", index, kind, (target,), ProbeContext(), body_of(probe), probe.head)]
+            return [ProbeUnit("", index, kind, (target,), ProbeContext(), _body_of(probe), probe.head)]
     return []

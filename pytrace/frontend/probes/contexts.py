@@ -72,7 +72,7 @@ def tracepoint(
         for item in own
         if (place := known.get(item.name)) is not None
     )
-    return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
+    return ProbeContext(arguments, _args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
 
 _CALL_NUMBER, _CALL_ARGUMENTS = COMMON_FIELDS_END, 16
@@ -100,7 +100,7 @@ def _field_place(item: TracepointField) -> ArgumentLocation:
 
 def _field_type(item: TracepointField, max_strlen: int) -> Type:
     if not item.data_loc:
-        return kernel_strings(item.type)
+        return _kernel_strings(item.type)
     element = item.type
     while isinstance(element, Array | Pointer):
         element = element.element if isinstance(element, Array) else element.target
@@ -110,7 +110,7 @@ def _field_type(item: TracepointField, max_strlen: int) -> Type:
     return Pointer(element, AddressSpace.KERNEL)
 
 
-def kernel_strings(type_: Type) -> Type:
+def _kernel_strings(type_: Type) -> Type:
     """*type_*, or a string of the same size for an array of ``char``."""
     element = type_.element if isinstance(type_, Array) else None
     if isinstance(type_, Array) and isinstance(element, Int) and element.width == 1 and element.signed:
@@ -134,7 +134,7 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
     if returns and not isinstance(prototype.result, Void):
         result = ProbeArgument("retval", trusted(prototype.result), Slot(slot))
     words = Pointer(UINT64, AddressSpace.BPF)
-    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=words, slots=slot)
+    return ProbeContext(tuple(arguments), _args_struct(name, arguments), result, ctx_type=words, slots=slot)
 
 
 def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
@@ -147,12 +147,12 @@ def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) ->
         if not kind.scalar:
             break
         arguments.append(ProbeArgument(parameter or f"arg{index}", in_space(kind), Argument(index)))
-    members = args_struct(name, arguments) if arguments else None
+    members = _args_struct(name, arguments) if arguments else None
     return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
 
 
 _UNREADABLE = Unreadable("in a floating-point register")
-IN_VECTOR = String(len(_UNREADABLE.text) + 1)
+_IN_VECTOR = String(len(_UNREADABLE.text) + 1)
 """The type of what ``args`` shows in place of a value in a floating-point register."""
 
 
@@ -165,11 +165,11 @@ def user_entry(
 ) -> ProbeContext:
     """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
     arguments = tuple(
-        user_argument(item, max_strlen) if item.readable else ProbeArgument(item.name, IN_VECTOR, _UNREADABLE)
+        _user_argument(item, max_strlen) if item.readable else ProbeArgument(item.name, _IN_VECTOR, _UNREADABLE)
         for item in parameters or ()
     )
-    members = None if parameters is None else args_struct(name, arguments)
-    lost = tuple(f"args.{item.name}{dotted(part)}" for item in parameters or () for part in item.lost)
+    members = None if parameters is None else _args_struct(name, arguments)
+    lost = tuple(f"args.{item.name}{_dotted(part)}" for item in parameters or () for part in item.lost)
     return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
 
 
@@ -204,16 +204,16 @@ def defined_event(probe: str, event: DefinedEvent, kernel: KernelInfo) -> ProbeC
         type_ = Pointer(INT8, space) if match["text"] else Int(size, signed)
         place = RegisterLocation(register, offset, memory, size, signed)
         arguments.append(ProbeArgument(match["name"], type_, place))
-    members = args_struct(probe, tuple(arguments)) if arguments else None
+    members = _args_struct(probe, tuple(arguments)) if arguments else None
     return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel), missing=tuple(missing))
 
 
-def dotted(member: str) -> str:
+def _dotted(member: str) -> str:
     """A member's name as it stands after that of its struct; nothing for the struct itself."""
     return f".{member}" if member else ""
 
 
-def user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
+def _user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
     """A parameter or result from DWARF."""
     if item.text:
         return ProbeArgument(item.name, String(max_strlen), _counted_text(item))
@@ -238,10 +238,10 @@ def go_returning(result: UserParameter | None, kernel: KernelInfo, max_strlen: i
     context = returning(result.type if result is not None and not result.parts else None, kernel)
     if result is None or isinstance(result.type, Pointer):
         return context
-    context = replace(context, lost=tuple(f"retval{dotted(member)}" for member in result.lost))
+    context = replace(context, lost=tuple(f"retval{_dotted(member)}" for member in result.lost))
     if not result.readable:
         return context
-    argument = user_argument(result, max_strlen)
+    argument = _user_argument(result, max_strlen)
     return replace(context, result=ProbeArgument("retval", argument.type, argument.place))
 
 
@@ -315,7 +315,7 @@ def in_space(type_: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
     return type_
 
 
-def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
+def _args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
     """The struct type of ``args`` as a whole: its members in order, naturally aligned."""
     fields: list[Field] = []
     offset, align = 0, 1

@@ -142,7 +142,7 @@ class Counter(SampledProvider):
 
 # ---------------------------------------------------------------------------------------------- timers
 
-LEAST_PERIOD = 1000
+_LEAST_PERIOD = 1000
 """Minimum period in nanoseconds; the handler of a shorter timer would take all CPU time."""
 
 
@@ -162,11 +162,12 @@ class Timer(SampledProvider):
         period = number_of(part, scope, "the period")
         if period is None:
             return []
-        if period < LEAST_PERIOD:
+        if period < _LEAST_PERIOD:
             name, number = point.kind.name, part.text
             meant = f"{name}:hz:{number} is {number} times a second, {name}:s:{number} every {number} seconds"
             hints = [f"a number without a unit is nanoseconds; {meant}"]
-            return scope.error(f"the period must be at least {LEAST_PERIOD} ns", part.span, hints if period > 0 else ())
+            message = f"the period must be at least {_LEAST_PERIOD} ns"
+            return scope.error(message, part.span, hints if period > 0 else ())
         if period > MOST_PERIOD:
             return scope.error("the period is too long", part.span)
         micros = period // 1000
@@ -191,7 +192,7 @@ class Timer(SampledProvider):
 LENGTHS = (1, 2, 4, 8)
 MODES = {"x86_64": ("w", "rw", "x")}
 """Modes by machine; other machines accept all sensible combinations of ``r``, ``w`` and ``x``."""
-ANY_MODES = ("r", "w", "rw", "x")
+_ANY_MODES = ("r", "w", "rw", "x")
 
 
 class Watchpoint(SampledProvider):
@@ -236,7 +237,7 @@ class Watchpoint(SampledProvider):
             scope.error(f"a letter is repeated in watchpoint mode {letters!r}", part.span)
             return None
         mode = "".join(sorted(letters))
-        allowed = MODES.get(scope.kernel.arch, ANY_MODES)
+        allowed = MODES.get(scope.kernel.arch, _ANY_MODES)
         if mode not in allowed:
             hints = ["the CPU cannot watch reads only; rw watches both"] if mode == "r" else []
             scope.error(

@@ -13,7 +13,7 @@ from pytrace.frontend.probes import contexts
 from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, by_pattern, nearest, number_of
 from pytrace.frontend.syntax.typed_program import ProbeContext
 
-UNTRACEABLE = {
+_UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",
     "inlined": "the compiler inlined it",
     "notrace": "it is marked notrace",
@@ -48,7 +48,7 @@ def split_offset(part: Part, scope: Scope, without: str) -> tuple[str, int] | No
     return name.strip(), offset
 
 
-def function_hints(name: str, scope: Scope, form: str) -> list[str]:
+def _function_hints(name: str, scope: Scope, form: str) -> list[str]:
     """Suggestions for a misspelt function name."""
     known = {item.name for item in scope.kernel.kernel_functions(f"{name[:SUGGEST_FROM]}*")}
     hints = nearest(name, known, form)
@@ -57,7 +57,7 @@ def function_hints(name: str, scope: Scope, form: str) -> list[str]:
     return hints
 
 
-def known_module(module: Part, target: Part, scope: Scope) -> bool:
+def _known_module(module: Part, target: Part, scope: Scope) -> bool:
     """Whether a module qualifier before *target* names a loaded module; reports an error otherwise."""
     name, modules = module.text, scope.kernel.modules()
     if module.wild or name == "vmlinux" or name in modules:
@@ -76,19 +76,19 @@ def known_module(module: Part, target: Part, scope: Scope) -> bool:
     return False
 
 
-def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
+def _absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
     """The error for a function that the kernel lacks; *form* formats a suggested name as an attach point."""
     if module is not None and module.text != "vmlinux" and not module.wild:
-        return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
+        return f"module {module.text} has no function {name!r}", _function_hints(name, scope, form)
     if scope.kernel.untraceable_reason(name) == "variable":
         return f"{name!r} is a kernel variable, not a function", []
-    hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
+    hints = _in_unloaded_module(name, scope) or _function_hints(name, scope, form)
     if not hints and scope.kernel.kernel_symbol("_stext") is None:
         hints = ["/proc/kallsyms shows no symbols: /proc may be mounted with subset=pid"]
     return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
 
 
-def in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
+def _in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
     """A hint with the unloaded modules that may define a function."""
     modules, sure = scope.kernel.unloaded_modules(pattern)
     if not modules:
@@ -115,7 +115,7 @@ class KernelProbe(Provider):
         if target.number and not target.quoted:
             return self._address(point, target, scope)
         module = point.parts[0] if len(point.parts) == 2 else None
-        if module is not None and not known_module(module, target, scope):
+        if module is not None and not _known_module(module, target, scope):
             return []
         if target.wild:
             return self._pattern(point, module, target, scope)
@@ -143,7 +143,7 @@ class KernelProbe(Provider):
         reason = scope.kernel.untraceable_reason(name)
         if reason == "missing":
             hints.append(f"it has no function {name!r} either")
-            hints.extend(in_unloaded_module(name, scope) or function_hints(name, scope, "{}"))
+            hints.extend(_in_unloaded_module(name, scope) or _function_hints(name, scope, "{}"))
         events = _related_events(name, self.offsets, scope)
         hints.extend(f"{event} may answer the same question" for event in events)
         return hints
@@ -170,7 +170,7 @@ class KernelProbe(Provider):
             if ".part." not in item.name
         ]
         if not functions:
-            hints = in_unloaded_module(part.text, scope) if module is None else []
+            hints = _in_unloaded_module(part.text, scope) if module is None else []
             scope.unmatched(f"no function that can be traced matches {part.text}", point.span, hints)
         return [self._match(point, item, 0, module, wild=True) for item in functions]
 
@@ -205,17 +205,17 @@ class KernelProbe(Provider):
     ) -> list[Match]:
         if scope.options.unsafe:
             if scope.kernel.untraceable_reason(name) == "missing":
-                message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
+                message, hints = _absent_function(name, module, scope, f"{point.kind.name}:{{}}")
                 scope.diagnostics.warn(message, point.span, hints=hints)
             owner = module.text if module is not None else ""
             return [self._match(point, KernelFunction(name, owner), offset, module)]
-        reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
+        reason = _UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
         if reason is not None:
             message = f"kernel function {name!r} cannot be traced: {reason}"
             return scope.missing(message, point.span, ["--unsafe tries it anyway"])
         if scope.ignores_missing:
             return []
-        message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
+        message, hints = _absent_function(name, module, scope, f"{point.kind.name}:{{}}")
         report = scope.unmatched if module is not None and module.wild else scope.missing
         report(message, point.span, hints)
         return []
@@ -281,7 +281,7 @@ RECURSIVE = frozenset(
 )
 """Functions that BPF helpers and maps call, so that a trampoline on them may recurse."""
 
-LARGEST_STRUCT = 16
+_LARGEST_STRUCT = 16
 """Maximum size in bytes of a struct argument of a trampoline (arch/x86/net/bpf_jit_comp.c)."""
 
 
@@ -301,7 +301,7 @@ class Trampoline(Provider):
         if bpf:
             return self._programs(point, scope)
         module = parts[0] if len(parts) == 2 else None
-        if module is not None and not known_module(module, parts[-1], scope):
+        if module is not None and not _known_module(module, parts[-1], scope):
             return []
         if parts[-1].wild or (module is not None and module.wild):
             return self._pattern(point, module, parts[-1], scope)
@@ -331,7 +331,7 @@ class Trampoline(Provider):
             if (item.module, item.name) in known and _trampoline_problem(item) is None
         ]
         if not prototypes:
-            hints = in_unloaded_module(part.text, scope) if module is None else []
+            hints = _in_unloaded_module(part.text, scope) if module is None else []
             message = f"no function that can be traced and has type information matches {part.text}"
             scope.unmatched(message, point.span, hints)
         return [self._match(point, item, wild=True) for item in prototypes]
@@ -351,7 +351,7 @@ class Trampoline(Provider):
         if refused is not None:
             return scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
         if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
-            reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
+            reason = _UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
             message = f"kernel function {name!r} cannot be traced: {reason}"
             return scope.missing(message, point.span, ["--unsafe tries it anyway"])
         if name in RECURSIVE:
@@ -368,13 +368,13 @@ class Trampoline(Provider):
         reason = scope.kernel.untraceable_reason(name)
         if scope.kernel.kernel_functions(name, module.text if module is not None else ""):
             message = f"BTF does not describe function {name!r}"
-            hints = function_hints(name, scope, form)
+            hints = _function_hints(name, scope, form)
             if scope.kernel.feature("kprobe"):
                 hints = [f"kprobe:{name} needs no type information"]
-        elif reason in UNTRACEABLE:
-            message, hints = f"kernel function {name!r} cannot be traced: {UNTRACEABLE[reason]}", []
+        elif reason in _UNTRACEABLE:
+            message, hints = f"kernel function {name!r} cannot be traced: {_UNTRACEABLE[reason]}", []
         else:
-            message, hints = absent_function(name, module, scope, form)
+            message, hints = _absent_function(name, module, scope, form)
         scope.missing(message, point.span, hints)
 
     def _match(self, point: Point, item: FunctionPrototype, *, wild: bool = False) -> Match:
@@ -422,6 +422,6 @@ def _trampoline_problem(prototype: FunctionPrototype) -> str | None:
     """The reason why the kernel rejects a trampoline on a function; None if it accepts one."""
     if prototype.variadic:
         return "it takes a variable number of arguments"
-    if any(isinstance(kind, Struct) and kind.size > LARGEST_STRUCT for _, kind in prototype.parameters):
+    if any(isinstance(kind, Struct) and kind.size > _LARGEST_STRUCT for _, kind in prototype.parameters):
         return "it takes a large struct by value"
     return None

@@ -397,7 +397,7 @@ class UserFunction(msgspec.Struct, frozen=True):
     """Its virtual address in the file."""
 
 
-Subject = DefinedEvent | KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
+_Subject = DefinedEvent | KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -411,7 +411,7 @@ class Match(msgspec.Struct, frozen=True):
     probe: str
     place: AnyTarget
     span: Span
-    subject: Subject | None = None
+    subject: _Subject | None = None
     wild: bool = False
     call: int | None = None
     """The number of the system call, if a raw tracepoint program traces it."""

@@ -36,7 +36,7 @@ from pytrace.frontend.syntax.typed_program import ProbeUnit
 # both.
 
 
-SYSTEM_CALL_FEATURE = "raw_syscalls"
+_SYSTEM_CALL_FEATURE = "raw_syscalls"
 
 _RARE = """
 acct adjtimex chroot clock_adjtime clock_settime clone clone3 delete_module execve execveat exit exit_group
@@ -134,7 +134,7 @@ def _calling_convention(scope: Scope) -> call_numbers.Abi | None:
     kernel, abi = scope.kernel, call_numbers.ABIS.get(scope.kernel.arch)
     if abi is None or scope.config.syscall_tracepoints == "plain":
         return None
-    if not kernel.has_btf or not scope.feature(SYSTEM_CALL_FEATURE):
+    if not kernel.has_btf or not scope.feature(_SYSTEM_CALL_FEATURE):
         return None
     registers, task, thread = (kernel.struct("struct", name) for name in ("pt_regs", "task_struct", "thread_info"))
     if registers is None or task is None or thread is None:
@@ -212,7 +212,7 @@ def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:
 # ------------------------------------------------------------------------------------------------------ hot tracepoints
 
 
-HOT_FEATURE = "rawtracepoint"
+_HOT_FEATURE = "rawtracepoint"
 
 
 def choose_hot(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Block]:
@@ -255,7 +255,7 @@ def _problem(scope: Scope) -> str:
         return "raw_tracepoints is plain"
     if kernel.arch not in call_numbers.ABIS:
         return f"not on {kernel.arch}"
-    return "" if kernel.has_btf and scope.feature(HOT_FEATURE) else "no raw tracepoints with types"
+    return "" if kernel.has_btf and scope.feature(_HOT_FEATURE) else "no raw tracepoints with types"
 
 
 class _Fields(msgspec.Struct, frozen=True):

@@ -135,8 +135,8 @@ class _Raw(msgspec.Struct, frozen=True):
 
     def _passthrough_operations(self) -> tuple[int, ...] | None:
         """Number of operation bits in a request's flags, and the passthrough operations."""
-        bits = self.kernel.enumerator(OPERATION_BITS)
-        enumerators = map(self.kernel.enumerator, PASSTHROUGH)
+        bits = self.kernel.enumerator(_OPERATION_BITS)
+        enumerators = map(self.kernel.enumerator, _PASSTHROUGH)
         values = tuple(enumerator[1] for enumerator in enumerators if enumerator is not None)
         return (bits[1], *values) if bits is not None and values else None
 
@@ -266,9 +266,9 @@ minor; ``traced_sector`` and ``traced_sectors`` are ``blk_rq_trace_sector`` and 
 include/linux/blktrace_api.h: zero for passthrough requests.
 """
 
-PASSTHROUGH = ("REQ_OP_SCSI_IN", "REQ_OP_SCSI_OUT", "REQ_OP_DRV_IN", "REQ_OP_DRV_OUT")
+_PASSTHROUGH = ("REQ_OP_SCSI_IN", "REQ_OP_SCSI_OUT", "REQ_OP_DRV_IN", "REQ_OP_DRV_OUT")
 """The operations of passthrough requests (``blk_op_is_passthrough``); the first two until 5.14."""
-OPERATION_BITS = "__REQ_FAILFAST_DEV"
+_OPERATION_BITS = "__REQ_FAILFAST_DEV"
 """The first flag after the operation: its value is the number of the operation's bits in ``cmd_flags``."""
 
 Sources = tuple[str, ...]
@@ -431,7 +431,7 @@ class Tracepoint(Provider):
             places = contexts.system_call_places(fields, place.call[0], ABIS[scope.kernel.arch])
             return contexts.tracepoint(place, fields, scope.config.max_strlen, places)
         if match.raw:
-            known = raw_places(category, event, fields, scope.kernel, event in NEVER_NULL)
+            known = raw_places(category, event, fields, scope.kernel, event in _NEVER_NULL)
             return contexts.tracepoint(place, fields, scope.config.max_strlen, known)
         return contexts.tracepoint(place, fields, scope.config.max_strlen)
 
@@ -462,7 +462,7 @@ def _defined_probe(probe: str, event: DefinedEvent, span: Span) -> Match | None:
 
 
 # fmt: off
-NEVER_NULL = frozenset({
+_NEVER_NULL = frozenset({
     "sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking", "sched_migrate_task", "sched_process_exec",
     "sched_process_exit", "sched_process_fork", "sched_process_free", "sched_stat_runtime", "sched_stat_wait",
     "sched_stat_sleep", "sched_stat_iowait", "sched_stat_blocked", "task_newtask", "task_rename", "sys_enter",
@@ -531,7 +531,7 @@ class RawTracepoint(Provider):
         if prototype is None:
             scope.missing(f"BTF does not describe the arguments of {match.probe}", match.span)
             return ProbeContext()
-        return contexts.slots(match.probe, prototype, returns=False, known=event in NEVER_NULL)
+        return contexts.slots(match.probe, prototype, returns=False, known=event in _NEVER_NULL)
 
 
 # ---------------------------------------------------------------------------------------------- iterators

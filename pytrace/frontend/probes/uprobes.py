@@ -37,12 +37,12 @@ from pytrace.frontend.syntax.typed_program import ProbeArgument, ProbeContext, P
 # Resolves the binary of a uprobe or USDT probe to paths.
 
 
-GLOB = frozenset("*?[")
+_GLOB = frozenset("*?[")
 
 
 def is_glob(text: str) -> bool:
     """Whether a target is a glob pattern."""
-    return bool(GLOB & set(text))
+    return bool(_GLOB & set(text))
 
 
 def resolve_binary(target: Part | None, span: Span, scope: Scope) -> list[str]:
@@ -103,9 +103,9 @@ def _missing_binary(target: Part, scope: Scope) -> None:
 # -------------------------------------------------------------------------------------------------------------- uprobes
 
 
-LONGEST_INSTRUCTION = 16
+_LONGEST_INSTRUCTION = 16
 """Maximum length of an instruction, rounded up."""
-LINES_NEAR = 10
+_LINES_NEAR = 10
 """Maximum distance of suggested source lines from one without code."""
 
 
@@ -205,7 +205,7 @@ class UserProbe(BinaryProvider):
         """Whether an instruction starts at *offset* in a function: a breakpoint elsewhere would corrupt code."""
         if scope.options.unsafe:
             return True
-        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + LONGEST_INSTRUCTION))
+        code = scope.kernel.user_code(path, symbol.offset, max(symbol.size, offset + _LONGEST_INSTRUCTION))
         problem = f"no instruction starts at offset {offset} of function {symbol.name!r}"
         hints = ["--unsafe attaches anyway, which may crash the program"]
         before = 0
@@ -536,7 +536,7 @@ def _library_hints(point: Point, path: str, name: str, scope: Scope) -> list[str
 
 def _line_hints(path: str, file: str, line: int, scope: Scope) -> list[str]:
     """Hints for a source line without code."""
-    around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
+    around = sorted(range(max(1, line - _LINES_NEAR), line + _LINES_NEAR + 1), key=lambda number: abs(number - line))
     numbers = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
     if numbers:
         lines = "lines" if len(numbers) > 1 else "line"

@@ -33,7 +33,7 @@ from pytrace.frontend.syntax.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token
 # Output lines of the formatter, and the comments between tokens.
 
 
-INDENT = "    "
+_INDENT = "    "
 
 
 class Lines:
@@ -131,7 +131,7 @@ class Lines:
 
     def comments_to(self, position: int, level: int) -> None:
         """Write all comments before *position*, those on lines of their own at *level*, and keep an empty line."""
-        indent = INDENT * level
+        indent = _INDENT * level
         while self.comment_before(position):
             start, end = self._comments[self._next]
             gap = self.source[self._position : start]
@@ -156,7 +156,7 @@ class Lines:
 
         *end*: no item follows. *level* is the number of ``if comptime`` around the items.
         """
-        indent = INDENT * level
+        indent = _INDENT * level
         self.trailing_comments(position, indent)
         self.break_line(indent)
         if blank:
@@ -274,7 +274,7 @@ class ItemPrinter:
 
     def _boundary(self, token: Token) -> None:
         lines = self.lines
-        indent = INDENT * self.level
+        indent = _INDENT * self.level
         if self.blocks and self.blocks[-1]:
             lines.space()
             lines.comments_to(token.span.start, self.level)
@@ -339,7 +339,7 @@ class ItemPrinter:
 
     def _end_lines(self, token: Token) -> None:
         lines = self.lines
-        inner = INDENT * (self.level + 1)
+        inner = _INDENT * (self.level + 1)
         lines.trailing_comments(token.span.start, inner)
         if not lines.fresh:
             lines.break_line(inner)
@@ -347,7 +347,7 @@ class ItemPrinter:
             lines.comments_to(token.span.start, self.level + 1)
         lines.break_line()
         lines.drop_empty()
-        lines.break_line(INDENT * self.level)
+        lines.break_line(_INDENT * self.level)
 
     def _lacks_semicolon(self) -> bool:
         last = self.last
@@ -374,7 +374,7 @@ class ItemPrinter:
                 return
             return
         if broken:
-            lines.break_line(INDENT * level)
+            lines.break_line(_INDENT * level)
         elif not self._is_tight(last, token):
             lines.space()
 
@@ -549,7 +549,7 @@ class _Formatter:
         self.level -= 1
         lines.break_line()
         lines.drop_empty()
-        lines.break_line(INDENT * self.level)
+        lines.break_line(_INDENT * self.level)
         lines.write("}")
         lines.reached(branch.end.end)
 
@@ -581,7 +581,7 @@ class _Formatter:
         width = len("".join(node.predicate.span.text.split()))
         if self.lines.column + width > _WIDTH:
             self.lines.trailing_comments(node.predicate.span.start)
-            self.lines.break_line(INDENT * self.level)
+            self.lines.break_line(_INDENT * self.level)
 
     def _attach_points(self, node: nodes.Probe) -> None:
         lines = self.lines
@@ -594,7 +594,7 @@ class _Formatter:
             lines.write(text if last else text + ",")
             lines.passed(point.span.end)
             if not last and split:
-                lines.trailing_comments(node.attach_points[index + 1].span.start, INDENT * self.level)
-                lines.break_line(INDENT * self.level)
+                lines.trailing_comments(node.attach_points[index + 1].span.start, _INDENT * self.level)
+                lines.break_line(_INDENT * self.level)
             elif not last and not (is_call(texts[0]) and ":" not in texts[index + 1]):
                 lines.space()

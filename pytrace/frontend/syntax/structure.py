@@ -246,7 +246,7 @@ class BlockContext(Enum):
     """A nested block: a statement of the enclosing block may follow."""
 
 
-def may_close(text: str, after: int, context: BlockContext, *, ternary: bool, effect: bool) -> bool:
+def _may_close(text: str, after: int, context: BlockContext, *, ternary: bool, effect: bool) -> bool:
     """Whether ``>`` closes its block, given that an operand precedes it.
 
     *after* is the offset after ``>``. *ternary*: a ``?`` of the same statement has no ``:`` yet. *effect*: the
@@ -270,7 +270,7 @@ def may_close(text: str, after: int, context: BlockContext, *, ternary: bool, ef
     if char not in _OPERAND_CHARS:
         return True
     if context is BlockContext.STATEMENT and char in "$@":
-        return effect or starts_assignment(text, start)
+        return effect or _starts_assignment(text, start)
     return context is BlockContext.STATEMENT and effect and char == "{"
 
 
@@ -283,11 +283,11 @@ def _word_closes(text: str, match: re.Match[str], context: BlockContext, *, tern
     if word == "if":
         return context is BlockContext.STATEMENT
     if context is BlockContext.STATEMENT:
-        return effect or (word == "_" and starts_assignment(text, match.start()))
-    return starts_probe(text, match.start(), ternary=ternary)
+        return effect or (word == "_" and _starts_assignment(text, match.start()))
+    return _starts_probe(text, match.start(), ternary=ternary)
 
 
-def starts_probe(text: str, start: int, *, ternary: bool = False, statement: bool = False) -> bool:
+def _starts_probe(text: str, start: int, *, ternary: bool = False, statement: bool = False) -> bool:
     """Whether a probe starts at the word at offset *start*, where an operand is possible as well.
 
     *ternary*: a colon may belong to a ``?``. *statement*: a statement may start there as well, so ``name=`` and
@@ -312,7 +312,7 @@ def starts_probe(text: str, start: int, *, ternary: bool = False, statement: boo
     return following.group("open") == "{"
 
 
-def starts_assignment(text: str, start: int) -> bool:
+def _starts_assignment(text: str, start: int) -> bool:
     """Whether the variable or map at *start*, with its keys, is the target of an assignment."""
     target = _TARGET.match(text, start)
     if target is None:
@@ -323,7 +323,7 @@ def starts_assignment(text: str, start: int) -> bool:
     return _ASSIGNMENT.match(text, end) is not None
 
 
-def compares_condition(text: str, after: int) -> bool:
+def _compares_condition(text: str, after: int) -> bool:
     """Whether the ``<`` after the condition of an ``if`` is a comparison: it is followed by an operand and a ``{``.
 
     *after* is the offset after ``<``.
@@ -420,7 +420,7 @@ def _is_typeof(lexer: Lexer) -> bool:
     return lexer.peek().type == "TYPEOF" and lexer.peek(1).type == "LPAREN"
 
 
-def is_cast(lexer: Lexer) -> bool:
+def _is_cast(lexer: Lexer) -> bool:
     """Whether the parenthesis just opened starts a cast.
 
     ``(name)`` before an expression is a cast unless the name is a builtin value, so that ``(pid) * 2`` is a product.
@@ -445,7 +445,7 @@ def _starts_expression(lexer: Lexer, index: int) -> bool:
     return kind in _EXPRESSION_STARTS
 
 
-def is_type_operand(lexer: Lexer) -> bool:
+def _is_type_operand(lexer: Lexer) -> bool:
     """Whether the operand of ``sizeof(`` or the like is a type."""
     if _is_typeof(lexer):
         return True
@@ -453,7 +453,7 @@ def is_type_operand(lexer: Lexer) -> bool:
     return ahead is not None and (ahead.certain or (ahead.suffixed and not bare_builtin(ahead.word)))
 
 
-def is_type_argument(lexer: Lexer) -> bool:
+def _is_type_argument(lexer: Lexer) -> bool:
     """Whether an argument of a call is a type."""
     if _is_typeof(lexer):
         return True
@@ -584,7 +584,7 @@ class Structure(Brackets):
         line = text.rfind("\n", 0, start) + 1
         if text[line:start].strip():
             return False
-        return starts_probe(text, start, statement=True)
+        return _starts_probe(text, start, statement=True)
 
     # ------------------------------------------------------------------------------------------ brackets
 
@@ -629,12 +629,12 @@ class Structure(Brackets):
             opened.call = True
             if self.tokens[-2].text == "member_exist":
                 opened.role = "offsetof"
-            self._mark(is_type_argument(self.lexer), after)
+            self._mark(_is_type_argument(self.lexer), after)
         elif last in _TYPE_CALLS:
             opened.role = "offsetof" if last == "OFFSETOF" else ""
-            self._mark(is_type_operand(self.lexer), after)
+            self._mark(_is_type_operand(self.lexer), after)
         elif last not in _HEADERS and last not in ("IF", "IF_STATEMENT", "IF_COMPTIME"):
-            self._mark(is_cast(self.lexer), after)
+            self._mark(_is_cast(self.lexer), after)
 
     def _mark(self, wanted: bool, offset: int) -> None:
         if wanted:
@@ -646,7 +646,7 @@ class Structure(Brackets):
     def _comma(self, frame: Bracket, token: Token) -> None:
         self._put(token)
         if frame.call:
-            self._mark(is_type_argument(self.lexer), token.span.end)
+            self._mark(_is_type_argument(self.lexer), token.span.end)
 
     # ------------------------------------------------------------------------------------------ context
 
@@ -719,7 +719,7 @@ class Structure(Brackets):
             return False
         if frame.header in _HEADERS:
             return True
-        return not compares_condition(self.lexer.source.text, token.span.end)
+        return not _compares_condition(self.lexer.source.text, token.span.end)
 
     def _greater(self, frame: Bracket, token: Token) -> None:
         if frame.kind == "<" and self._closes_block(frame, token.span.end):
@@ -734,7 +734,7 @@ class Structure(Brackets):
             return False
         outer = self.stack[-levels - 1]
         context = BlockContext.ITEM if outer.kind == "head" else BlockContext.STATEMENT
-        return may_close(
+        return _may_close(
             self.lexer.source.text, after, context, ternary=frame.ternary > 0, effect=self._has_effect_only(frame)
         )
 

@@ -102,12 +102,12 @@ BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 
 STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
 
-INTEGER_TYPES = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
+_INTEGER_TYPES = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
 SIZED_TYPES = frozenset({"string", "buffer", "inet"})
 """Types that take a capacity: ``string[N]``."""
 
 TYPE_NAMES = (
-    INTEGER_TYPES
+    _INTEGER_TYPES
     | SIZED_TYPES
     | frozenset(
         [

@@ -98,7 +98,7 @@ def json_line(snapshot: SnapshotData) -> bytes:
     losses = [(encoded(kind), _numbers(subjects)) for kind, subjects in sorted(snapshot.losses.items())]
     members = [(b"runs", b"[%s]" % b", ".join(runs)), (b"losses", json.mapping(losses))]
     if snapshot.costs:
-        costs = [(run.encode(), cost_json(cost)) for run, cost in snapshot.costs.items()]
+        costs = [(run.encode(), _cost_json(cost)) for run, cost in snapshot.costs.items()]
         members.append((b"costs", json.mapping(costs)))
     return json.line("snapshot", json.mapping(members))
 
@@ -173,7 +173,7 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole if whole else 0:.2f}%"
 
 
-def cost_json(cost: RunCost) -> bytes:
+def _cost_json(cost: RunCost) -> bytes:
     """Costs as JSON; times are nanoseconds, sizes bytes."""
     numbers = {
         "duration": cost.duration, "processors": cost.processors, "total": cost.total, "own_time": cost.own_time,
@@ -184,7 +184,7 @@ def cost_json(cost: RunCost) -> bytes:
 
 def cost_line(cost: RunCost) -> bytes:
     """Costs as a line of JSON output."""
-    return json.line("cost", cost_json(cost))
+    return json.line("cost", _cost_json(cost))
 
 
 def _probe_json(cost: ProbeCost) -> bytes:

@@ -32,11 +32,11 @@ MOST_CONNECTIONS = 32
 PATIENCE = 5.0
 """Timeout in seconds of reading a request and of writing the answer."""
 BACKLOG = 64
-LOOPBACK_NAMES = frozenset({
+_LOOPBACK_NAMES = frozenset({
     "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "::", "0.0.0.0",
 })  # fmt: skip
 """Names of loopback addresses in ``/etc/hosts`` of distributions, and what connects to them."""
-MISDIRECTED = 421
+_MISDIRECTED = 421
 LONGEST_NAME = 100
 
 
@@ -80,10 +80,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not names or not _is_loopback(self.connection.getsockname()[0]):
             return None
         host = _host(names[0])
-        if len(names) == 1 and (host in self.server.names | LOOPBACK_NAMES or _is_loopback(host)):
+        if len(names) == 1 and (host in self.server.names | _LOOPBACK_NAMES or _is_loopback(host)):
             return None
         text = f"this is no server of {names[0][:LONGEST_NAME]!a}: ask {address_text(self.server.address)}\n"
-        return Answer(MISDIRECTED, "text/plain; charset=utf-8", text.encode())
+        return Answer(_MISDIRECTED, "text/plain; charset=utf-8", text.encode())
 
     def _send(self, answer: Answer) -> None:
         status, content_type, body = answer
@@ -259,7 +259,7 @@ def _everywhere(port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
 # ---------------------------------------------------------------------------------------------- address
 
 
-MOST_PORT = 0xFFFF
+_MOST_PORT = 0xFFFF
 
 _HINT = "for example --metrics :9435, 127.0.0.1:9435 or [::1]:9435; port 0 is any free port"
 
@@ -282,8 +282,8 @@ def parse_address(text: str) -> Address:
         raise TraceError(f"--metrics needs an address, not {host!r}", hints=(_HINT,))
     if ":" in host and not text.startswith("["):
         raise TraceError(f"--metrics needs an IPv6 address in brackets, not {text!r}", hints=(_HINT,))
-    if not port.isascii() or not port.isdigit() or int(port) > MOST_PORT:
-        raise TraceError(f"--metrics needs a port of 0 to {MOST_PORT}, not {port!r}", hints=(_HINT,))
+    if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
+        raise TraceError(f"--metrics needs a port of 0 to {_MOST_PORT}, not {port!r}", hints=(_HINT,))
     return Address(host, int(port))
 
 

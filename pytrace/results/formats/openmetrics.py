@@ -72,7 +72,7 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family
     Raises:
         TraceError: a histogram has negative counts, as differences have.
     """
-    families = [*run_families(snapshot.runs), losses_family(snapshot.losses)]
+    families = [*_run_families(snapshot.runs), _losses_family(snapshot.losses)]
     printers = Printers()
     for _, data in sorted(snapshot.maps.items()):
         if content(data) is not Content.VALUES:
@@ -100,7 +100,7 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
     return _families(metric_name(data.name), _utf8(help_), data.value, _Entries(data, label), timestamps=timestamps)
 
 
-def run_families(runs: Iterable[Run]) -> list[Family]:
+def _run_families(runs: Iterable[Run]) -> list[Family]:
     """Families of the runs: an info metric, and the times of their start and end."""
     items = list(runs)
     info, start, end = [], [], []
@@ -134,7 +134,7 @@ def _marks_family(maps: Iterable[MapData]) -> Family:
     return Family(f"{PREFIX}map_estimate", MetricKind.GAUGE, text, "", tuple(samples))
 
 
-def losses_family(losses: dict[str, dict[str, int]]) -> Family:
+def _losses_family(losses: dict[str, dict[str, int]]) -> Family:
     """Losses and failures, as in :attr:`SnapshotData.losses`."""
     samples = [
         Sample("_total", (("kind", _utf8(kind)), ("subject", _utf8(subject))), count)

@@ -1,7 +1,7 @@
 """Format ``perfetto``: a trace for ui.perfetto.dev and its trace processor.
 
 Rows with a time are slices or moments (:func:`row_events` says which columns mean what), time series are counters, and
-counts by stack are samples of a profiler (:func:`stack_packets`).
+counts by stack are samples of a profiler (:func:`_stack_packets`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def write(snapshot: SnapshotData, file: BinaryIO) -> None:
     maps = [map_ for _, map_ in sorted(snapshot.maps.items())]
     series = [map_ for map_ in maps if isinstance(map_.value, types.TSeries)]
     stacks = [map_ for map_ in maps if not isinstance(map_.value, types.TSeries)]
-    packets = row_packets(events, tracks)
+    packets = _row_packets(events, tracks)
     packets += [packet for map_ in series for packet in _counters(map_, map_.value, tracks)]
     for place, map_ in enumerate(stacks):
-        packets += stack_packets(map_, place, snapshot.end)
+        packets += _stack_packets(map_, place, snapshot.end)
     file.write(clocks(snapshot.start))
     file.writelines(tracks.packets)
     file.writelines(packets)
@@ -51,7 +51,7 @@ def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[byte
             assert isinstance(meta, tuple)
             total, count = meta
             one = truncated(total, count) if type_.reduce == "avg" else total
-            yield counter_packet(track, interval * type_.interval, one)
+            yield _counter_packet(track, interval * type_.interval, one)
 
 
 def _key(data: MapData, key: Portable) -> str:
@@ -219,7 +219,7 @@ class _Sample(msgspec.Struct, frozen=True):
     weight: int
 
 
-def stack_packets(data_: MapData, place: int, time: int) -> Iterator[bytes]:
+def _stack_packets(data_: MapData, place: int, time: int) -> Iterator[bytes]:
     """The packets of a map of numbers by stack.
 
     Args:
@@ -441,7 +441,7 @@ def _process(pid: int, name: str) -> bytes:
 # ---------------------------------------------------------------------------------------------- events
 
 
-def row_packets(events: Iterable[RowEvent], tracks: Tracks) -> list[bytes]:
+def _row_packets(events: Iterable[RowEvent], tracks: Tracks) -> list[bytes]:
     """Slices and moments, those of each track from the first to the last."""
     by_track: dict[int, list[RowEvent]] = {}
     for event in events:
@@ -519,7 +519,7 @@ def _annotation(name: str, value: Value) -> bytes:
     return data(4, data(10, name) + content)
 
 
-def counter_packet(track: int, time: int, value: int) -> bytes:
+def _counter_packet(track: int, time: int, value: int) -> bytes:
     """A value of a counter; what ``int64`` cannot hold is rounded."""
     content = number(30, value) if -(1 << 63) <= value < 1 << 63 else double(44, float(value))
     return _track_event(time, _COUNTER, track, content)

@@ -18,7 +18,7 @@ from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import Frame, SnapshotData
 from pytrace.results.stack_samples import Measure, Profile, Sample, by_labels, frame_name, profiles
 
-SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 _UNITS = {
     "ns": ("nanoseconds", 1), "us": ("microseconds", 1), "ms": ("milliseconds", 1), "s": ("seconds", 1),
@@ -64,7 +64,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     ]
     run = snapshot.runs[0] if snapshot.runs else None
     document = {
-        "$schema": SCHEMA,
+        "$schema": _SCHEMA,
         "name": _text(f"{run.script} on {run.host}") if run is not None else "pytrace",
         "exporter": f"pytrace {run.version}" if run is not None else "pytrace",
         "activeProfileIndex": 0,

@@ -190,7 +190,7 @@ def chosen(wanted: str | None, path: str | None, *, about: bool = False) -> tupl
 
 # ---------------------------------------------------------------------------------------------- selection
 
-ALL_ROWS = "rows"
+_ALL_ROWS = "rows"
 """The name under which all tables are selected."""
 
 
@@ -208,7 +208,7 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
     Args:
         snapshot: the snapshot, which is not changed.
         row: the format.
-        names: names of maps (with or without ``@``), or :data:`ALL_ROWS` for the tables; none: everything that fits.
+        names: names of maps (with or without ``@``), or :data:`_ALL_ROWS` for the tables; none: everything that fits.
 
     Raises:
         TraceError: a map does not exist, one of *names* does not fit the format, or nothing at all fits. A snapshot
@@ -216,7 +216,7 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
     """
     contents = {name: content(data) for name, data in snapshot.maps.items()}
     if snapshot.tables:
-        contents[ALL_ROWS] = Content.ROWS
+        contents[_ALL_ROWS] = Content.ROWS
     chosen = [_known(name, contents) for name in names] or list(contents)
     wrong = [name for name in chosen if contents[name] not in row.shows]
     if wrong and (names or len(wrong) == len(chosen)):
@@ -225,7 +225,7 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
     part = SnapshotData(
         snapshot.runs,
         {name: data for name, data in snapshot.maps.items() if name in fits},
-        snapshot.tables if ALL_ROWS in fits else (),
+        snapshot.tables if _ALL_ROWS in fits else (),
         snapshot.losses,
         costs=snapshot.costs,
         prints=tuple(item for item in snapshot.prints if item.map in fits),
@@ -246,7 +246,7 @@ def apart(snapshot: SnapshotData) -> Iterator[tuple[str, SnapshotData]]:
         prints = tuple(item for item in snapshot.prints if item.map == name)
         yield name.removeprefix("@") or "at", replace(snapshot, maps={name: data}, tables=(), prints=prints)
     for number, table in enumerate(snapshot.tables, 1):
-        stem = ALL_ROWS if len(snapshot.tables) == 1 else f"{ALL_ROWS}{number}"
+        stem = _ALL_ROWS if len(snapshot.tables) == 1 else f"{_ALL_ROWS}{number}"
         yield stem, replace(snapshot, maps={}, tables=(table,), prints=())
 
 

@@ -293,7 +293,7 @@ def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> Callable[
     if snapshot.maps:
         data = next(iter(snapshot.maps.values()))
         return lambda ordered: map_parts(data, ordered=ordered)
-    table = rows_table(snapshot, snapshot.tables[0])
+    table = _rows_table(snapshot, snapshot.tables[0])
     return lambda _ordered: iter((table,))
 
 
@@ -314,7 +314,7 @@ def named_table(snapshot: SnapshotData, name: str, number: int = 1) -> FlatTable
         if known in snapshot.maps:
             return map_table(snapshot.maps[known])
     if name == "rows" and 1 <= number <= len(snapshot.tables):
-        return rows_table(snapshot, snapshot.tables[number - 1])
+        return _rows_table(snapshot, snapshot.tables[number - 1])
     there = [*snapshot.maps, *(["rows"] if snapshot.tables else [])]
     if name == "rows":
         raise TraceError(f"the snapshot has {len(snapshot.tables)} tables of rows, and no number {number}")
@@ -348,7 +348,7 @@ def map_parts(data: MapData, *, ordered: bool = True) -> Iterator[FlatTable]:
         yield _table(data.name, schema, [], times)
 
 
-def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
+def _rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
     """The rows of ``row()`` statements of one shape, of all runs."""
     schema = TableSchema.of(("",), (table.type,))
     parts = _parts(table.type, schema.columns)

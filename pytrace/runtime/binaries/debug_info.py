@@ -127,7 +127,7 @@ class Package:
         return UnitTable(parts, split=True, types=self._type)
 
 
-def split_name(unit: Unit) -> str:
+def _split_name(unit: Unit) -> str:
     """Name of the file that a skeleton stands for; empty for a unit that is whole."""
     # Before DWARF 5 headers have no unit type.
     if unit.header.get("unit_type", "DW_UT_compile") not in ("DW_UT_compile", "DW_UT_skeleton"):
@@ -168,7 +168,7 @@ class SplitUnits:
 
         Why it is not there is then in :attr:`problems`. Files that were looked for are in :attr:`opened`.
         """
-        name = split_name(unit)
+        name = _split_name(unit)
         if not name:
             return unit
         if unit not in self._units:

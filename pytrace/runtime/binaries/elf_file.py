@@ -80,7 +80,7 @@ _Text = TypeVar("_Text", str, bytes)
 
 CODE_TYPES = frozenset((2, 10))
 """``STT_FUNC`` and ``STT_GNU_IFUNC``."""
-INDIRECT = 10
+_INDIRECT = 10
 
 MOST_SYMBOLS = 1 << 22
 """Symbols of one table that are used; a browser with all its local functions has a million."""
@@ -185,7 +185,7 @@ class SymbolTable:
         record = self._sorted[1][index]
         kind = self._data[record * self._record + (4 if self._wide else 12)] & 15
         name = self._name(names[record])
-        return Symbol(name, addresses[record], sizes[record], kind == INDIRECT, kind == _THREAD_LOCAL)
+        return Symbol(name, addresses[record], sizes[record], kind == _INDIRECT, kind == _THREAD_LOCAL)
 
     def _name(self, offset: int) -> str:
         strings = self._strings
@@ -331,9 +331,9 @@ def function_names(file: ElfFile, section: Section) -> list[str]:
 
 Result = TypeVar("Result")
 
-SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
+SHT_SYMTAB, _SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
-PT_LOAD, PF_X = 1, 1
+PT_LOAD, _PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
 _ELSEWHERE = 0xFFFF
 """``SHN_XINDEX``."""
@@ -485,7 +485,7 @@ class ElfFile:
         for row in self._rows(self._layout.segment, self._segments_at, self._segment_size, self._segment_count):
             kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
             if kind == PT_LOAD:
-                segments.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
+                segments.append(Segment(offset, address, file_size, memory_size, bool(flags & _PF_X)))
         if len(segments) > _MOST_SEGMENTS:
             raise TraceError(f"{self.path} is damaged: {len(segments)} parts of it are loaded")
         return tuple(segments)
@@ -653,7 +653,7 @@ class ElfFile:
         """Hexadecimal GNU build id, empty when there is none."""
         own = self.section(".note.gnu.build-id")
         # The vdso has it among others in ".note".
-        sections = [own] if own is not None else [item for item in self.sections if item.type == SHT_NOTE]
+        sections = [own] if own is not None else [item for item in self.sections if item.type == _SHT_NOTE]
         notes = (note for section in sections for note in self.notes(section))
         return next((body.hex() for owner, kind, body in notes if owner == b"GNU" and kind == 3), "")
 

@@ -131,7 +131,7 @@ MOST_FUNCTIONS = 1 << 20
 """Functions of a table that are used; Kubernetes has 130,000."""
 
 _GO12, _GO116, _GO118, _GO120 = 0xFFFFFFFB, 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
-OLD_FLAGS, _FLAGS = 37, 41
+_OLD_FLAGS, _FLAGS = 37, 41
 """Offset of a function's flags in what is known of it, until 1.19 and since 1.20."""
 _SYMBOL = struct.Struct("<IBBHQQ")
 """``Elf64_Sym``."""
@@ -223,7 +223,7 @@ def _layout(file: ElfFile, address: int, data: memoryview) -> Layout | None:
     if magic in (_GO118, _GO120):
         text, names, units, files, steps, start = struct.unpack_from("<6Q", data, 24)
         text = text or _start(file, address, names)
-        flags = OLD_FLAGS if magic == _GO118 else _FLAGS
+        flags = _OLD_FLAGS if magic == _GO118 else _FLAGS
         return Layout(text, 4, names, start, 4, steps, flags, units, files, address) if text else None
     return None
 
@@ -280,7 +280,7 @@ class GoLines:
         self._starts = self._rows[:-1:2]
         self._after = layout.flags + 3
         """Offset of the places of further tables in what is known of a function."""
-        self._call = _OLD_CALL if layout.flags == OLD_FLAGS else _NEW_CALL
+        self._call = _OLD_CALL if layout.flags == _OLD_FLAGS else _NEW_CALL
 
     @classmethod
     def read(cls, file: ElfFile) -> GoLines | None:

@@ -36,9 +36,9 @@ MOST_PROCESSES = 256
 """Processes whose mappings are read to find those that map a file."""
 MOST_ASKED = 8
 """Processes that map the file, whose slots are read."""
-MOST_RELOCATIONS = 1 << 22
+_MOST_RELOCATIONS = 1 << 22
 """Relocations of one section of a file that are looked at; the largest programs have a million."""
-MOST_OBJECTS = 128
+_MOST_OBJECTS = 128
 """Files of one process whose relocations are read."""
 
 _BY_NAME = {EM_X86_64: (6, 7), EM_AARCH64: (1025, 1026)}
@@ -72,7 +72,7 @@ class _Relocations:
         """Place, kind and symbol, and addend. They are not kept: a file may have millions."""
         for name in (".rela.plt", ".rela.dyn", ".rela.iplt"):
             section = self._file.section(name)
-            data = memoryview(b"") if section is None else self._file.contents(section, MOST_RELOCATIONS * 24)
+            data = memoryview(b"") if section is None else self._file.contents(section, _MOST_RELOCATIONS * 24)
             yield from struct.iter_unpack("<QQq", data[: len(data) // 24 * 24])
 
     def slots(self, name: str) -> list[int]:
@@ -335,7 +335,7 @@ class _Process:
         values: list[int] = []
         try:
             with open(f"/proc/{self._pid}/mem", "rb", buffering=0) as memory:
-                for row in list(objects.values())[:MOST_OBJECTS]:
+                for row in list(objects.values())[:_MOST_OBJECTS]:
                     if row.inode == self._inode:
                         slots = [*own, *_Relocations(file).slots(name)]
                         values += _read(memory.fileno(), self._placed(row, file), slots)

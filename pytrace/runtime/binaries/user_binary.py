@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.machine.fingerprints import Fact
 
 
-LIBRARY_CACHE = "/etc/ld.so.cache"
+_LIBRARY_CACHE = "/etc/ld.so.cache"
 _MOST_CACHE = 16 << 20
 """Bytes that are read of a loader's cache, which may be that of a container. Most have some ten thousand."""
 _LONGEST_PATH = 4096
@@ -103,7 +103,7 @@ class Libraries:
         return [
             fingerprints.environment_fact("PATH"),
             fingerprints.environment_fact("LD_LIBRARY_PATH"),
-            fingerprints.file_fact(LIBRARY_CACHE),
+            fingerprints.file_fact(_LIBRARY_CACHE),
             # What comes first may be there tomorrow.
             *(fingerprints.file_fact(f"{folder}/{target}") for folder in self._path()),
             *(fingerprints.file_fact(folder) for folder in self._library_path()),
@@ -143,7 +143,7 @@ class Libraries:
         paths: list[str] = []
         if pid is not None:
             paths += [path for path in procfs.mapped_files(pid) if _is_library(os.path.basename(path), name)]
-        for soname, path in library_cache(prefix + LIBRARY_CACHE):
+        for soname, path in library_cache(prefix + _LIBRARY_CACHE):
             if _is_library(soname, name):
                 paths.append(_reached(prefix, path))
         if not paths:
@@ -182,7 +182,7 @@ def _distinct(paths: Iterable[str]) -> list[str]:
     return distinct
 
 
-def library_cache(path: str = LIBRARY_CACHE) -> list[tuple[str, str]]:
+def library_cache(path: str = _LIBRARY_CACHE) -> list[tuple[str, str]]:
     """``(soname, path)`` of this machine's libraries in the loader's cache; empty without one (musl)."""
     try:
         with open_regular(path) as file:
@@ -397,7 +397,7 @@ class Binary:
     @cached_property
     def _stubs(self) -> tuple[list[int], list[Symbol]]:
         """Where stubs start, in order, and the stubs."""
-        decoded = decoded_stubs(self.elf, self._resolved) if self.elf.machine == EM_X86_64 and self.elf.wide else []
+        decoded = _decoded_stubs(self.elf, self._resolved) if self.elf.machine == EM_X86_64 and self.elf.wide else []
         found = {stub.address: stub for stub in (*stubs(self.elf), *decoded)}
         return sorted(found), [found[address] for address in sorted(found)]
 
@@ -795,7 +795,7 @@ _LANDING = b"\xf3\x0f\x1e\xfa"
 """``endbr64``."""
 
 
-def decoded_stubs(file: ElfFile, resolved: Callable[[int], str]) -> list[Symbol]:
+def _decoded_stubs(file: ElfFile, resolved: Callable[[int], str]) -> list[Symbol]:
     """The stubs of an x86-64 binary by the slots that they jump through: also those of functions whose address is
     taken (``.plt.got``), and of static programs. *resolved* is the name of a function by its resolver's address.
     """

@@ -11,7 +11,7 @@ Rows are tuples of texts, their kind first, as ``codegen.emit.load_time`` writes
 - ``tracepoint``, category, event, field, offset, size, declaration
 - ``function``, name, module, prototype; ``rawtracepoint``, event, prototype
 - ``enumerator``, name, value
-- ``names``, enumeration, bytes: its names are printed (:func:`with_local_names` brings those of this kernel)
+- ``names``, enumeration, bytes: its names are printed (:func:`_with_local_names` brings those of this kernel)
 - ``kfunc``, name, 1 or 0: whether the kernel has a function
 - ``type_exist``, kind, name, 1 or 0; ``member_exist``, kind, name, path, 1 or 0; ``constant_exist``, name, 1 or 0;
   ``symbol_exist``, name, 1 or 0
@@ -114,7 +114,7 @@ def prepare(script: CompiledScript, given: RunParameters, options: RunOptions, k
     if not same:
         _check_layout(script.manifest, ahead, kernel)
     check_programs(script.manifest, kernel)
-    manifest = script.manifest if same else with_local_names(script.manifest, kernel, ahead.relies)
+    manifest = script.manifest if same else _with_local_names(script.manifest, kernel, ahead.relies)
     manifest = replace(manifest, programs=moved_programs(manifest, ahead.binaries, kernel))
     filler = _Filler(ahead, parameters, options, kernel, manifest, same)
     prepared.script = CompiledScript(_patched(script.elf, filler.fill()), manifest)
@@ -373,15 +373,15 @@ def _patched(elf: bytes, values: Iterable[tuple[int, bytes]]) -> bytes:
 # ------------------------------------------------------------------------------------------------ layouts of the kernel
 
 
-LayoutRow = tuple[str, ...]
+_LayoutRow = tuple[str, ...]
 
 
-def layout_differences(kernel: KernelInfo, rows: Iterable[LayoutRow]) -> list[str]:
+def layout_differences(kernel: KernelInfo, rows: Iterable[_LayoutRow]) -> list[str]:
     """Differences between *rows* and this kernel, a sentence each."""
     return [text for row in rows if (text := _layout_difference(kernel, row))]
 
 
-def _layout_difference(kernel: KernelInfo, row: LayoutRow) -> str:
+def _layout_difference(kernel: KernelInfo, row: _LayoutRow) -> str:
     check = _LAYOUT_CHECKS.get(row[0]) if row else None
     if check is None:
         return f"unknown fact {row[0] if row else ''!r}"
@@ -405,7 +405,7 @@ def nested_member(kernel: KernelInfo, kind: str, name: str, path: str) -> Field 
     return found
 
 
-def with_local_names(manifest: Manifest, kernel: KernelInfo, rows: Iterable[LayoutRow]) -> Manifest:
+def _with_local_names(manifest: Manifest, kernel: KernelInfo, rows: Iterable[_LayoutRow]) -> Manifest:
     """*manifest* with the names that enumerations have on this kernel."""
     names = {row[1] for row in rows if row[0] == "names"}
     present = {name: found for name in names if (found := kernel.enum(name)) is not None}
@@ -416,7 +416,7 @@ def with_local_names(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Layo
     return manifest.with_types(lambda type_: rebuilt(type_, current)) if present else manifest
 
 
-def _member(kernel: KernelInfo, row: LayoutRow) -> str:
+def _member(kernel: KernelInfo, row: _LayoutRow) -> str:
     _, kind, name, path, offset, bit_offset, bits, type_text = row
     title = f"{kind} {name}"
     found = nested_member(kernel, kind, name, path)
@@ -436,7 +436,7 @@ def _bits_text(offset: int | str, bit_offset: int | str, bits: int | str) -> str
     return f"offset {offset}" + (f" (bit {bit_offset}, {bits} bits)" if int(bits) else "")
 
 
-def _size(kernel: KernelInfo, row: LayoutRow) -> str:
+def _size(kernel: KernelInfo, row: _LayoutRow) -> str:
     _, kind, name, size = row
     found = kernel.struct(kind, name)
     if found is None:
@@ -444,7 +444,7 @@ def _size(kernel: KernelInfo, row: LayoutRow) -> str:
     return "" if found.size == int(size) else f"{kind} {name} has {found.size} bytes here, it had {size}"
 
 
-def _tracepoint(kernel: KernelInfo, row: LayoutRow) -> str:
+def _tracepoint(kernel: KernelInfo, row: _LayoutRow) -> str:
     _, category, event, name, offset, size, declaration = row
     fields = kernel.tracepoint_fields(category, event)
     title = f"tracepoint {category}:{event}"
@@ -461,13 +461,13 @@ def _tracepoint(kernel: KernelInfo, row: LayoutRow) -> str:
     return ""
 
 
-def _function(kernel: KernelInfo, row: LayoutRow) -> str:
+def _function(kernel: KernelInfo, row: _LayoutRow) -> str:
     _, name, module, text = row
     found = kernel.function(name, module)
     return _prototype(f"function {name}", None if found is None else found.text, text)
 
 
-def _raw_tracepoint(kernel: KernelInfo, row: LayoutRow) -> str:
+def _raw_tracepoint(kernel: KernelInfo, row: _LayoutRow) -> str:
     _, event, text = row
     found = kernel.raw_tracepoint_prototype(event)
     return _prototype(f"raw tracepoint {event}", None if found is None else found.text, text)
@@ -479,26 +479,26 @@ def _prototype(title: str, here: str | None, text: str) -> str:
     return "" if here == text else f"{title} is {here} here, it was {text}"
 
 
-def _enumerator(kernel: KernelInfo, row: LayoutRow) -> str:
+def _enumerator(kernel: KernelInfo, row: _LayoutRow) -> str:
     found = kernel.enumerator(row[1])
     if found is None:
         return f"there is no enumerator {row[1]} here"
     return "" if found[1] == int(row[2]) else f"enumerator {row[1]} is {found[1]} here, it was {row[2]}"
 
 
-def _names(kernel: KernelInfo, row: LayoutRow) -> str:
+def _names(kernel: KernelInfo, row: _LayoutRow) -> str:
     found = kernel.enum(row[1])
     if found is None:
         return f"there is no enum {row[1]} here"
     return "" if found.width == int(row[2]) else f"enum {row[1]} has {found.width} bytes here, it had {row[2]}"
 
 
-def _kfunc(kernel: KernelInfo, row: LayoutRow) -> str:
+def _kfunc(kernel: KernelInfo, row: _LayoutRow) -> str:
     there = kernel.function(row[1]) is not None
     return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} function {row[1]} here"
 
 
-def _type_exists(kernel: KernelInfo, row: LayoutRow) -> str:
+def _type_exists(kernel: KernelInfo, row: _LayoutRow) -> str:
     there = _type(kernel, row[1], row[2]) is not None
     shown = f"{row[1]} {row[2]}"
     return "" if there == (row[3] == "1") else f"there is {'a' if there else 'no'} {shown} here"
@@ -510,7 +510,7 @@ def _type(kernel: KernelInfo, kind: str, name: str) -> Type | None:
     return kernel.typedef(name) if kind == "typedef" else kernel.struct(kind, name)
 
 
-def _member_exists(kernel: KernelInfo, row: LayoutRow) -> str:
+def _member_exists(kernel: KernelInfo, row: _LayoutRow) -> str:
     found = _type(kernel, row[1], row[2])
     for step in row[3].split("."):
         inner = found.target if isinstance(found, Pointer) else found
@@ -522,12 +522,12 @@ def _member_exists(kernel: KernelInfo, row: LayoutRow) -> str:
     return "" if there == (row[4] == "1") else shown
 
 
-def _constant_exists(kernel: KernelInfo, row: LayoutRow) -> str:
+def _constant_exists(kernel: KernelInfo, row: _LayoutRow) -> str:
     there = kernel.enumerator(row[1]) is not None
     return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} constant {row[1]} here"
 
 
-def _symbol_exists(kernel: KernelInfo, row: LayoutRow) -> str:
+def _symbol_exists(kernel: KernelInfo, row: _LayoutRow) -> str:
     try:
         there = kernel.kernel_symbol(row[1]) is not None
     except TraceError:
@@ -535,11 +535,11 @@ def _symbol_exists(kernel: KernelInfo, row: LayoutRow) -> str:
     return "" if there == (row[2] == "1") else f"there is {'a' if there else 'no'} symbol {row[1]} here"
 
 
-def _build(_kernel: KernelInfo, row: LayoutRow) -> str:
+def _build(_kernel: KernelInfo, row: _LayoutRow) -> str:
     return f"it uses {row[1]}"
 
 
-_LAYOUT_CHECKS: dict[str, Callable[[KernelInfo, LayoutRow], str]] = {
+_LAYOUT_CHECKS: dict[str, Callable[[KernelInfo, _LayoutRow], str]] = {
     "member": _member,
     "size": _size,
     "tracepoint": _tracepoint,
@@ -559,13 +559,13 @@ _LAYOUT_CHECKS: dict[str, Callable[[KernelInfo, LayoutRow], str]] = {
 # ------------------------------------------------------------------------------------------- probes in changed binaries
 
 
-BinaryRow = Sequence[str]
+_BinaryRow = Sequence[str]
 _LONGEST_INSTRUCTION = 16
 """Bytes that are enough for any instruction."""
 _COMPILE_AGAIN = ("compile the script again on this machine",)
 
 
-def moved_programs(manifest: Manifest, rows: Iterable[BinaryRow], kernel: KernelInfo) -> tuple[ProgramSpec, ...]:
+def moved_programs(manifest: Manifest, rows: Iterable[_BinaryRow], kernel: KernelInfo) -> tuple[ProgramSpec, ...]:
     """The programs of *manifest*, attached to where their functions and locations are now.
 
     Raises:
@@ -630,7 +630,7 @@ def _unchanged(known: fingerprints.Fact | None) -> bool:
     return known is not None and fingerprints.still_true([known])
 
 
-def _check_exact(row: BinaryRow, known: fingerprints.Fact | None) -> None:
+def _check_exact(row: _BinaryRow, known: fingerprints.Fact | None) -> None:
     _, path, why = row
     # Size and time of change; the inode is another one where the same file system is mounted elsewhere.
     if known is None or fingerprints.file_fact(known[1])[2:4] != tuple(known[2:4]):
@@ -651,7 +651,7 @@ def _check_instructions(programs: Iterable[ProgramSpec], changed: set[str], kern
                 raise MisfitError(message + "the program", hints=_COMPILE_AGAIN)
 
 
-def _moved_functions(rows: Iterable[BinaryRow], kernel: KernelInfo) -> dict[tuple[str, str], int]:
+def _moved_functions(rows: Iterable[_BinaryRow], kernel: KernelInfo) -> dict[tuple[str, str], int]:
     """How far each function moved."""
     found: dict[tuple[str, str], int] = {}
     for _, path, name, offset in rows:
@@ -662,9 +662,9 @@ def _moved_functions(rows: Iterable[BinaryRow], kernel: KernelInfo) -> dict[tupl
     return found
 
 
-def _moved_locations(rows: Iterable[BinaryRow], kernel: KernelInfo) -> dict[tuple[str, int], UsdtProbe]:
+def _moved_locations(rows: Iterable[_BinaryRow], kernel: KernelInfo) -> dict[tuple[str, int], UsdtProbe]:
     """The present place of each static probe location, by path and former offset."""
-    groups: dict[tuple[str, str, str], list[BinaryRow]] = {}
+    groups: dict[tuple[str, str, str], list[_BinaryRow]] = {}
     for row in rows:
         groups.setdefault((row[1], row[2], row[3]), []).append(row)
     found: dict[tuple[str, int], UsdtProbe] = {}

@@ -600,7 +600,7 @@ def attach_all(
         if spec.part_of:
             parts.setdefault(spec.part_of, []).append(spec)
     options.progress()
-    for spec in attach_order(wanted):
+    for spec in _attach_order(wanted):
         if spec.symbol in loaded.gone:
             gone += [RefusedTarget(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
@@ -647,7 +647,7 @@ def _with_parts(
             yield Attached(part, target) if isinstance(last, Attached) else replace(last, target=target)
 
 
-def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
+def _attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
     """The programs that attach somewhere, in the order in which they have to.
 
     The kernel runs the programs on one event in the order of attachment for some kinds, and in the reverse one for

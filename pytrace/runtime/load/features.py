@@ -23,18 +23,18 @@ from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.fingerprints import TRACEFS
 from pytrace.runtime.machine.syscalls import Memory
 
-RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
+_RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """``r0 = 0; exit``."""
 
-_FETCH_AND_ADD = struct.pack("=BBhiBBhiBBhi", 0xB7, 1, 0, 0, 0x7B, 0x1A, -8, 0, 0xDB, 0x1A, -8, 1) + RETURN_ZERO
+_FETCH_AND_ADD = struct.pack("=BBhiBBhiBBhi", 0xB7, 1, 0, 0, 0x7B, 0x1A, -8, 0, 0xDB, 0x1A, -8, 1) + _RETURN_ZERO
 """``r1 = 0; *(u64 *)(r10 - 8) = r1; r1 = atomic_fetch_add((u64 *)(r10 - 8), r1)``, and the above."""
 
-STACK_INTO_UNSET = struct.pack(
+_STACK_INTO_UNSET = struct.pack(
     "=BBhiBBhiBBhiBBhiBBhi", 0xBF, 0xA2, 0, 0, 0x07, 2, 0, -16, 0xB7, 3, 0, 16, 0xB7, 4, 0, 0, 0x85, 0, 0, 67
-) + RETURN_ZERO  # fmt: skip
+) + _RETURN_ZERO  # fmt: skip
 """``bpf_get_stack(ctx, r10 - 16, 16, 0)``."""
 
-PATH_CALL = struct.pack("=BBhi", 0x85, 0, 0, 147) + RETURN_ZERO
+_PATH_CALL = struct.pack("=BBhi", 0x85, 0, 0, 147) + _RETURN_ZERO
 """``bpf_d_path()``, without arguments."""
 
 _INTEGER_BTF = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 5) + struct.pack("=IIII", 1, 1 << 24, 4, 32)
@@ -162,7 +162,7 @@ def _link_error(attach: Callable[[int], int], attach_type: AttachType) -> int:
     """The error number of an attachment of a kprobe program."""
 
     def request(stack: ExitStack) -> int:
-        program = owned(stack, bpf.prog_load(ProgramType.KPROBE, RETURN_ZERO, attach_type=attach_type))
+        program = owned(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, attach_type=attach_type))
         return owned(stack, attach(program))
 
     return _error(request)
@@ -199,7 +199,7 @@ def perf_link() -> bool:
     """Links to perf events."""
 
     def request(stack: ExitStack) -> int:
-        program = owned(stack, bpf.prog_load(ProgramType.TRACEPOINT, RETURN_ZERO))
+        program = owned(stack, bpf.prog_load(ProgramType.TRACEPOINT, _RETURN_ZERO))
         return owned(stack, bpf.link_perf_event(program, 0xFFFFFFFF, 0))
 
     return _error(request) == errno.EBADF
@@ -208,7 +208,7 @@ def perf_link() -> bool:
 @tried
 def link_missed(stack: ExitStack) -> bool:
     """Missed hits in the information about a link."""
-    program = owned(stack, bpf.prog_load(ProgramType.PERF_EVENT, RETURN_ZERO))
+    program = owned(stack, bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO))
     attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1)
     event = owned(stack, perf.open_event(attr, pid=os.getpid()))
     link = owned(stack, bpf.link_perf_event(program, event, 0))
@@ -218,7 +218,7 @@ def link_missed(stack: ExitStack) -> bool:
 def _load_tracing(stack: ExitStack, name: str, attach_type: AttachType) -> int:
     number = _btf_id(name, attach_type)
     return owned(
-        stack, bpf.prog_load(ProgramType.TRACING, RETURN_ZERO, attach_type=attach_type, attach_btf_id=number)
+        stack, bpf.prog_load(ProgramType.TRACING, _RETURN_ZERO, attach_type=attach_type, attach_btf_id=number)
     )
 
 
@@ -273,7 +273,7 @@ def tracing_cookie(stack: ExitStack) -> bool:
 # ---------------------------------------------------------------------------------------------- maps and others
 
 
-def map_of_type(map_type: MapType, key: int, value: int, entries: int) -> Callable[[], bool]:
+def _map_of_type(map_type: MapType, key: int, value: int, entries: int) -> Callable[[], bool]:
     """A probe for a type of map, which is created."""
     return tried(lambda stack: owned(stack, bpf.map_create(map_type, key, value, entries)) >= 0)
 
@@ -298,7 +298,7 @@ def module_btf(stack: ExitStack) -> bool:
 
 
 @tried
-def hardware_events(stack: ExitStack) -> bool:
+def _hardware_events(stack: ExitStack) -> bool:
     """Some virtual machines have the event for cycles and never count."""
     event = owned(stack, perf.open_event(perf.EventAttr(perf.EventType.HARDWARE, 0), pid=0))
     sum(range(10000))
@@ -306,7 +306,7 @@ def hardware_events(stack: ExitStack) -> bool:
 
 
 @tried
-def hardware_breakpoint(stack: ExitStack) -> bool:
+def _hardware_breakpoint(stack: ExitStack) -> bool:
     """Breakpoints on memory."""
     return owned(stack, perf.open_event(perf.breakpoint_attr(Memory(8).address, 8, "w"), pid=0)) >= 0
 
@@ -320,7 +320,7 @@ def atomic_fetch(stack: ExitStack) -> bool:
 @tried
 def large_programs(stack: ExitStack) -> bool:
     """More than 4096 instructions, the limit of kernels before 5.2."""
-    code = RETURN_ZERO[:8] * 5000 + RETURN_ZERO[8:]
+    code = _RETURN_ZERO[:8] * 5000 + _RETURN_ZERO[8:]
     return owned(stack, bpf.prog_load(ProgramType.SOCKET_FILTER, code)) >= 0
 
 
@@ -339,7 +339,7 @@ def nop5_uprobes() -> bool:
 
 
 sleepable_uprobe = tried(
-    lambda stack: owned(stack, bpf.prog_load(ProgramType.KPROBE, RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
+    lambda stack: owned(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
 )
 
 
@@ -353,14 +353,14 @@ def sleepable_function(name: str) -> bool:
     def request(stack: ExitStack) -> bool:
         number = _btf_id(name, AttachType.TRACE_FENTRY)
         return owned(stack, bpf.prog_load(
-            ProgramType.TRACING, RETURN_ZERO, attach_type=AttachType.TRACE_FENTRY, attach_btf_id=number,
+            ProgramType.TRACING, _RETURN_ZERO, attach_type=AttachType.TRACE_FENTRY, attach_btf_id=number,
             flags=bpf.SLEEPABLE,
         )) >= 0  # fmt: skip
 
     return sleepable_uprobe() and tried(request)()
 
 
-def sleepable_calls() -> bool:
+def _sleepable_calls() -> bool:
     """Programs of system call functions that may sleep."""
     return any(sleepable_function(f"{prefix}sys_getpgid") for prefix in ("__x64_", "__arm64_"))
 
@@ -420,7 +420,7 @@ _ROWS = (
     Feature("uprobe_multi", "many user functions with one link", uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", uprobe_multi(session=True)),
     Feature("sleepable_uprobe", "programs of user probes that wait for memory", sleepable_uprobe),
-    Feature("sleepable_fentry", "programs of system call functions that wait for memory", sleepable_calls),
+    Feature("sleepable_fentry", "programs of system call functions that wait for memory", _sleepable_calls),
     Feature("task_memory", "user memory of tasks in iterators",
             kernel_function(ProgramType.TRACING, "bpf_copy_from_user_task_str", "must be sleepable")),
     Feature("task_work", "work of programs when a system call returns", task_work),
@@ -437,11 +437,11 @@ _ROWS = (
     Feature("perf_link", "links to perf events, with cookies", perf_link),
     Feature("link_missed", "missed hits of kernel probes in link information", link_missed),
     Feature("tracing_cookie", "cookies of raw tracepoint and trampoline links", tracing_cookie),
-    Feature("perf_hardware", "processor events", hardware_events),
-    Feature("watchpoint", "hardware breakpoints", hardware_breakpoint),
+    Feature("perf_hardware", "processor events", _hardware_events),
+    Feature("watchpoint", "hardware breakpoints", _hardware_breakpoint),
     Feature("btf", "type information of the kernel", _shows_types),
     Feature("module_btf", "type information of modules", module_btf),
-    Feature("ringbuf", "BPF ring buffer", map_of_type(MapType.RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE"))),
+    Feature("ringbuf", "BPF ring buffer", _map_of_type(MapType.RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE"))),
     Feature("batch_ops", "map reading in batches", batches),
     Feature("atomic_fetch", "atomic operations that return the old value", atomic_fetch),
     Feature("large_programs", "a million instructions", large_programs),
@@ -467,9 +467,9 @@ _ROWS = (
     Feature("probe_write_user", "writing to user memory", helper(36, _K)),
     Feature("d_path", "paths of files", helper(147, _B)),
     Feature("iterator_paths", "paths of files in iterators",
-            accepted(PATH_CALL, AttachType.TRACE_ITER, "task_file", "unknown func", "not allowed in probe")),
+            accepted(_PATH_CALL, AttachType.TRACE_ITER, "task_file", "unknown func", "not allowed in probe")),
     Feature("stack_to_unset", "stacks copied to memory that was not set",
-            accepted(STACK_INTO_UNSET, AttachType.TRACE_RAW_TP, "sys_enter")),
+            accepted(_STACK_INTO_UNSET, AttachType.TRACE_RAW_TP, "sys_enter")),
     Feature("socket_cookie", "cookies of sockets", helper(46, _B)),
     Feature("skb_output", "packets to user space", helper(111, _B)),
     Feature("kfunc_kprobe", "kernel functions in kprobe and uprobe programs", kernel_function(_K)),

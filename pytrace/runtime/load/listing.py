@@ -64,10 +64,10 @@ from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.foreign_files import open_regular
 from pytrace.runtime.machine.name_patterns import matching
 
-KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
+_KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
 """Kinds that are listed, in this order, when no provider is named."""
-USER_KINDS = (UPROBE, USDT)
-TYPE_WORDS = ("struct", "union", "enum")
+_USER_KINDS = (UPROBE, USDT)
+_TYPE_WORDS = ("struct", "union", "enum")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ def listing_pieces(
 def _type_word(pattern: str) -> str:
     """The word that a pattern for types starts with; empty for probes."""
     word, _, rest = pattern.partition(" ")
-    return word if word in TYPE_WORDS and rest.strip() else ""
+    return word if word in _TYPE_WORDS and rest.strip() else ""
 
 
 def _bulk_text(question: Question) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[t
         hints = did_you_mean(provider, known, "{}") or (f"providers are {', '.join(known)}",)
         raise TraceError(f"there is no probe provider {provider!r}", hints=hints)
     user = pid is not None or any("/" in part for part in parts[:1])
-    for kind in matching(provider, USER_KINDS if user else KERNEL_KINDS):
+    for kind in matching(provider, _USER_KINDS if user else _KERNEL_KINDS):
         yield kind, parts
 
 

@@ -58,7 +58,7 @@ class SamplingClock(msgspec.Struct):
     """The clock event of one CPU, whose period is moved so that it cannot run in step with what it samples.
 
     Work that a timer begins is in the same place at each sample of the same frequency, and perf has no jitter. So the
-    first phase is random, and the period is another one several times a second, by up to :data:`MOVES` of *mean*
+    first phase is random, and the period is another one several times a second, by up to :data:`_MOVES` of *mean*
     (nanoseconds). Setting a period restarts it, so a part of one is lost each time; the next ones are shorter by what
     is behind the mean, which the number of samples keeps for that reason.
     """
@@ -89,18 +89,18 @@ class SamplingClock(msgspec.Struct):
         if abs(behind) > 2 * count + 1:
             self.started, self.samples, behind = now, 0, 0.0
         share = count / max(count + behind, 1e-9)
-        middle = self.mean * min(max(share, 1 - MOST_CORRECTION), 1 + MOST_CORRECTION)
-        self._set(now, round(middle * (1 + MOVES * (2 * _random_fraction() - 1))), count)
+        middle = self.mean * min(max(share, 1 - _MOST_CORRECTION), 1 + _MOST_CORRECTION)
+        self._set(now, round(middle * (1 + _MOVES * (2 * _random_fraction() - 1))), count)
 
     def _set(self, now: int, period: int, count: int) -> None:
         perf.set_period(self.event, period)
         self.armed, self.period, self.due = now, period, now + period * count
 
 
-MOVES = 0.25
+_MOVES = 0.25
 """Maximum part of the mean by which a period is longer or shorter. Simulated with work at 100 Hz, sampled at 49 to 997
 Hz: shares of 1,000 samples deviate 1.0 to 1.2 times as much as those of random moments; with 0.05 up to 3 times."""
-MOST_CORRECTION = 0.4
+_MOST_CORRECTION = 0.4
 """Maximum part of the mean by which a period makes up for samples that are missing."""
 _MOVE_EVERY = 250_000_000
 _CPUS_AT_ONCE = 32
@@ -576,7 +576,7 @@ Outcome = Attached | RefusedTarget
 Attacher = Callable[[Job, Opened], list[Outcome]]
 """Attaches one program to all its targets and hands over what it opens; targets that fail leave nothing open."""
 
-SingleAttacher = Callable[[Job, Target, Opened], Attached]
+_SingleAttacher = Callable[[Job, Target, Opened], Attached]
 
 
 LIMITS = frozenset({errno.EAGAIN, errno.EDQUOT, errno.ENOSPC})
@@ -598,7 +598,7 @@ def _error_number(error: BaseException | None) -> int | None:
     return error.errno
 
 
-def one_by_one(attach: SingleAttacher) -> Attacher:
+def one_by_one(attach: _SingleAttacher) -> Attacher:
     """An attacher that makes one link for each target."""
 
     def attach_targets(job: Job, opened: Opened) -> list[Outcome]:
@@ -607,7 +607,7 @@ def one_by_one(attach: SingleAttacher) -> Attacher:
     return attach_targets
 
 
-def attempt(attach: SingleAttacher, job: Job, target: Target, opened: Opened) -> Outcome:
+def attempt(attach: _SingleAttacher, job: Job, target: Target, opened: Opened) -> Outcome:
     """Attach one target; a failure closes what was opened for it."""
     own = Opened()
     try:

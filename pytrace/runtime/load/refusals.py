@@ -327,7 +327,7 @@ def map_refused(spec: MapSpec, error: OSError) -> LoadError:
     )
 
 
-def ring_refused(pages: int, error: OSError) -> LoadError:
+def _ring_refused(pages: int, error: OSError) -> LoadError:
     """The error for an event ring that the kernel does not make; *pages* as in the config."""
     hint = f"perf_rb_pages is {pages}; fewer pages take less memory" if pages else "perf_rb_pages sets a smaller size"
     return LoadError(
@@ -384,7 +384,7 @@ def explain(
         if item.symbol == unmade:
             return map_refused(item, error)
     if unmade == manifest.ring:
-        return ring_refused(manifest.config.perf_rb_pages, error)
+        return _ring_refused(manifest.config.perf_rb_pages, error)
     hint = _permission_hint(privileges.effective_capabilities()) if number == errno.EPERM else ""
     if unmade is None and number != errno.EINVAL:
         hint = hint or _WITHOUT_LOG.get(number, ("", ""))[1]

@@ -87,7 +87,7 @@ class AttachType(IntEnum):
 SLEEPABLE = 1 << 4
 """``BPF_F_SLEEPABLE``."""
 
-MULTI_RETURN = 1
+_MULTI_RETURN = 1
 """``BPF_F_KPROBE_MULTI_RETURN`` and ``BPF_F_UPROBE_MULTI_RETURN``."""
 
 
@@ -109,7 +109,7 @@ def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytear
 # ---------------------------------------------------------------------------------------------- token
 
 
-TOKEN_PATH_VARIABLE, _TOKEN_PATH = "LIBBPF_BPF_TOKEN_PATH", "/sys/fs/bpf"
+_TOKEN_PATH_VARIABLE, _TOKEN_PATH = "LIBBPF_BPF_TOKEN_PATH", "/sys/fs/bpf"
 """The variable that names the bpffs to libbpf, and where that is otherwise."""
 _TOKEN_FLAG = 1 << 16
 """``BPF_F_TOKEN_FD``: a descriptor of a token is among the attributes."""
@@ -132,7 +132,7 @@ def in_container() -> bool:
 
 def token_path() -> str:
     """The bpffs that a token is made of; empty when the user wants none."""
-    return os.environ.get(TOKEN_PATH_VARIABLE, _TOKEN_PATH)
+    return os.environ.get(_TOKEN_PATH_VARIABLE, _TOKEN_PATH)
 
 
 def container_token() -> int | None:
@@ -234,19 +234,19 @@ def prog_test_run(program: int, context: bytes) -> int:
 # ---------------------------------------------------------------------------------------------- links
 
 
-def link_create(program: int, target: int, attach_type: int, tail: bytes = b"") -> int:
+def _link_create(program: int, target: int, attach_type: int, tail: bytes = b"") -> int:
     """Make a link from *program* to *target* and return its descriptor; *tail* is the part for the link's kind."""
     return command(Command.LINK_CREATE, struct.pack("=IIII", program, target, attach_type, 0) + tail)[0]
 
 
 def link_perf_event(program: int, event: int, cookie: int) -> int:
     """Attach *program* to an open perf event (since Linux 5.15)."""
-    return link_create(program, event, AttachType.PERF_EVENT, struct.pack("=Q", cookie))
+    return _link_create(program, event, AttachType.PERF_EVENT, struct.pack("=Q", cookie))
 
 
 def link_tracing(program: int, attach_type: int, cookie: int) -> int:
     """Attach a loaded fentry, fexit or BTF raw tracepoint program, with a cookie (raw tracepoints: since 6.9)."""
-    return link_create(program, 0, attach_type, struct.pack("=IIQ", 0, 0, cookie))
+    return _link_create(program, 0, attach_type, struct.pack("=IIQ", 0, 0, cookie))
 
 
 def raw_tracepoint_open(program: int) -> int:
@@ -256,7 +256,7 @@ def raw_tracepoint_open(program: int) -> int:
 
 def link_iter(program: int) -> int:
     """Make the link of an iterator program, from which :func:`iter_create` opens readable files."""
-    return link_create(program, 0, AttachType.TRACE_ITER)
+    return _link_create(program, 0, AttachType.TRACE_ITER)
 
 
 def iter_create(link: int) -> int:
@@ -301,14 +301,14 @@ def link_kprobe_multi(
     values = Memory(_words(cookies))
     tail = struct.pack(
         "=IIQQQ",
-        MULTI_RETURN if returns else 0,
+        _MULTI_RETURN if returns else 0,
         len(texts) or len(addresses),
         names.address,
         places.address,
         values.address,
     )
     kind = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
-    return link_create(program, 0, kind, tail)
+    return _link_create(program, 0, kind, tail)
 
 
 def link_uprobe_multi(
@@ -337,12 +337,12 @@ def link_uprobe_multi(
         counters.address,
         values.address,
         len(offsets),
-        MULTI_RETURN if returns else 0,
+        _MULTI_RETURN if returns else 0,
         pid,
         0,
     )
     kind = AttachType.TRACE_UPROBE_SESSION if session else AttachType.TRACE_UPROBE_MULTI
-    return link_create(program, 0, kind, tail)
+    return _link_create(program, 0, kind, tail)
 
 
 def obj_pin(descriptor: int, path: str) -> None:

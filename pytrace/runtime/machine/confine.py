@@ -229,10 +229,10 @@ def _refuse(error: int = errno.EPERM) -> bytes:
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_FILE, _MAKE_DIR, _MAKE_REG = 1 << 5, 1 << 7, 1 << 8
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
-_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
+_OF_FILES = _EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
 """Rights that a rule for a file, not a directory, may have."""
 
 _READ = READ_FILE | READ_DIR
@@ -241,11 +241,11 @@ _WRITE = _READ | WRITE_FILE | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _T
 
 _FILE_RIGHTS = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, 1 << 15))
 _NET_RIGHTS = ((4, 0b11),)
-"""``BIND_TCP`` and ``CONNECT_TCP``."""
+"""``BIND_TCP`` and ``_CONNECT_TCP``."""
 _SCOPES = ((6, 0b11),)
 """Abstract UNIX sockets, and signals, of processes outside."""
-BIND_TCP, CONNECT_TCP = 1, 2
-ABSTRACT_SOCKETS, SIGNALS = 1, 2
+BIND_TCP, _CONNECT_TCP = 1, 2
+_ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 
 class AccessLimits(msgspec.Struct, frozen=True):
@@ -295,8 +295,8 @@ def handled_rights(limits: AccessLimits, version: int) -> tuple[int, int, int]:
     if not limits.read:
         files &= ~_READ
     if limits.connections:
-        net &= ~CONNECT_TCP
-        scopes &= ~ABSTRACT_SOCKETS
+        net &= ~_CONNECT_TCP
+        scopes &= ~_ABSTRACT_SOCKETS
     return files, net, scopes & ~SIGNALS if limits.signals else scopes
 
 

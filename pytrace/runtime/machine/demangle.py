@@ -78,7 +78,7 @@ def demangle(name: str) -> str:
     # may have dots, too (those of frames of GCC's coroutines).
     marks = _MARKS.search(name)
     for base in dict.fromkeys((name[: marks.start()] if marks else name, name.partition(".")[0])):
-        demangler = _cxx() if len(base) <= LONGEST and expanded_size(base) <= MOST_EXPANDED else None
+        demangler = _cxx() if len(base) <= LONGEST and _expanded_size(base) <= _MOST_EXPANDED else None
         text = demangler(base.encode(errors="surrogateescape")) if demangler else None
         if text is not None:
             break
@@ -93,11 +93,11 @@ _TOKEN = re.compile(r"S[0-9A-Z]*_|T[0-9]*_|[0-9]+|.", re.DOTALL)
 _SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
 _LISTS = frozenset("INFXJZ")
 _FEW = 16
-MOST_EXPANDED = 1 << 27
-"""Largest :func:`expanded_size` that is demangled; of 123,000 names of LLVM, Arrow and libstdc++ none exceeds it."""
+_MOST_EXPANDED = 1 << 27
+"""Largest :func:`_expanded_size` that is demangled; of 123,000 names of LLVM, Arrow and libstdc++ none exceeds it."""
 
 
-def expanded_size(name: str) -> int:
+def _expanded_size(name: str) -> int:
     """An estimate, rather too large, of the characters of a demangled C++ name.
 
     A substitution (``S_``, ``T_``) stands for an earlier part, which may contain substitutions: 200 characters can
@@ -127,7 +127,7 @@ def expanded_size(name: str) -> int:
             sizes[-1] += size
         else:
             sizes[-1] += 8
-        if sizes[-1] > MOST_EXPANDED:
+        if sizes[-1] > _MOST_EXPANDED:
             return sizes[-1]
     return sum(sizes)
 

@@ -258,7 +258,7 @@ class Kallsyms:
 
 
 
-BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
+_BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
 
 NEVER = r"(?:arch_cpu_idle|default_idle|bpf_dispatcher_xdp_func)(?!\w)|rcu_|__ftrace_invalid_address__"
 """Source of an expression for functions that are left out although the kernel lists them: probing them harms it, or
@@ -270,7 +270,7 @@ _STUBS = "__pfx_|__cfi_|__SCT__|__SCK__|__pi_"
 
 _CHUNK = 1 << 18
 
-ByModule = dict[str, list[str]]
+_ByModule = dict[str, list[str]]
 """Names by the module that defines them, empty for the kernel proper."""
 
 
@@ -284,9 +284,9 @@ class KernelFunctions:
         self._kallsyms = kallsyms
         self._live = live
         self._list = TraceableFunctions(path) if path else None
-        self._found: dict[tuple[str, str], ByModule] = {}
+        self._found: dict[tuple[str, str], _ByModule] = {}
 
-    def match(self, pattern: str, module: str = "") -> ByModule:
+    def match(self, pattern: str, module: str = "") -> _ByModule:
         """Names by ``*`` patterns, each once; *module* empty for any, ``vmlinux`` for the kernel proper."""
         key = (pattern, module)
         if key not in self._found:
@@ -308,7 +308,7 @@ class KernelFunctions:
     def _blacklist(self) -> frozenset[str]:
         return blacklist()
 
-    def _one(self, name: str, module: str) -> ByModule:
+    def _one(self, name: str, module: str) -> _ByModule:
         if self.blacklisted(name):
             return {}
         if self._list is not None:
@@ -318,20 +318,20 @@ class KernelFunctions:
             owners = [owner for owner in modules if not _made_by_kernel(owner)]
         return {owner: [name] for owner in owners}
 
-    def _several(self, pattern: str, module: str) -> ByModule:
+    def _several(self, pattern: str, module: str) -> _ByModule:
         wanted = set(matching(module or "*", [owner or "vmlinux" for owner in self._all]))
         return {owner: matching(pattern, names) for owner, names in self._all.items() if (owner or "vmlinux") in wanted}
 
     @cached_property
-    def _all(self) -> ByModule:
+    def _all(self) -> _ByModule:
         boot, modules = fingerprints.boot_fact(), fingerprints.modules_fact()
         if not self._live or not boot[1]:
             return self._read()
         source = "" if self._list is None else self._list.path
-        stamp = (*fingerprints.kernel_fact(), *boot, *modules, source, str(os.path.exists(BLACKLIST)))
+        stamp = (*fingerprints.kernel_fact(), *boot, *modules, source, str(os.path.exists(_BLACKLIST)))
         return fingerprints.kept_lists("functions", stamp, self._read)
 
-    def _read(self) -> ByModule:
+    def _read(self) -> _ByModule:
         if self._list is not None:
             by_module = self._list.lists()
         else:
@@ -354,7 +354,7 @@ def never_traceable(name: str) -> bool:
     return re.match(NEVER, name) is not None
 
 
-def blacklist(path: str = BLACKLIST) -> frozenset[str]:
+def blacklist(path: str = _BLACKLIST) -> frozenset[str]:
     """Functions on which the kernel refuses kprobes; empty where debugfs does not show them."""
     lines = (line.split() for line in kernel_files.lines(kernel_files.read_text(path)))
     return frozenset(parts[-1] for parts in lines if len(parts) > 1)
@@ -386,7 +386,7 @@ class TraceableFunctions:
             if modules or not self._read_more():
                 return modules
 
-    def lists(self) -> ByModule:
+    def lists(self) -> _ByModule:
         """All names, each once, by module."""
         text = self._all()
         bracket = text.find(b"[")

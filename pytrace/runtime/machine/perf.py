@@ -24,8 +24,8 @@ ATTR_SIZE = 128
 
 FLAG_DISABLED = 1 << 0
 FLAG_INHERIT = 1 << 1
-FLAG_FREQUENCY = 1 << 10
-FLAG_ENABLE_ON_EXEC = 1 << 12
+_FLAG_FREQUENCY = 1 << 10
+_FLAG_ENABLE_ON_EXEC = 1 << 12
 FLAG_INHERIT_THREAD = 1 << 35
 _FLAG_CLOEXEC = 8
 
@@ -72,11 +72,11 @@ class EventAttr(msgspec.Struct, frozen=True):
 
     def beginning_at_exec(self) -> EventAttr:
         """The same event, which begins when its process executes the next program."""
-        return replace(self, flags=self.flags | FLAG_DISABLED | FLAG_ENABLE_ON_EXEC)
+        return replace(self, flags=self.flags | FLAG_DISABLED | _FLAG_ENABLE_ON_EXEC)
 
     def pack(self) -> bytes:
         """The C structure."""
-        flags = (FLAG_FREQUENCY if self.frequency else 0) | self.flags
+        flags = (_FLAG_FREQUENCY if self.frequency else 0) | self.flags
         head = struct.pack(
             "=IIQQQQQIIQQ",
             self.type,
@@ -172,13 +172,13 @@ def pmu_bit(name: str, field: str) -> int:
         return 1 << int(file.read().strip().removeprefix("config:"))
 
 
-MAX_STACK = "/proc/sys/kernel/perf_event_max_stack"
+_MAX_STACK = "/proc/sys/kernel/perf_event_max_stack"
 
 
 def max_stack() -> int:
     """``kernel.perf_event_max_stack``: the number of frames that the kernel walks; its default where it is hidden."""
     try:
-        with open(MAX_STACK, encoding="utf-8") as file:
+        with open(_MAX_STACK, encoding="utf-8") as file:
             return int(file.read())
     except (OSError, ValueError):
         return 127  # PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h
@@ -195,17 +195,17 @@ def max_sample_rate() -> int:
 
 def online_cpus() -> list[int]:
     """Numbers of the CPUs that are online."""
-    return parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
+    return _parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
 
 
 def possible_cpus() -> list[int]:
     """Numbers of the CPUs that may ever be online; values of per-CPU maps have a copy for each."""
-    return parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/possible")) or list(
+    return _parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/possible")) or list(
         range(os.cpu_count() or 1)
     )
 
 
-def parse_cpu_list(text: str) -> list[int]:
+def _parse_cpu_list(text: str) -> list[int]:
     """The numbers of a kernel CPU list (``0-3,8``)."""
     cpus: list[int] = []
     for part in text.strip().split(","):

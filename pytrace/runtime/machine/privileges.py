@@ -19,7 +19,7 @@ from pytrace.core.manifest import MapType
 from pytrace.runtime.machine import bpf, libbpf, syscalls
 from pytrace.runtime.machine.syscalls import Memory
 
-OLDEST_KERNEL = (5, 15)
+_OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
 
 CAPABILITIES = {
@@ -200,9 +200,9 @@ def kernel_warnings(release: str) -> list[str]:
         version = int(parts[0]), int(parts[1].partition("-")[0])
     except (IndexError, ValueError):
         return []
-    if version >= OLDEST_KERNEL:
+    if version >= _OLDEST_KERNEL:
         return []
-    oldest = ".".join(str(part) for part in OLDEST_KERNEL)
+    oldest = ".".join(str(part) for part in _OLDEST_KERNEL)
     return [f"kernel {release} is older than {oldest}; some features will be missing"]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UID_MAX = 0xFFFFFFFE
+_UID_MAX = 0xFFFFFFFE
 """The highest user id: one more means none."""
 
 
@@ -63,8 +63,8 @@ def uids(texts: Iterable[str]) -> tuple[int, ...]:
 def _uid(text: str) -> int:
     if text.isascii() and text.isdigit():
         number = int(text)
-        if number > UID_MAX:
-            raise TraceError(f"--uid {text} is out of range (0 to {UID_MAX})")
+        if number > _UID_MAX:
+            raise TraceError(f"--uid {text} is out of range (0 to {_UID_MAX})")
         return number
     try:
         return pwd.getpwnam(text).pw_uid

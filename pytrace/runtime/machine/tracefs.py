@@ -16,14 +16,14 @@ from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enu
 from pytrace.runtime.machine import fingerprints
 from pytrace.runtime.machine.name_patterns import name_pattern
 
-TypeLookup = Callable[[str, str], Type | None]
+_TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""
 
 
 class Tracepoints:
     """The tracepoints of a tracefs."""
 
-    def __init__(self, path: str, lookup: TypeLookup) -> None:
+    def __init__(self, path: str, lookup: _TypeLookup) -> None:
         self.path = path
         self._lookup = lookup
         self._fields: dict[tuple[str, str], tuple[TracepointField, ...] | None] = {}
@@ -122,13 +122,13 @@ class _Declared(msgspec.Struct, frozen=True):
     user: bool
 
 
-def parse_format(text: str, lookup: TypeLookup, space: AddressSpace) -> tuple[TracepointField, ...]:
+def parse_format(text: str, lookup: _TypeLookup, space: AddressSpace) -> tuple[TracepointField, ...]:
     """Fields of a ``format`` file, in the order of the file; *space* is where pointers point."""
     rows = text.partition("\nprint fmt:")[0]
     return tuple(_field(match, lookup, space) for match in _FIELD.finditer(rows))
 
 
-def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> TracepointField:
+def _field(match: re.Match[str], lookup: _TypeLookup, space: AddressSpace) -> TracepointField:
     declaration = " ".join(match["text"].split())
     offset, size, signed = int(match["offset"]), int(match["size"]), match["signed"] == "1"
     dynamic = _DYNAMIC.match(declaration)
@@ -160,13 +160,13 @@ def _declared(text: str) -> _Declared:
     return _Declared(kind, " ".join(plain), words.count("*"), "__user" in words)
 
 
-def _dynamic_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -> Type:
+def _dynamic_type(declared: _Declared, lookup: _TypeLookup, space: AddressSpace) -> Type:
     if declared.name in ("char", "s8", "__s8") and not declared.stars:
         return String(0)
     return Array(_target_type(declared, lookup, space), 0)
 
 
-def _array_type(declared: _Declared, size: int, lookup: TypeLookup, space: AddressSpace) -> Type:
+def _array_type(declared: _Declared, size: int, lookup: _TypeLookup, space: AddressSpace) -> Type:
     if declared.name in ("char", "signed char") and not declared.stars:
         return String(size) if size else Array(INT8, 0)
     element = _target_type(declared, lookup, space)
@@ -175,7 +175,7 @@ def _array_type(declared: _Declared, size: int, lookup: TypeLookup, space: Addre
     return Array(element, size // element.size)
 
 
-def _scalar_type(declared: _Declared, size: int, signed: bool, lookup: TypeLookup, space: AddressSpace) -> Type:
+def _scalar_type(declared: _Declared, size: int, signed: bool, lookup: _TypeLookup, space: AddressSpace) -> Type:
     if declared.stars:
         return _target_type(declared, lookup, space)
     if declared.name == "bool" and size == 1:
@@ -213,7 +213,7 @@ def _base_type(name: str) -> Type:
     return Int(width, "unsigned" not in words)
 
 
-def _target_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -> Type:
+def _target_type(declared: _Declared, lookup: _TypeLookup, space: AddressSpace) -> Type:
     """The declared type without what the record says about its size: the element of an array, or a pointer."""
     if declared.user:
         space = AddressSpace.USER

@@ -472,8 +472,8 @@ FIRST = 1 << 18
 """Bytes of the ring that are mapped at once. The kernel fills in all pages of a mapping, which takes milliseconds for a
 whole ring; many runs end before that much was sent."""
 
-BACKLOG_LARGEST = 64 << 20
-BACKLOG_SMALLEST = 4 << 20
+_BACKLOG_LARGEST = 64 << 20
+_BACKLOG_SMALLEST = 4 << 20
 _BACKLOG_SHARE = 8
 
 _LISTED_BYTES = 8
@@ -482,7 +482,7 @@ _LISTED_BYTES = 8
 
 def backlog_limit(available: int) -> int:
     """Most bytes of events that wait for their output: an eighth of the *available* memory, within fixed limits."""
-    return max(BACKLOG_SMALLEST, min(available // _BACKLOG_SHARE, BACKLOG_LARGEST))
+    return max(_BACKLOG_SMALLEST, min(available // _BACKLOG_SHARE, _BACKLOG_LARGEST))
 
 
 class _Chunk:
@@ -503,7 +503,7 @@ class RingReader:
     Not for use by several threads.
     """
 
-    def __init__(self, map_fd: int, stack: ExitStack, *, backlog: int = BACKLOG_LARGEST) -> None:
+    def __init__(self, map_fd: int, stack: ExitStack, *, backlog: int = _BACKLOG_LARGEST) -> None:
         self._fd = map_fd
         size = bpf.map_info(map_fd)[4]
         page = mmap.PAGESIZE

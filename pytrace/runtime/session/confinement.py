@@ -34,8 +34,8 @@ SYSTEM = "system() starts programs, which keep what this user may do"
 COMMAND = "the command of -c is ended with the run"
 CPUS = "probes are attached again to CPUs that come online"
 OLD_PROBES = "probes of this kernel are detached through tracefs and /proc/PID/mem"
-OLD_MAPS = "this kernel wants it to read maps"
-INSTALLATION = "Python is installed where only it can read"
+_OLD_MAPS = "this kernel wants it to read maps"
+_INSTALLATION = "Python is installed where only it can read"
 PROBED = "probed files are looked at"
 OUTPUT = "output is written where only it can write"
 NETWORK_NAMESPACE = "interfaces of another network namespace are read by a process there"
@@ -43,7 +43,7 @@ NETWORK_NAMESPACE = "interfaces of another network namespace are read by a proce
 Say = Callable[[str], None]
 """Prints a notice."""
 
-KILLS = "another filter, as of systemd, kills for it (allow seccomp and landlock_*)"
+_KILLS = "another filter, as of systemd, kills for it (allow seccomp and landlock_*)"
 
 _SYSTEM_FILES = (
     "/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/run/netns", "/dev/null", "/dev/urandom", "/nix/store",
@@ -86,7 +86,7 @@ class Needs(msgspec.Struct):
             self.capabilities.setdefault(name, reason)
 
 
-def changing_cpus() -> set[int]:
+def _changing_cpus() -> set[int]:
     """The CPUs that can go offline or come online; the first one cannot on most machines."""
     online = set(perf.online_cpus())
     return {cpu for cpu in perf.possible_cpus() if cpu not in online or os.path.exists(f"{_CPUS}/cpu{cpu}/online")}
@@ -226,7 +226,7 @@ def _landlock(wanted: Needs, installed: list[str], say: Say) -> None:
         say(f"Files are not limited by Landlock: {wanted.all_files}\n")
         return
     if not _survives(confine.landlock_version):
-        say(f"Files are not limited by Landlock: {KILLS}\n")
+        say(f"Files are not limited by Landlock: {_KILLS}\n")
         return
     version = confine.landlock_version()
     if not version:
@@ -253,7 +253,7 @@ def _seccomp(wanted: Needs, say: Say) -> None:
         existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
     )  # fmt: skip
     if not _survives(lambda: confine.install_filter(rules)):
-        say(f"System calls are not limited: {KILLS}\n")
+        say(f"System calls are not limited: {_KILLS}\n")
         return
     try:
         confine.install_filter(rules)
@@ -281,7 +281,7 @@ class Confinement(Service):
         self._loaded.reserve()
         self._probes.reserve()
         time.localtime()
-        on_cpus = self._probes.depend_on(changing_cpus())
+        on_cpus = self._probes.depend_on(_changing_cpus())
         legacy = self._probes.detach_by_files
         self._give_up(needs(self._loaded.manifest, self._options, legacy=legacy, on_cpus=on_cpus))
 
@@ -352,11 +352,11 @@ def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[s
         bpf.map_info(loaded.map_fd(loaded.manifest.ring))
     except PermissionError:
         # Before Linux 5.19 bpf(2) refuses every command without CAP_BPF, unless unprivileged BPF is on.
-        missed["CAP_BPF"] = OLD_MAPS
+        missed["CAP_BPF"] = _OLD_MAPS
     if wanted.cpu_events and not perf.measures_cpus():
         missed["CAP_SYS_ADMIN"] = CPUS
     if not all(map(_readable, installed)):
-        missed["CAP_DAC_READ_SEARCH"] = INSTALLATION
+        missed["CAP_DAC_READ_SEARCH"] = _INSTALLATION
     elif not all(map(_visible, _probed(loaded.manifest))):
         missed["CAP_DAC_READ_SEARCH"] = PROBED
     if not all(os.access(path, os.W_OK | os.X_OK, effective_ids=True) for path in wanted.write):

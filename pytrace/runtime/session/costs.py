@@ -32,13 +32,13 @@ from pytrace.runtime.session.services import CounterReader, Service
 
 PERIOD = 0.25
 """Seconds between two measurements of costs."""
-WINDOW, OWN_WINDOW = 1.0, 5.0
+WINDOW, _OWN_WINDOW = 1.0, 5.0
 """Seconds over which costs are averaged: of programs; of the tracer, which works in bursts."""
-SOON = 4.0
+_SOON = 4.0
 """How often the budget must be exceeded to act after one :data:`PERIOD`, not two."""
 TARGET = 0.7
 """Part of the budget that sampling aims at."""
-LITTLE, CALM = 0.2, 5.0
+_LITTLE, _CALM = 0.2, 5.0
 """Sampling is relaxed when costs were below this part of the budget for this number of seconds."""
 MOST = 1 << 16
 """Maximum weight of a hit."""
@@ -227,7 +227,7 @@ def decide(loads: Sequence[Load], weights: Mapping[int, int], allowed: float, ac
 def ease(loads: Sequence[Load], weights: Mapping[int, int], allowed: float) -> Decision | None:
     """The change after costs were low for some time: half the weight for one sampled program; None without one."""
     sampled = [load for load in loads if weights.get(load.index, 1) > 1]
-    if sum(load.total for load in loads) > LITTLE * allowed or not sampled:
+    if sum(load.total for load in loads) > _LITTLE * allowed or not sampled:
         return None
     least = min(sampled, key=lambda load: load.body)
     return Decision(least.index, weights[least.index] // 2)
@@ -302,7 +302,7 @@ class BudgetKeeper(Service):
             return
         self._next = now + PERIOD
         self._measured.append(self._costs.measured())
-        while self._measured[-1].time - self._measured[0].time > OWN_WINDOW * 1e9:
+        while self._measured[-1].time - self._measured[0].time > _OWN_WINDOW * 1e9:
             self._measured.popleft()
         self._look()
 
@@ -315,9 +315,9 @@ class BudgetKeeper(Service):
             return
         loads = self._loads(first, last)
         total = sum(load.total for load in loads)
-        if total > self._allowed and (seconds > 1.5 * PERIOD or total > SOON * self._allowed):
+        if total > self._allowed and (seconds > 1.5 * PERIOD or total > _SOON * self._allowed):
             decision = decide(loads, self._weights(), self._allowed, self._budget.action)
-        elif last.time - self._changed > CALM * 1e9:
+        elif last.time - self._changed > _CALM * 1e9:
             decision = ease(loads, self._weights(), self._allowed)
         else:
             decision = None

@@ -26,7 +26,7 @@ from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.load.probe_links import AttachOptions
 from pytrace.runtime.session.services import SKIPPED, CounterReader
 
-HOT = {
+_HOT = {
     "the scheduler": (
         "tracepoint:sched:*", "rawtracepoint:sched*", "*probe:*schedule*", "f*:*:*schedule*", "*:try_to_wake_up",
         "*:finish_task_switch*", "*:update_curr*",
@@ -46,7 +46,7 @@ HOT = {
 
 MANY = 100
 """Number of probes that are tried whatever their names are."""
-TRIAL = 0.1
+_TRIAL = 0.1
 """Seconds of the trial."""
 BODY = 100
 """Nanoseconds that a program is taken to run: a count by a key."""
@@ -66,7 +66,7 @@ def subjects(programs: Iterable[ProgramSpec]) -> list[str]:
     names = {target.probe for program in programs for target in program.targets}
     return [
         subject
-        for subject, patterns in HOT.items()
+        for subject, patterns in _HOT.items()
         if any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
     ]
 
@@ -89,7 +89,7 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
     what = f" ({', '.join(known)})" if known else ""
     sys.stderr.write(
         f"{count} probe{'' if count == 1 else 's'}{what}: {estimate.rate:,.0f} hits per second in a trial of "
-        f"{TRIAL} s, which cost about {100 * estimate.share:.0f}% of one processor.\nTrace them? [y/N] "
+        f"{_TRIAL} s, which cost about {100 * estimate.share:.0f}% of one processor.\nTrace them? [y/N] "
     )
     sys.stderr.flush()
     if not _agreed():
@@ -97,7 +97,7 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
 
 
 def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunOptions) -> Estimate:
-    """Attach *programs* for :data:`TRIAL` seconds; they count their hits."""
+    """Attach *programs* for :data:`_TRIAL` seconds; they count their hits."""
     manifest = script.manifest
     maps = {symbol: 1 for spec in manifest.maps for symbol in (spec.symbol, spec.keys) if symbol and not spec.inner}
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunO
         attachments.attach_all(loaded, programs, attach_options, stack)
         reader = CounterReader(loaded)
         before, began = reader.totals(), time.monotonic()
-        time.sleep(TRIAL)
+        time.sleep(_TRIAL)
         after, seconds = reader.totals(), time.monotonic() - began
     hits = {
         index: count - before.get((kind, index), 0) for (kind, index), count in after.items() if kind == SKIPPED

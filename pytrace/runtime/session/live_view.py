@@ -37,7 +37,7 @@ SHOWN = 4096
 in the sum."""
 LOOK_EVERY = 0.2
 """Seconds between two looks for commands."""
-LINES_EVERY = 0.5
+_LINES_EVERY = 0.5
 """Seconds between two messages with lines of the log."""
 _SECOND = 5.0
 """Longest time between the first two snapshots."""
@@ -123,7 +123,7 @@ class LiveView(Service):
         while not self._results.empty():
             self._view.send(self._results.get())
         if now >= self._next_lines:
-            self._next_lines = now + LINES_EVERY
+            self._next_lines = now + _LINES_EVERY
             self._output.seen(self._view.lines)
             data, dropped = self._output.take()
             if data:

@@ -16,7 +16,7 @@ FRESH = 1.0
 """Seconds for which a snapshot is reused for further requests."""
 PATIENCE = 8.0
 """Seconds that a request waits for a snapshot; Prometheus waits ten for the answer by default."""
-LAST_ANSWERS = 0.5
+_LAST_ANSWERS = 0.5
 """Grace period in seconds for answers that are being written when the run ends."""
 PATH = "/metrics"
 
@@ -82,7 +82,7 @@ class Metrics(Service):
     def close(self) -> None:
         """Stop the server; waiting requests get an error that the run is over."""
         self._exchange.close()
-        self._server.end(LAST_ANSWERS)
+        self._server.end(_LAST_ANSWERS)
 
     # ---- threads of requests
 

@@ -383,7 +383,7 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
     """Services that options or maps ask for, each imported for runs that have it. Errors: :func:`run_services`."""
     options, loaded = run.options, run.loaded
     wanted: list[Service] = []
-    if specs := maps_with_stacks(loaded.manifest, options):
+    if specs := _maps_with_stacks(loaded.manifest, options):
         from pytrace.runtime.session.stack_rows import ReadingAhead
 
         wanted.append(ReadingAhead(specs, MapReader(loaded), run.symbols, saved=options.saves))
@@ -438,7 +438,7 @@ def _costs(
     return Costs(loaded, written, tell if options.measure and not options.quiet else None, stack)
 
 
-def maps_with_stacks(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
+def _maps_with_stacks(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
     """Maps with functions of user stacks, which have source lines, and may have been compiled at run time."""
     return [] if options.dry_run else [spec for spec in manifest.maps if has_user_stacks(spec)]
 

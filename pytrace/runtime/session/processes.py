@@ -128,7 +128,7 @@ def follow(
 
         # Without -p and -c these are all; the command is held after its exec.
         pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
-        walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
+        walked = WalkedProcesses(manifest, None if _follows_all(options, traced.pid) else pids, functions)
         python = walked.start(loaded, stack, notices.warn)
 
     def uncalled() -> None:
@@ -152,7 +152,7 @@ def _follow_mappings(
     if not unwinds and not manifest.shows_user_addresses():
         return
     pid = options.filters.pid if command is None else command
-    if follows_all(options, command):
+    if _follows_all(options, command):
         pid = None
     pids = None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids]
     maps = manifest.images
@@ -163,7 +163,7 @@ def _follow_mappings(
         warn(error.message)
 
 
-def follows_all(options: RunOptions, command: int | None) -> bool:
+def _follows_all(options: RunOptions, command: int | None) -> bool:
     """Whether any process may be traced: without -p and -c, and as a followed one or that of --exec-wait."""
     pid = options.filters.pid if command is None else command
     return pid is None or (options.follow and command is None) or bool(options.filters.exec_wait)

@@ -267,7 +267,7 @@ class OwnProcess(Service):
     def attached(self) -> None:
         """Notify test benches and the service manager that tracing has begun."""
         attached_hooks()
-        self._manager = service_manager()
+        self._manager = _service_manager()
         notify(self._manager, "READY=1")
 
     def begin(self) -> None:
@@ -320,7 +320,7 @@ class OwnModules(Service):
         self._next = float("inf") if over else time.monotonic() + _REST
 
 
-def service_manager() -> socket.socket | None:
+def _service_manager() -> socket.socket | None:
     """A socket to the service manager, if one waits for notices; open during the run, which may open none later.
 
     The protocol is one datagram for each to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract

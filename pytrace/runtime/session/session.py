@@ -6,7 +6,7 @@ wait for, probes are detached, end probes run, waiting events are printed, then 
 
 Events go from the ring to the output in turns of a few milliseconds. Between two the session looks at signals, at
 ``exit()`` and at the traced process, whatever arrives and whether or not the output is read. After the user has asked
-for the end, waiting events are printed for :data:`ENDING` seconds, or :data:`STUCK` where nobody reads them; the rest
+for the end, waiting events are printed for :data:`ENDING` seconds, or :data:`_STUCK` where nobody reads them; the rest
 is dropped and counted.
 """
 
@@ -59,7 +59,7 @@ LOOK_EVERY = 0.01
 """Maximum seconds between two checks of signals while the output has no room."""
 ENDING = 0.3
 """Seconds for which waiting events are printed after the user has asked for the end and all probes are detached."""
-STUCK = 0.2
+_STUCK = 0.2
 """Seconds after which an output without room is not waited for any more then."""
 
 UNPRINTED = ("unprinted", 0)
@@ -244,7 +244,7 @@ class Consumer:
             self._deadline = now + ENDING
         if (progress := self._output.progress) != self._progress:
             self._progress, self._since = progress, now
-        return now > self._deadline or (self._output.waiting and now - self._since > STUCK)
+        return now > self._deadline or (self._output.waiting and now - self._since > _STUCK)
 
     # ---- what was left
 
@@ -268,7 +268,7 @@ _SESSION = "kprobe_session"
 _NO_MAPS = "not all maps were printed because of the interrupt"
 PATIENCE = 0.2
 """Seconds in which a page usually arrives from a disk."""
-SIGNALLED = 128
+_SIGNALLED = 128
 """The status of a command that a signal ended is this and the number of the signal, as in shells."""
 
 
@@ -727,7 +727,7 @@ class Session:
         if run.options.verbose or failed:
             text = f"exited with status {status}" if status >= 0 else f"was killed by {_signal_name(-status)}"
             run.notices.tell(f"the command {text}\n")
-        return status if status >= 0 else SIGNALLED - status
+        return status if status >= 0 else _SIGNALLED - status
 
     # ---- results
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SLICE = 1024
 """Entries between two calls of what else has to go on."""
-NAMED_TARGETS = 4
+_NAMED_TARGETS = 4
 """Processes that a snapshot names; of more it says how many."""
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
@@ -211,8 +211,8 @@ def _target(options: RunOptions) -> str:
     if options.command is not None:
         return options.command
     filters = options.filters
-    names = [_process(pid) for pid in filters.pids[:NAMED_TARGETS]]
-    names += filters.comms[: NAMED_TARGETS - len(names)]
+    names = [_process(pid) for pid in filters.pids[:_NAMED_TARGETS]]
+    names += filters.comms[: _NAMED_TARGETS - len(names)]
     more = len(filters.pids) + len(filters.comms) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
 
@@ -334,9 +334,9 @@ _BUILD_ID_VALID = 1
 
 Addresses: TypeAlias = tuple[int, tuple[int, ...], int]
 """A stack as it is decoded: process, addresses, error."""
-BuildIds: TypeAlias = tuple[int, tuple[tuple[int, bytes, int], ...], int]
+_BuildIds: TypeAlias = tuple[int, tuple[tuple[int, bytes, int], ...], int]
 """The same in mode ``build_id``: status, build id, and position in the file, or address, of each frame."""
-_Decoded = TypeVar("_Decoded", Addresses, BuildIds)
+_Decoded = TypeVar("_Decoded", Addresses, _BuildIds)
 
 
 class _Resolved(msgspec.Struct, frozen=True):
@@ -466,7 +466,7 @@ def _raw(value: Addresses) -> list[Frame]:
     return [TRUNCATED_FRAME if address == TRUNCATED else Frame("", address=address) for address in value[1]]
 
 
-def _by_build_id(value: BuildIds) -> list[Frame]:
+def _by_build_id(value: _BuildIds) -> list[Frame]:
     return [
         TRUNCATED_FRAME if place == TRUNCATED
         else Frame("", build_id=identity.hex() if status == _BUILD_ID_VALID else "", address=place)

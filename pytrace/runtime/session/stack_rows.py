@@ -27,7 +27,7 @@ REST = 0.004
 """Seconds between two slices: at least half of one CPU is left to others."""
 FIRST, SHARE = 1.0, 50
 """Seconds until the maps are searched first; the time to the next search is a multiple of what one takes."""
-LONGEST_SEARCH = 0.05
+_LONGEST_SEARCH = 0.05
 """Seconds of CPU time: after a search that took longer, such large maps are not searched again before the end."""
 _REMEMBERED = 1 << 16
 """Maximum number of addresses that are remembered as read."""
@@ -75,7 +75,7 @@ class ReadingAhead(Service):
                 before = time.thread_time()
                 self._steps = self._lines.prepare(self._addresses())
                 took = time.thread_time() - before
-                self._next = started + max(FIRST, SHARE * took) if took < LONGEST_SEARCH else float("inf")
+                self._next = started + max(FIRST, SHARE * took) if took < _LONGEST_SEARCH else float("inf")
             return
         for _ in self._steps:
             if time.monotonic() - started > SLICE:

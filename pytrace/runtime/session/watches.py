@@ -399,7 +399,7 @@ def _process(pid: int, stack: ExitStack) -> int:
 
 # ---------------------------------------------------------------------------------------------- changes of the machine
 
-MOVES_APART = 0.025
+_MOVES_APART = 0.025
 """Minimum seconds between two moves of sampling clocks; those that become due meanwhile are moved together."""
 
 
@@ -429,12 +429,12 @@ class SamplingClocks(Service):
 
     def _move(self) -> None:
         due = self._probes.move_clocks(time.monotonic_ns()) / 1e9
-        self._next = max(due, time.monotonic() + MOVES_APART)
+        self._next = max(due, time.monotonic() + _MOVES_APART)
 
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the clocks."""
-FILES_EVERY = 5.0
+_FILES_EVERY = 5.0
 """Seconds between two looks at the probed files."""
 _AGAIN = "start pytrace again to trace the new one"
 STEP = 500_000_000
@@ -489,7 +489,7 @@ class MachineChanges(Service):
                 self._warn(f"process {pid} runs an older {path}, which was replaced or removed", (hint,))
         self._online = set(perf.online_cpus())
         self._clocks = _clocks()
-        self._next, self._next_files = time.monotonic() + LOOK_EVERY, time.monotonic() + FILES_EVERY
+        self._next, self._next_files = time.monotonic() + LOOK_EVERY, time.monotonic() + _FILES_EVERY
 
     def woken(self, ready: list[int]) -> None:
         """Look at what has changed, when the kernel says so or it is time."""
@@ -501,7 +501,7 @@ class MachineChanges(Service):
             self._look_at_cpus()
             self._look_at_clocks()
         if now >= self._next_files:
-            self._next_files = now + FILES_EVERY
+            self._next_files = now + _FILES_EVERY
             self._look_at_files()
 
     def stop(self) -> None:

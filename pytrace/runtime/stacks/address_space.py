@@ -475,7 +475,7 @@ _SWEPT = 1 << 10
 looked for."""
 _KEPT_OTHERS = 8
 """How many earlier processes of a number are remembered."""
-KEPT_IMAGES = 1 << 15
+_KEPT_IMAGES = 1 << 15
 """How many images are remembered: the last ones."""
 _MEMORY_FILE = "/memfd:"
 _MOST_FLEETING = 256
@@ -832,7 +832,7 @@ class MappingRecorder:
 
     def _add(self, pid: int, number: int, image: Image) -> None:
         self._images[number] = self._latest[pid] = image
-        while len(self._images) > KEPT_IMAGES:
+        while len(self._images) > _KEPT_IMAGES:
             self._images.popitem(last=False)
 
     def _look(self) -> None:

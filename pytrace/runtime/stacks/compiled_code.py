@@ -549,7 +549,7 @@ NAME = re.compile(r"(?:^|/)jit-\d+\.dump$")
 
 MOST_DUMPED = 1 << 17
 """Functions of one file that are remembered."""
-MOST_RECORDS = 1 << 21
+_MOST_RECORDS = 1 << 21
 _MAGIC, _SWAPPED = 0x4A695444, 0x4454694A
 _HEADER = "IIIIIIQQ"
 _HEAD = "IIQ"
@@ -643,7 +643,7 @@ class JitDump:
             kind, size, moment = head.unpack(_read(file, head.size, self._position))
             if size < head.size or self._position + size > self._seen:
                 return  # being written, or damaged
-            if self._records >= MOST_RECORDS or self._code.count >= MOST_DUMPED:
+            if self._records >= _MOST_RECORDS or self._code.count >= MOST_DUMPED:
                 self.problem = f"{self._path} is too large: what is after its first {self._position} bytes is not used"
                 return
             body, since = self._position + head.size, self._since(moment, before)

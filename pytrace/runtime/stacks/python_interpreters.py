@@ -176,7 +176,7 @@ def layout(minor: int, runtime: bytes) -> Layout:
 
 
 LOOP = "_PyEval_EvalFrameDefault"
-TAIL_CALLS_SINCE = 14
+_TAIL_CALLS_SINCE = 14
 _HANDLERS = 256
 FEWEST = 150
 """Handlers in a table that may be another one: those of ``switch`` that follow each other have up to 125."""
@@ -331,7 +331,7 @@ def interpreter(file: ElfFile) -> Interpreter | None:
     found = Interpreter(
         known, runtime.address, code_type.address, distance, objects=objects, thread_values=values
     )
-    if known.minor >= TAIL_CALLS_SINCE:
+    if known.minor >= _TAIL_CALLS_SINCE:
         return replace(found, tail_calls=are_functions(file))
     if known.frame_owner is not None:
         return found
@@ -573,7 +573,7 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
     if layout.code_tlbc is not None:
         # RESUME runs again in a thread that gets its copy of the code.
         raise UnsupportedError("functions of free-threaded builds since CPython 3.14 cannot be probed")
-    if layout.minor >= TAIL_CALLS_SINCE and are_functions(file):
+    if layout.minor >= _TAIL_CALLS_SINCE and are_functions(file):
         # A faster form of RESUME jumps to the function of RESUME, which counts the call again.
         raise UnsupportedError("functions of builds with the tail-calling interpreter cannot be probed")
     found = _Loop(file, layout)

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 _RANGE = struct.Struct("=QQQII")
-MOST_REQUESTED = 256
+_MOST_REQUESTED = 256
 """Processes that wait for their tables at most; programs ask again for others."""
 _SMALLEST_SLICE = 16
 _VDSO = (0, -1)
-MOST_RANGES = 4096
+_MOST_RANGES = 4096
 """Ranges of one process; programs find one in 13 steps."""
 _PRUNE = 256
 """Processes after which it is looked which have ended."""
@@ -209,7 +209,7 @@ class Unwinder:
 
     def request(self, pid: int, space: int) -> None:
         """A program has met a process whose tables it lacks; *space* is the address of its ``struct mm_struct``."""
-        if len(self._requested) < MOST_REQUESTED and pid not in self._requested:
+        if len(self._requested) < _MOST_REQUESTED and pid not in self._requested:
             self._requested[pid] = self._add(pid, space)
 
     @property
@@ -319,7 +319,7 @@ class Unwinder:
             # The program before execve may have had tables.
             self._forget(pid)
             return
-        start = self._slices.take(len(rows)) if len(rows) <= MOST_RANGES else None
+        start = self._slices.take(len(rows)) if len(rows) <= _MOST_RANGES else None
         if start is None:
             self._overflow("too many mappings of processes")
             return
