@@ -41,8 +41,9 @@ def run(words: Sequence[str]) -> int:
     if name in _RUNS:
         # Off since the start, which makes hardly any garbage; these may run for days, and no session of the command
         # turns it on. What the start made stays.
-        gc.freeze()
-        gc.enable()
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
         return _RUNS[name](words)
     if name in _MODULES:
         run: Callable[[Sequence[str]], int] = import_module(f"pytrace.cli.{name}_command").run
