@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 pytestmark = [pytest.mark.kernel, pytest.mark.own_process]
 
@@ -36,6 +34,9 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "p
 
 
 def test_a_notebook() -> None:
+    import nbformat  # with the client 0.35 s, which each collection would take
+    from nbclient import NotebookClient
+
     documented = re.findall(r"```ipython\n(.*?)```", PAGE.read_text(), re.DOTALL)[0].strip().split("\n\n")
     texts = CELLS | {f"documented {number}": text for number, text in enumerate(documented)}
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts.values()])
