@@ -214,7 +214,7 @@ make_venv() {
         { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
     rm -f "$log_file"
     # Byte code now, so that the first start and read-only places have it.
-    "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
+    "$venv/bin/python" -m compileall -q -j 0 "$root/pytrace" >/dev/null 2>&1 || :
     if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
     printf '%s\n' "$wanted" >"$stamp"
 }

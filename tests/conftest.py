@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from tests.support import browser, examples, forked, leaks, parts
+from tests.support import browser, forked, leaks, parts
 from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
@@ -23,8 +24,6 @@ TESTS = Path(__file__).resolve().parent
 
 # Its tests of rows are assigned in the modules that have the rows: a failure shows both sides.
 pytest.register_assert_rewrite("tests.frontend.checking")
-
-examples.register()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,11 +82,28 @@ def _chooses(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The test machine does not import files without a test that it runs."""
-    if collection_path.suffix != ".py" or not _of_each_kernel(config) or not _chooses(collection_path):
+    """Files without a test of the part that runs are not imported."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    text = collection_path.read_text(encoding="utf-8")
-    return not any(f"mark.{name}" in text for name in _chosen_marks(config)) or None
+    if _of_each_kernel(config):
+        marks = _chosen_marks(config)
+        return (_chooses(collection_path) and not parts.names_a_mark(collection_path, *marks)) or None
+    # The marks that scripts/test chooses.
+    chosen = (config.getoption("-m") or "").partition(" and ")[0]
+    if chosen == "not kernel":
+        return collection_path.parent == TESTS / "kernel" or None
+    return (chosen == "kernel" and not parts.runs("kernel", collection_path)) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Millions of objects are made, and hardly one is given up: the collector would look at all of them each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def _is_empty(item: pytest.Item) -> bool:
@@ -229,11 +245,16 @@ def _done() -> set[str]:
     return {item["name"] for item in items if item["outcome"] != "started"}
 
 
+@pytest.hookimpl(tryfirst=True)  # the plugin of hypothesis loads the profile that it is told to
 def pytest_configure(config: pytest.Config) -> None:
     """The report is written by the process that sees all results, not by xdist's workers.
 
     Tests send signals to what they start, which inherits what is ignored here: under ``nohup``, or in the background.
     """
+    if not _of_each_kernel(config):
+        from tests.support import examples  # hypothesis takes seconds in the test machine, where no property is tried
+
+        examples.register()
     for number, default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, default)

@@ -100,21 +100,25 @@ def needed(part: str) -> set[str]:
     """Names of what the tests of a part of scripts/test need."""
     found = {"machine"} if part in ("core", "vm") else set()
     for file in (ROOT / "tests").rglob("test_*.py"):
-        text = file.read_text(encoding="utf-8")
-        if _runs(part, file.relative_to(ROOT), text):
-            found.update(_named(text))
+        if runs(part, file):
+            found.update(_named(file.read_text(encoding="utf-8")))
     return found
 
 
-def _runs(part: str, file: Path, text: str) -> bool:
+def runs(part: str, file: Path) -> bool:
     """Whether a part may run tests of a file."""
-    traces = file.parts[1] in ("kernel", "tools")
+    traces = file.relative_to(ROOT).parts[1] in ("kernel", "tools")
     if part in ("core", "vm"):
-        marks = ("core",) if part == "core" else ("core", "each_kernel")
-        return traces and any(f"mark.{name}" in text for name in marks)
+        return traces and names_a_mark(file, *(("core",) if part == "core" else ("core", "each_kernel")))
     if part == "unit":
         return not traces
-    return traces or any(f"mark.{name}" in text for name in ("kernel", "tool", "soak"))
+    return traces or names_a_mark(file, "kernel", "tool", "soak")
+
+
+def names_a_mark(file: Path, *names: str) -> bool:
+    """Whether the text of a file has one of these marks."""
+    text = file.read_text(encoding="utf-8")
+    return any(f"mark.{name}" in text for name in names)
 
 
 def _named(text: str) -> Iterator[str]:
