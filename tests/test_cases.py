@@ -42,9 +42,8 @@ to read and to loop. What its verifier accepts is in ``tests/kernel/test_accepta
 
 CORE = {
     "fentry": ("all_arguments", "kernel_stacks_begin_at_the_function", "listing", "order_and_numbers"),
-    "idioms": ("name_of_the_file_that_is_read",),
     "kprobes": (
-        "address", "all_arguments", "arguments", "nothing_half_attached", "results", "several_blocks_in_order",
+        "all_arguments", "arguments", "nothing_half_attached", "results", "several_blocks_in_order",
         "stack_as_key",
     ),
     "selection": ("follow_fentry", "follow_kprobes"),
@@ -63,10 +62,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each case and way, one for each recorded program and output."""
     ways = _ways(metafunc.config)
     if metafunc.function is test_case:
-        cases = [*load_all(), *usage.cases()]
-        if metafunc.config.getoption("--core"):
-            cases = _listed(cases, CORE)
-        elif ways == ("vm",) and not _everything(metafunc.config):
+        core = metafunc.config.getoption("--core")
+        cases = _listed(load_all(CORE), CORE) if core else [*load_all(), *usage.cases()]
+        if not core and ways == ("vm",) and not _everything(metafunc.config):
             cases = _in_the_guest(cases)
         chosen = [(case, way) for case in cases for way in ways if way in case.where]
         metafunc.parametrize(

@@ -17,6 +17,7 @@ import pytest
 
 from pytrace.runtime.machine import fingerprints
 from tests.kernel.test_cleanup import in_bpffs
+from tests.support import forked
 from tests.support.leaks import Watch
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
@@ -49,10 +50,10 @@ KINDS = {
 """For each kind of probe options and a script."""
 
 
-def attached(*words: str) -> subprocess.Popen[str]:
+def attached(*words: str, start: type[subprocess.Popen[str]] = subprocess.Popen) -> subprocess.Popen[str]:
     """A tracer whose probes are attached."""
     argv = [sys.executable, "-m", "pytrace", *words]
-    tracer = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    tracer = start(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     for line in tracer.stderr:
         if line.startswith("Attached"):
@@ -132,7 +133,7 @@ def test_nothing_stays_of_probes_on_kernel_functions() -> None:
     """
     need("kprobe", "fentry")
     watch = Watch()
-    tracer = attached("-e", f"{FUNCTIONS} {{ @[probe] = count(); }}")
+    tracer = attached("-e", f"{FUNCTIONS} {{ @[probe] = count(); }}", start=forked.Popen)
     assert probed_functions() >= {"proc_dostring", "proc_dointvec_minmax"}
     kill(tracer)
     assert not watch.leaked(1.0)
@@ -141,7 +142,8 @@ def test_nothing_stays_of_probes_on_kernel_functions() -> None:
     assert len(left) == (1 if kernel_version() < (6, 7) else 0)
     for line in left:
         assert enabled(line) == "0\n"
-        trace("-e", "kretprobe:proc_dostring { @ = count(); }", "-c", "true")
+        words = [sys.executable, "-m", "pytrace", "-e", "kretprobe:proc_dostring { @ = count(); }", "-c", "true"]
+        forked.run(words, capture_output=True, timeout=patience(60), check=True)
         assert not definitions(tracer.pid)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,12 @@ def load(path: Path) -> list[Case]:
     return _Reader(path).read()
 
 
-def load_all() -> list[Case]:
-    """All cases of all case files; names are unique within a family."""
-    return [case for path in sorted(CASES.glob("*.case")) for case in load(path)]
+def load_all(families: Iterable[str] | None = None) -> list[Case]:
+    """All cases of all case files, or of some; names are unique within a family."""
+    chosen = None if families is None else set(families)
+    return [
+        case for path in sorted(CASES.glob("*.case")) if chosen is None or path.stem in chosen for case in load(path)
+    ]
 
 
 @dataclass

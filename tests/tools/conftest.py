@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from tests.support import leaks, network
+from tests.support import leaks
 from tests.support.machine import need
-from tests.support.network import End
 from tests.support.patience import EMULATED
 from tests.support.server import Server
 from tests.support.tools import ToolRun, run_tool
 from tests.support.workloads.storage import Disk, FileSystem, file_system, loop_disk
+
+if TYPE_CHECKING:
+    from tests.support.network import End
 
 _RECURSION = (r'"data": \{"recursion": \{[^{}]*\}\}\}$', r"^WARNING: .*recursive probe hits? skipped")
 _INTERRUPTED = _RECURSION if EMULATED else ()
@@ -53,6 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def ends() -> Iterator[tuple[End, End]]:
     """Two network namespaces with a link between them, of this test alone."""
+    from tests.support import network  # imports pyroute2, which few tests need
+
     with network.link() as made:
         yield made
 

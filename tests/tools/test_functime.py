@@ -64,7 +64,7 @@ def test_intervals_add_up(tool: Tool, programs: Path) -> None:
     assert sum(row["TOTAL(ms)"] for row in run.rows) >= measured(run)["lower"] - 0.1
 
 
-@pytest.mark.core
+@pytest.mark.each_kernel
 @pytest.mark.tool("functime", kernel="kprobe")
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
     run = tool("functime", "do_nanoslee*", command=f"{programs}/nested 2")
