@@ -75,19 +75,27 @@ class Request(msgspec.Struct, frozen=True):
     environment: dict[str, str]
 
 
-def use() -> None:
-    """Have runs of this process and its children compiled outside, where somebody answers."""
+def prepare() -> Path | None:
+    """Hand the facts over, where somebody answers; the folder of requests."""
     folder = os.environ.get(VARIABLE, "")
     if not folder:
-        return
+        return None
     subprocess.run(["modprobe", "-a", "-q", *_MODULES], check=False)
     _facts(Path(folder))
+    return Path(folder)
+
+
+def use() -> None:
+    """Have runs of this process and its children compiled outside, where somebody answers."""
+    folder = prepare()
+    if folder is None:
+        return
     here = main.compile_script
 
     def compile_script(
         script: Script, compile_options: CompileOptions, options: RunOptions, *, tool: bool = False
     ) -> CompiledScript:
-        found = compiled_outside(Path(folder), script, compile_options, options) if _ordinary(options) else None
+        found = compiled_outside(folder, script, compile_options, options) if _ordinary(options) else None
         return found or here(script, compile_options, options, tool=tool)
 
     main.compile_script = compile_script

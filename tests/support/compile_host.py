@@ -13,14 +13,12 @@ import ctypes
 import importlib
 import os
 import pickle
-import pkgutil
 import sys
 import time
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-import pytrace
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.pipeline import compile_script
@@ -28,6 +26,7 @@ from pytrace.runtime.load import features
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions
 from tests.support.compile_guest import MODULES, PLACES, Facts, Request
+from tests.support.server import own_modules
 
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC_PRIVATE = 0x1000, 0x44000
@@ -72,9 +71,8 @@ class GuestKernel(LiveKernel):
 
 def serve(folder: Path, modules: str) -> None:
     """Answer requests until the parent process ends."""
-    for item in pkgutil.walk_packages(pytrace.__path__, "pytrace."):
-        if "__main__" not in item.name:
-            importlib.import_module(item.name)
+    for name in own_modules(all_libraries=False):
+        importlib.import_module(name)
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     parent = os.getppid()
     under_way: set[int] = set()

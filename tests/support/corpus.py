@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import pkgutil
 import re
 import shlex
 import sys
@@ -24,7 +23,6 @@ from typing import NoReturn
 
 import msgspec
 
-import pytrace
 from pytrace import pipeline
 from pytrace.cli import options as command_line
 from pytrace.cli import request, tools
@@ -38,6 +36,7 @@ from pytrace.runtime.load.live_kernel import LiveKernel
 from tests import test_language_doc, test_tutorial
 from tests.support import cases, compile_host, usage
 from tests.support.corpus_guest import Result, load, write
+from tests.support.server import own_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs" / "build"
@@ -281,9 +280,8 @@ def write_table(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for module in pkgutil.walk_packages(pytrace.__path__, "pytrace."):  # once, for all children
-        if "__main__" not in module.name:
-            importlib.import_module(module.name)
+    for name in own_modules(all_libraries=False):  # once, for all children
+        importlib.import_module(name)
     gc.freeze()
     _, mode, place, *rest = sys.argv
     folder = Path(place)

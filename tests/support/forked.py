@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -98,24 +98,25 @@ class _Origin:
 
     _one: _Origin | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, start: Callable[[socket.socket], Callable[[], object]]) -> None:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         """Of the socket: tests of clusters start agents in several threads."""
         self._socket, other = socket.socketpair()
         with other:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.forked", str(other.fileno())], pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
+            self._wait = start(other)
         atexit.register(self._close)
         assert self._socket.recv(1) == b"r"
 
     @classmethod
     def get(cls) -> _Origin:
         if cls._one is None or cls._one._owner != os.getpid():
-            cls._one = cls()
+            cls._one = cls(_executed)
         return cls._one
+
+    @classmethod
+    def fork(cls) -> None:
+        cls._one = cls(_forked)
 
     def start(self, request: Mapping[str, Any], descriptors: list[int]) -> int:
         """The process of a new run, which is a child of this one."""
@@ -135,7 +136,43 @@ class _Origin:
     def _close(self) -> None:
         if self._owner == os.getpid():
             self._socket.close()
-            self._process.wait()
+            self._wait()
+
+
+def _executed(channel: socket.socket) -> Callable[[], object]:
+    """Start an origin that imports everything itself; how to wait for its end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forked", str(channel.fileno())], pass_fds=[channel.fileno()],
+        stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return process.wait
+
+
+def _forked(channel: socket.socket) -> Callable[[], object]:
+    """Fork an origin; how to wait for its end."""
+    pid = os.fork()
+    if pid:
+        return lambda: os.waitpid(pid, 0)
+    try:
+        # It has nothing in common with the tests but what they have imported.
+        number = channel.fileno()
+        os.closerange(3, number)
+        os.closerange(number + 1, os.sysconf("SC_OPEN_MAX"))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(ROOT)
+        sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+        serve(channel)
+    except BaseException:  # noqa: BLE001 - shown, and the child must not run tests
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def fork_origin() -> None:
+    """Fork the process that starts are forked from, from this one, which has imported everything (``import_all``)."""
+    _Origin.fork()
 
 
 # ------------------------------------------------------------------------------------------------ the other side

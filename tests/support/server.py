@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from tests.support.expect import Result
-from tests.support.patience import patience
+from tests.support.patience import EMULATED, patience
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
@@ -231,28 +232,48 @@ PRELOADED = (
 """Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 
 
-_ready = False
+_NOT_FOR_RUNS = ("pytrace.interface.notebook",)
+"""It imports IPython, whose process is another one."""
+_WITH_LARGE_LIBRARIES = ("pytrace.editor.", "pytrace.live.app", "pytrace.remote.kubernetes")
+"""They import pygls, textual and kubernetes: half of all imports, and nothing that the test machine runs needs them."""
+
+
+def own_modules(*, all_libraries: bool) -> list[str]:
+    """Names of the modules of pytrace that runs may import, without the largest libraries where so asked."""
+    import pkgutil
+
+    import pytrace
+
+    left_out = (*_NOT_FOR_RUNS, *(() if all_libraries else _WITH_LARGE_LIBRARIES))
+    names = [item.name for item in pkgutil.walk_packages(pytrace.__path__, "pytrace.")]
+    return [name for name in names if "__main__" not in name and not name.startswith(left_out)]
+
+
+_ready = _imported = False
+
+
+def import_all() -> None:
+    """Import all that a run may need, and get it going: what is forked from this process need not."""
+    global _imported
+    if _imported:
+        return
+    _imported = True
+    for name in (*PRELOADED, *own_modules(all_libraries=not EMULATED)):
+        import_module(name)
+    # It looks at every file of the package, which takes seconds in the emulated guest too.
+    import_module("pytrace.cache").made_by()
+    _warm_up()
 
 
 def make_ready() -> None:
-    """Import all that a run may need, and get it going, so that what is forked from this process need not."""
+    """Become a process that runs are forked from."""
     global _ready
     name_process(FORKS_RUNS)
     if _ready:
         return  # this process was forked from one that is
     _ready = True
-    import importlib
-    import pkgutil
-
-    import pytrace
-
-    own = [item.name for item in pkgutil.walk_packages(pytrace.__path__, "pytrace.") if "__main__" not in item.name]
-    for name in (*PRELOADED, *own):
-        importlib.import_module(name)
-    # It looks at every file of the package, which takes seconds in the emulated guest too.
-    importlib.import_module("pytrace.cache").made_by()
-    importlib.import_module("tests.support.compile_guest").use()
-    _warm_up()
+    import_all()
+    import_module("tests.support.compile_guest").use()
     # Runs share these objects until they change them; the collector would change each.
     gc.collect()
     gc.freeze()
