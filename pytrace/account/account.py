@@ -81,6 +81,8 @@ class Line(msgspec.Struct, frozen=True):
     """Of a share by samples: its standard error, 0 to 1."""
     behind: tuple[Step, ...] = ()
     """What those did meanwhile who ended the waits, the largest first: chains of waits to where they end."""
+    loop: str = ""
+    """The event loop whose callbacks wait so: all of its other tasks wait, too."""
 
 
 class Thread(msgspec.Struct):
@@ -177,6 +179,9 @@ class Account(msgspec.Struct):
     """What was lost, and how often."""
     unknown: int = 0
     """Nanoseconds whose cause was not kept."""
+    runtimes: tuple[tuple[str, int], ...] = ()
+    """Runtimes with a scheduler of their own, and the nanoseconds that their threads waited for events: what waits
+    inside them, as goroutines and tasks, is not seen."""
     path: tuple[Step, ...] = ()
     """The critical path of a command, the largest first: what its time went to, each wait replaced by what who ended it
     did meanwhile. Empty for processes that ran already."""

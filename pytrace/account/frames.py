@@ -88,6 +88,18 @@ def _place(frame: Frame) -> Place:
     return Place(frame.function or "?", name, frame.line if frame.file else 0)
 
 
+def event_loop(user: Sequence[Frame]) -> str:
+    """The event loop that a user stack is in: ``asyncio``, ``Node``, ``libuv``, or the scheduler of ``Go``."""
+    for frame in user:
+        if "/asyncio/" in frame.file:
+            return "asyncio"
+        if frame.function == "uv_run":
+            return "Node" if frame.module.endswith("/node") else "libuv"
+        if frame.function.startswith(("runtime.mcall", "runtime.schedule", "runtime.findRunnable", "runtime.stopm")):
+            return "Go"
+    return ""
+
+
 _SCHEDULING = re.compile(
     r"^(?:__traceiter_\w+|__bpf_trace_\w+|bpf_\w+|__schedule|schedule\w*|preempt_schedule\w*|io_schedule\w*|do_wait_for_common|__?cond_resched"
     r"|wait_for_completion\w*|__wait_for_common|_cond_resched|perf_\w+|trace_\w+|try_to_wake_up|default_wake_function|autoremove_wake_function"

@@ -14,7 +14,7 @@ from pytrace.account import causes
 from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
-from pytrace.account.frames import Place, own_place, place_of, waiting_function
+from pytrace.account.frames import Place, event_loop, own_place, place_of, waiting_function
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -514,7 +514,7 @@ class Reading:
         return Account(
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
-            self.steps(self.path_segments), self._limit, self.timeline.left_out,
+            self._runtimes(), self.steps(self.path_segments), self._limit, self.timeline.left_out,
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
@@ -575,7 +575,26 @@ class Reading:
         return Line(
             group.cause, group.ns, group.ns / total, group.count, group.most, self._p99(group.sites, group.most),
             group.about, group.sorted_parts(), by, len(group.threads), behind=self._behind(group),
+            loop=self._blocked_loop(group),
         )  # fmt: skip
+
+    def _blocked_loop(self, group: _Group) -> str:
+        """The event loop in whose callbacks a wait is that is not the loop's own."""
+        if group.cause.name == "events":
+            return ""
+        loops = (event_loop(self._sites[site].user) for site in group.sites if site in self._sites)
+        return next((loop for loop in loops if loop and loop != "Go"), "")
+
+    def _runtimes(self) -> tuple[tuple[str, int], ...]:
+        """Runtimes whose threads waited for events, or for work of their schedulers."""
+        found: dict[str, int] = defaultdict(int)
+        for (tid, state, _), spent in self._time.items():
+            if tid in self._threads and state in self._sites:
+                cause = self._cause[state]
+                if cause.name == "events" or cause.idle == "the runtime's scheduler":
+                    found[event_loop(self._sites[state].user)] += spent.ns
+        found.pop("", None)
+        return tuple(sorted(found.items(), key=lambda item: -item[1]))
 
     def _ready_line(self, ready: Mapping[int, _Spent], how: Mapping[int, int], total: int) -> Sequence[Line]:
         if not ready:

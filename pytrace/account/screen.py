@@ -26,7 +26,8 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
             return
         yield ""
     head = list(heading(account, everything=everything))
-    tail = [*_path(account, everything=everything), *_idle(account, everything=everything), *_losses(account)]
+    tail = [*_path(account, everything=everything), *_idle(account, everything=everything)]
+    tail += [*_runtimes(account), *_losses(account)]
     tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
     room = ROWS - len(head) - len(tail) - 1
     shown: list[Line] = []
@@ -113,6 +114,8 @@ def _details(line: Line) -> str:
         parts.append(f"user {line.share * user:.0%}, kernel {line.share * (1 - user):.0%}")
         parts.append(f"{line.samples} samples, ±{2 * line.error * line.share:.0%}")
         return "; ".join(parts)
+    if line.loop:
+        parts.append(f"blocks the event loop of {line.loop}")
     if line.by:
         parts.append(" and ".join(_who(who) for who in _main(line)))
     if line.count:
@@ -222,6 +225,14 @@ def _idle(account: Account, *, everything: bool) -> Iterator[str]:
         for thread in sorted(account.threads, key=lambda item: -item.idle):
             if thread.idle:
                 yield _cut(f"{_INDENT}{thread.name} ({thread.tid}) {seconds(thread.idle)} in {thread.idle_in}")
+
+
+def _runtimes(account: Account) -> Iterator[str]:
+    """What the account cannot see: work that waits inside a runtime."""
+    names = [f"{name} ({seconds(ns)})" for name, ns in account.runtimes if ns >= 0.05 * account.wall]
+    if names:
+        units = "goroutines, tasks" if len(names) > 1 else "goroutines" if names[0].startswith("Go") else "tasks"
+        yield _cut(f"idle inside a runtime, where {units} may wait unseen: {', '.join(names)}")
 
 
 def _losses(account: Account) -> Iterator[str]:

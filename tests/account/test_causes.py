@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pytrace.account import causes
 from pytrace.account.account import Account, Line, Part, Thread, Who
-from pytrace.account.frames import Place, place_of, waiting_function
+from pytrace.account.frames import Place, event_loop, place_of, waiting_function
 from pytrace.account.screen import screen
 from pytrace.results.snapshot import Frame
 
@@ -87,6 +88,19 @@ def test_the_place_is_in_ones_own_code() -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "loop"),
+    [
+        ("slow@/srv/app.py:3 Handle._run@/usr/lib/python3.11/asyncio/events.py:80 main@/srv/app.py:9", "asyncio"),
+        ("/uv__io_poll uv_run node::SpinEventLoop", "libuv"),
+        ("/runtime.futex runtime.stopm runtime.findRunnable runtime.schedule", "Go"),
+        ("/work main", ""),
+    ],
+)
+def test_event_loops_and_schedulers_are_known(user: str, loop: str) -> None:
+    assert event_loop(stack(user)) == loop
+
+
+@pytest.mark.parametrize(
     ("kernel", "device"),
     [
         ("try_to_wake_up hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt", "timer"),
@@ -124,6 +138,14 @@ def test_the_first_screen() -> None:
         "idle threads (not slow), 8.00 s: 2 in accept",
         "next: pytrace why --all -c '/opt/app --all'",
     ]
+
+
+def test_waits_that_block_a_loop_and_idle_runtimes_are_said() -> None:
+    made = account("app", "-p 7", runtimes=(("asyncio", 900_000_000),))
+    made.lines = (msgspec.structs.replace(made.lines[0], loop="asyncio"),)
+    lines = list(screen(made))
+    assert lines[2].startswith("        blocks the event loop of asyncio; held by keep")
+    assert lines[-2] == "idle inside a runtime, where tasks may wait unseen: asyncio (0.90 s)"
 
 
 def test_what_is_missing_is_said_and_long_commands_fit() -> None:
