@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compile import compiled
+from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.server import Server
 
@@ -120,6 +120,32 @@ def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: P
     # The standard output of both is another file.
     different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
     assert all(mine.startswith(("newfstatat(1", "newfstatat(2")) for mine, _ in different), different
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls that other machines do not have")
+def test_most_calls_are_shown_as_strace_shows_them(server: Server, tmp_path: Path) -> None:
+    """More than 150 different calls, in the order of strace; what differs is in docs/reference/system-calls.md."""
+    program = compiled(tmp_path, "many_calls", SOURCES / "many_calls.c", "-w")
+    shown = []
+    for name in ("theirs", "ours"):
+        folder = tmp_path / name
+        folder.mkdir()
+        file = str(tmp_path / f"{name}.txt")
+        if name == "theirs":
+            subprocess.run(["strace", "-s", "32", "-o", file, program], cwd=folder, stderr=subprocess.DEVNULL)
+        else:
+            result = server.run(("calls", "--no-names", "-o", file, "-c", str(program)), cwd=folder, timeout=60)
+            assert result.status == 0, result
+            assert "WARNING" not in result.stderr, result.stderr
+        lines = [line for line in Path(file).read_text().splitlines() if not line.startswith(("+++", "---"))]
+        shown.append([re.sub(r" <[0-9.]+>$|0x[0-9a-f]+|\s+(?== )", "", line) for line in lines[1:]])
+    theirs, ours = shown
+    names = [[line.partition("(")[0] for line in lines] for lines in shown]
+    assert names[0] == names[1]
+    assert len(set(names[0])) > 150
+    alike = sum(sorted(mine) == sorted(other) for mine, other in zip(ours, theirs, strict=True))
+    assert alike > 0.75 * len(theirs), [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
 
 
 SHOP = r"""
