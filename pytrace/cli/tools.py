@@ -206,9 +206,6 @@ def listing(word: str = "") -> str:
 # ``-c -p -f -o -q -v -e`` have the same meaning in all tools; the tool's own option has only a long name. Users who
 # type such a letter as in bcc get a hint with the long name.
 
-RESERVED = "cpfoqve"
-"""Letters of pytrace's own options that no tool may reuse."""
-
 LETTERS: Mapping[str, Mapping[str, str]] = {
     "argdist": {"c": "cumulative"},
     "biolatency": {"e": "extension"},

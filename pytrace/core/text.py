@@ -19,7 +19,6 @@ from pytrace.base.control_characters import UNSEEN
 _ESCAPE = r"\\(?=x[0-9a-f]{2})"
 _NOT_UTF8 = re.compile(rf"[\udc80-\udcff]|{_ESCAPE}")
 _NOT_SHOWN = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff{UNSEEN}]|{_ESCAPE}")
-_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def escaped_utf8(text: bytes) -> str:
@@ -32,11 +31,6 @@ def printable_utf8(text: bytes) -> bytes:
     seen (:data:`UNSEEN`).
     """
     return _NOT_SHOWN.sub(_escaped, text.decode("utf-8", "surrogateescape")).encode()
-
-
-def unescaped_utf8(text: bytes) -> bytes:
-    """Inverse of :func:`escaped_utf8` and :func:`printable_utf8`."""
-    return _ESCAPED.sub(lambda match: bytes.fromhex(match.group(1).decode()), text)
 
 
 def _escaped(match: re.Match[str]) -> str:

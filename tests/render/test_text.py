@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.core.text import unescaped_utf8
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -47,7 +46,7 @@ from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
 from pytrace.runtime.stacks.images import SymbolFrame
 from tests.render.test_values import VALUES
-from tests.support.encode import Run, Symbols
+from tests.support.encode import Run, Symbols, unescaped_utf8
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -354,3 +355,8 @@ class _Kept(Output):
     def message(self, text: str) -> None:
         self.flush()
         self._run.messages += text.encode("utf-8", "surrogateescape")
+
+
+def unescaped_utf8(text: bytes) -> bytes:
+    """Inverse of ``pytrace.core.text.escaped_utf8`` and ``printable_utf8``."""
+    return re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes.fromhex(match.group(1).decode()), text)

@@ -13,7 +13,7 @@ from pytrace.cli import options as command_line
 from pytrace.cli import script_options, tools
 from pytrace.cli.main import main
 from pytrace.cli.script_texts import header
-from pytrace.cli.tools import LETTERS, RESERVED
+from pytrace.cli.tools import LETTERS
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.script_options import ScriptOption, WrongValueError, convert
@@ -29,6 +29,8 @@ from tests.tools.options import COMMON, OPTIONS
 # Each option and operand that users know is there, and means what they know.
 
 
+RESERVED = "cpfoqve"
+"""Letters of pytrace's own options that no tool may reuse."""
 OURS = {
     **{f"-{row.short}": row for row in command_line.OPTIONS if row.short},
     **{f"--{row.long}": row for row in command_line.OPTIONS if row.long},

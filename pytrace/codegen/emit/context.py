@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Part
@@ -38,9 +38,6 @@ from pytrace.frontend.syntax.typed_program import (
     Slot,
     Unreadable,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def text_view(operand: Operand, type_: Type) -> Operand:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.core.text import unescaped_utf8
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -42,7 +41,7 @@ from pytrace.core.types import (
 from pytrace.core.value_tables import RowTable, TableSchema
 from pytrace.render.csv import without_formula
 from pytrace.runtime.output import rows
-from tests.support.encode import Cut, Frame, Run, Symbols, encode_event
+from tests.support.encode import Cut, Frame, Run, Symbols, encode_event, unescaped_utf8
 
 STATE = Enum("state", 4, False, (("IDLE", 0), ("BUSY", 1)))
 NESTED = Record(("x", "y"), (INT8, Tuple((BOOL, String(4)))))
