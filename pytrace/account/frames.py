@@ -111,3 +111,9 @@ def waiting_function(kernel: Sequence[Frame]) -> str:
     """The kernel's function that waits: the innermost one that is not of the scheduler."""
     found = next((frame.function for frame in kernel if frame.function and not _SCHEDULING.match(frame.function)), "")
     return found.partition(".")[0]
+
+
+def scheduling_frames(kernel: Sequence[Frame]) -> int:
+    """How many of the innermost frames are the scheduler's."""
+    named = (number for number, frame in enumerate(kernel) if frame.function and not _SCHEDULING.match(frame.function))
+    return next(named, 0)

@@ -14,7 +14,7 @@ from pytrace.account import causes
 from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
-from pytrace.account.frames import Place, event_loop, own_place, place_of, waiting_function
+from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, waiting_function
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -23,6 +23,9 @@ _T = TypeVar("_T")
 ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
 """States without a stack: ``enum states`` of ``account.bt``."""
 FIRST_PLACE = 16
+
+_SAMPLED = 0xFFFF
+"""What samples have in place of a system call."""
 
 _READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
 _HELD_UP = {
@@ -473,7 +476,9 @@ class Reading:
         known = self._sites.get(site)
         if known is None:
             return StackTrace((), user=False), StackTrace(())
-        return StackTrace(known.kernel, user=False), StackTrace(known.user)
+        # The scheduler's functions are below every wait, and say nothing of it.
+        first = 0 if known.call == _SAMPLED else scheduling_frames(known.kernel)
+        return StackTrace(known.kernel[first:], user=False), StackTrace(known.user)
 
     # ---- the account
 
@@ -634,19 +639,26 @@ class Reading:
 
 
 def stacks(reading: Reading) -> SnapshotData:
-    """A snapshot of the account by stack, for flame graphs and comparisons: ``@time_us[kernel, user, cause, thread]``.
+    """A snapshot of the account: ``@cause_us[cause]``, and ``@time_us[kernel, user, cause, thread]`` for flame graphs.
 
     Time on CPU is spread over a thread's samples.
     """
     entries: dict[Portable, int] = defaultdict(int)
     for key, ns in reading.by_stack():
         entries[key] += ns // 1000
+    causes_us: dict[Portable, int] = defaultdict(int)
+    for (_, _, cause, _), ns in reading.by_stack():
+        causes_us[cause] += ns // 1000
+    totals = MapData(
+        "@cause_us", types.String(64), types.Sum(), {cause: us for cause, us in causes_us.items() if us},
+        help="time of threads by cause", key_names=("cause",),
+    )  # fmt: skip
     members = (types.Stack(user=False), types.Stack(user=True), types.String(64), types.String(16))
     data = MapData(
         "@time_us", types.Tuple(members), types.Sum(), {key: us for key, us in entries.items() if us},
         help="time of threads by stack and cause", key_names=("kernel", "user", "cause", "thread"),
     )  # fmt: skip
-    return SnapshotData(reading.runs, {data.name: data}, (), reading.losses)
+    return SnapshotData(reading.runs, {totals.name: totals, data.name: data}, (), reading.losses)
 
 
 def _joined(old: _Spent | None, new: _Spent) -> _Spent:

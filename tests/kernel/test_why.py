@@ -293,6 +293,9 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     entries = read(saved).maps["@time_us"].entries
     assert sum(entries.values()) == pytest.approx(found["thread_time_ns"] / 1000, rel=0.002)
     assert {"waiting for a lock", "sleeping by itself"} <= {key[2] for key in entries}
+    causes = read(saved).maps["@cause_us"].entries
+    assert sum(causes.values()) == pytest.approx(sum(entries.values()), rel=0.001)
+    assert not any(frame.function == "schedule" for key in entries if "wait" in key[2] for frame in key[0].frames)
     html = page.read_text()
     assert html.startswith("<!DOCTYPE html>")
     for part in ("Where the time went", "Threads over time", "Who wakes whom", "take_turns", "lock ("):
