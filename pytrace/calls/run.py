@@ -448,8 +448,8 @@ class _Run:
             missing = max(0, int(trace.maps["@returned"].value or 0) - self._recorder.calls)
             losses |= {"system calls": {"": missing}} if missing else {}
         if self._spans.dropped:
-            losses["calls after the first million"] = {"": self._spans.dropped}
-            sys.stderr.write(f"WARNING: {self._spans.dropped} calls after the first million are not in the file\n")
+            losses["calls after those that are shown"] = {"": self._spans.dropped}
+            sys.stderr.write(f"WARNING: the last {self._spans.dropped} calls are not in the file, which was full\n")
         return losses
 
     def _line(self, tid: int, pid: int, moment: int, text: str) -> None:

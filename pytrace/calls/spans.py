@@ -13,8 +13,8 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.table import named
 from pytrace.results.snapshot import Portable, Run, SnapshotData, Table
 
-MOST_SPANS = 1_000_000
-"""Calls that are kept; the first ones, as these have what comes after them."""
+MOST_SPANS = 250_000
+"""Calls that are kept, the first ones: with what formats make of them they take some 500 MB."""
 
 _TEXT = String(1024)
 _COLUMNS = {

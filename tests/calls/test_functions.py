@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
+
 import pytest
 
+from pytrace.calls import spans
 from pytrace.calls.function_values import Texts, Value, enumerators, failed, of_parameter, of_result
 from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, _short, lines
 from pytrace.calls.library_functions import signature
@@ -148,3 +152,27 @@ def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(selection, "_native", lambda _target: iter(many))
     with pytest.raises(TraceError, match=f"these are {MOST_FUNCTIONS + 1} functions, and at most {MOST_FUNCTIONS}"):
         selection.functions(["./a:*"])
+
+
+def test_spans_by_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "MOST_SPANS", 3)
+    kept = spans.Spans("./app")
+    start = 1_700_000_000_000_000_000
+    for name, tid, begin, took in (("inner", 7, 10, 20), ("outer", 7, 5, 50), ("other", 8, 6, 1), ("more", 8, 9, 1)):
+        kept.add(start + begin * 1000, took * 1000, 7, tid, name, 'n=1, s="x"', "0", 0)
+    assert kept.dropped == 1
+    file = io.BytesIO()
+    kept.write("firefox", file, {"calls of functions": {"": 2}})
+    document = json.loads(file.getvalue())
+    strings = document["shared"]["stringArray"]
+    found = {
+        thread["tid"]: [(strings[name], begin, end) for name, begin, end in zip(
+            thread["markers"]["name"], thread["markers"]["startTime"], thread["markers"]["endTime"], strict=True
+        )] for thread in document["threads"]
+    }  # fmt: skip
+    assert found == {7: [("outer", 0.0, 0.05), ("inner", 0.005, 0.025)], 8: [("other", 0.001, 0.002)]}
+    assert document["meta"]["extra"][0]["entries"][0]["value"] == 2
+    for form in ("perfetto", "html"):
+        file = io.BytesIO()
+        kept.write(form, file, {})
+        assert b"outer" in file.getvalue() or form == "html"
