@@ -94,8 +94,8 @@ def test_time_on_a_cpu_is_that_of_the_program(told: tuple[Account, dict[str, int
     assert spin.cpu == pytest.approx(own["spin"], rel=0.1)  # interrupts, and what the machine below takes
     cpu = account.line("cpu")
     assert cpu is not None
-    if cpu.samples > 20:
-        assert cpu.parts[0].place.function == "compute"
+    if cpu.samples > 20:  # on a loaded machine the page faults of touch() take as long
+        assert "compute" in [part.place.function for part in cpu.parts[:2]]
 
 
 def test_causes_have_places_objects_and_whoever_ended_them(told: tuple[Account, dict[str, int]]) -> None:

@@ -141,8 +141,10 @@ def _serves(process: int) -> bool:
 
 
 def _command(process: int) -> str:
+    """Its words; of one without any, as it has ended, what ``/proc/PID/stat`` has: name, state, parent."""
     try:
-        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return words or " ".join(Path(f"/proc/{process}/stat").read_text().split()[1:4])
     except OSError:
         return "ended"
 
