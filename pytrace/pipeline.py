@@ -144,7 +144,7 @@ def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
 
 def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
     """BPF code and manifest."""
-    from pytrace.codegen.lower import generator
+    from pytrace.codegen.lower import generator  # LLVM: not with -l
 
     try:
         return generator.compile_program(checked, c.kernel, c.options)

@@ -341,7 +341,7 @@ def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:
         yield from ((f"--{row.long}", row.help) for row in rows)
         yield "--help", "show the usage"
     elif context.subcommand == "help":
-        from pytrace.cli import documents
+        from pytrace.cli import documents  # for help TOPIC alone
 
         yield from ((name, documents.title(path)) for name, path in documents.pages().items())
     else:
@@ -356,7 +356,7 @@ def _maps(words: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _probe_names(pattern: str) -> Iterable[str]:
-    from pytrace.runtime.load import listing
+    from pytrace.runtime.load import listing  # names of probes alone
     from pytrace.runtime.load.live_kernel import LiveKernel
 
     return listing.listing(LiveKernel(), pattern).split()

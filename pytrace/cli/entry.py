@@ -14,7 +14,7 @@ def command() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from pytrace.cli import main
+        from pytrace.cli import main  # once SIGINT ends the process
 
         main.command()
     except (MemoryError, SystemError, ImportError) as error:

@@ -237,7 +237,7 @@ def _build() -> Iterator[tuple[str, Value]]:
 def _llvm() -> str:
     if importlib.util.find_spec("llvmlite") is None:
         return "not installed"
-    from pytrace.codegen.ir import target
+    from pytrace.codegen.ir import target  # LLVM may be missing
 
     return target.llvm_version()
 

@@ -60,16 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _name_process()
     try:
         if words and words[0] in SUBCOMMANDS:
-            from pytrace.cli import subcommands
+            from pytrace.cli import subcommands  # another mode
 
             return subcommands.run(words)
         shortcut = bool(words) and words[0] in SHORTCUTS
         if shortcut:
-            from pytrace.cli import shortcuts
+            from pytrace.cli import shortcuts  # another mode
 
             words = shortcuts.expand(words)
         if words[:1] == ["--complete"] and len(words) == 3:
-            from pytrace.cli import completion
+            from pytrace.cli import completion  # another mode
 
             sys.stdout.write(completion.answer(words[1], words[2]))
             return 0
@@ -102,7 +102,7 @@ def _failed(error: Exception) -> int:
     """Report an error that no step expected: a limit of the machine, files of pytrace that are gone, or a bug."""
     known: TraceError | None = None
     try:
-        from pytrace.core import limits
+        from pytrace.core import limits  # after an error
 
         known = limits.met_by(error)
     except ImportError as other:
@@ -120,7 +120,7 @@ def _missing_part(error: ImportError) -> TraceError:
     hint = "pytrace was upgraded or removed while it ran, or is not completely installed"
     removed = TraceError(f"a part of pytrace is missing: {error}", hints=(hint,))
     try:
-        from pytrace.base import extras
+        from pytrace.base import extras  # after an error
     except ImportError:
         return removed
     message, command = extras.left_out(error) or ("", "")
@@ -175,7 +175,7 @@ def run(line: CommandLine) -> int:
         sys.stdout.write(_version())
         return 0
     if line.flag("tools") or line.usage or line.flag("show_script"):
-        from pytrace.cli import script_texts
+        from pytrace.cli import script_texts  # usage of a script
 
         return script_texts.show(line)
     options = request.run_options(line)
@@ -196,7 +196,7 @@ def _run(line: CommandLine, options: RunOptions) -> int:
     if line.flag("info"):
         return _info(line, options)
     if line.flag("examples"):
-        from pytrace.cli import script_texts
+        from pytrace.cli import script_texts  # usage of a script
 
         sys.stdout.write(script_texts.examples())
         return 0
@@ -205,7 +205,7 @@ def _run(line: CommandLine, options: RunOptions) -> int:
     script = request.script(line)
     options = request.of_script(options, script, line)
     if line.text("debug_bundle") is not None:
-        from pytrace.cli import debugging
+        from pytrace.cli import debugging  # another mode
 
         return debugging.debug_bundle(line, script, options)
     if script.compiled is not None:
@@ -215,7 +215,7 @@ def _run(line: CommandLine, options: RunOptions) -> int:
         return _format(script, options)
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
-        from pytrace.cli import script_texts
+        from pytrace.cli import script_texts  # usage of a script
 
         return script_texts.parameters_help(line, script)
     return _run_script(line, script, compile_options, options)
@@ -223,13 +223,13 @@ def _run(line: CommandLine, options: RunOptions) -> int:
 
 def _info(line: CommandLine, options: RunOptions) -> int:
     """Report what this user may do, and what a script needs, if one was given."""
-    from pytrace.cli import info
+    from pytrace.cli import info  # another mode
 
     if options.format not in ("text", "json"):
         raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
     needs: list[tuple[str, info.Value]] = []
     if line.operands or line.text("program") is not None or line.script is not None:
-        from pytrace.cli import info
+        from pytrace.cli import info  # another mode
 
         script = request.script(line)
         options = request.of_script(options, script, line)
@@ -271,7 +271,7 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
 def _compiled(
     line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
 ) -> CompiledScript:
-    from pytrace import cache
+    from pytrace import cache  # not with a compiled file
 
     def compile_now() -> CompiledScript:
         return compile_script(script, compile_options, options, tool=bool(line.tool))
@@ -293,7 +293,7 @@ def compile_script(
         ScriptError: the script has errors; they have been printed.
         TraceError: the machine lacks what the script needs.
     """
-    from pytrace import pipeline
+    from pytrace import pipeline  # the compiler
 
     diagnostics, kernel = Diagnostics(), request.live_kernel(options)
     try:
@@ -311,7 +311,7 @@ def compile_script(
 
 
 def _execute(script: CompiledScript, options: RunOptions) -> int:
-    from pytrace.runtime.session import opening
+    from pytrace.runtime.session import opening  # the runtime: not with -l or --aot
 
     _show_notes(options)
     return opening.run(script, request.in_format(options, script.manifest.output_format))
@@ -335,7 +335,7 @@ def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
-    from pytrace.runtime.load import ahead_of_time
+    from pytrace.runtime.load import ahead_of_time  # a compiled file
 
     assert script.compiled is not None
     compiled = CompiledScript.from_bytes(script.compiled)
@@ -357,7 +357,7 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
 
 def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
     """Show the stages of ``-d``, and write the files of ``--emit-…`` and ``--aot``."""
-    from pytrace import pipeline
+    from pytrace import pipeline  # the compiler
     from pytrace.cli import debugging
 
     diagnostics = Diagnostics()
@@ -374,7 +374,7 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _format(script: Script, options: RunOptions) -> int:
-    from pytrace.frontend.syntax import formatter
+    from pytrace.frontend.syntax import formatter  # another mode
 
     diagnostics = Diagnostics()
     text = formatter.format_source(script.source, diagnostics)
@@ -392,7 +392,7 @@ def _format(script: Script, options: RunOptions) -> int:
 
 
 def _list(line: CommandLine, options: RunOptions) -> int:
-    from pytrace.runtime.load import listing
+    from pytrace.runtime.load import listing  # another mode
 
     kernel = request.live_kernel(options)
     operand = line.operands[0] if line.operands else None
@@ -470,7 +470,7 @@ def _write_piece(text: str, *, raw: bool) -> None:
 
 
 def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
-    from pytrace import pipeline
+    from pytrace import pipeline  # the compiler
     from pytrace.runtime.load import listing
 
     script = request.script(line)

@@ -77,7 +77,7 @@ def viewer(path: str | None, format_: str) -> Viewer:
     Raises:
         TraceError: there is no file that a desktop could show.
     """
-    from pytrace.base import desktop
+    from pytrace.base import desktop  # with --open
     from pytrace.runtime.machine import privileges
 
     if path is None or format_.partition(":")[0] not in PICTURES:

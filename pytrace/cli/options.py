@@ -132,7 +132,7 @@ def _stages(text: str) -> frozenset[str]:
 def _features(text: str) -> frozenset[str]:
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
     if names:
-        from pytrace.core.kernel_info import FEATURES
+        from pytrace.core.kernel_info import FEATURES  # with --no-feature
 
         unknown = sorted(names - set(FEATURES))
         if unknown:
@@ -195,7 +195,7 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
 
 
 def _address(text: str) -> Address:
-    from pytrace.results.formats import metrics_server
+    from pytrace.results.formats import metrics_server  # with --metrics
 
     return metrics_server.parse_address(text)
 

@@ -202,13 +202,13 @@ def _live(line: CommandLine, form: str) -> bool:
             hints=(f"-o FILE writes {form} to a file while the view is shown",),
         )
     if line.text("aot") is None:
-        from pytrace.live import terminal
+        from pytrace.live import terminal  # with --live
 
         terminal.check()
         import importlib.util
 
         if importlib.util.find_spec("textual") is None:
-            from pytrace.base import extras
+            from pytrace.base import extras  # after an error
 
             raise TraceError("--live needs the Python package textual", hints=(extras.hint("live"),))
     return True
@@ -444,7 +444,7 @@ def _select_tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[
         return implied
     if real not in tools.TRANSLATED:
         return None
-    from pytrace.cli.script_options import ScriptWords
+    from pytrace.cli.script_options import ScriptWords  # scripts with options
     from pytrace.multitools.table import TOOLS
 
     line.tool = name
@@ -456,14 +456,14 @@ def _set_declarations(line: CommandLine, source: Source, name: str, rest: Sequen
     """Set up the options and operands of the script on the rest of the command line."""
     if "getopt" not in source.text and "import" not in source.text:
         return
-    from pytrace.cli import script_options
+    from pytrace.cli import script_options  # scripts with options
 
     diagnostics = Diagnostics()
     declarations = script_options.of(source, diagnostics)
     if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
         messages.check(diagnostics)
     if declarations.options:
-        from pytrace.cli.script_options import ScriptWords
+        from pytrace.cli.script_options import ScriptWords  # scripts with options
 
         line.words = ScriptWords(name, declarations.options, declarations.positional)
 
@@ -482,10 +482,10 @@ def complete(line: CommandLine) -> None:
     if line.words is not None and line.text("duration") is not None:
         line.words.fit_outputs(line.argument("duration", float) or 0)
     if line.script is None and line.words is not None:
-        from pytrace.multitools.table import TOOLS
+        from pytrace.multitools.table import TOOLS  # tools that are translated
 
         _named_values(line, ())
-        from pytrace.runtime.load.live_kernel import LiveKernel
+        from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
 
         translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
         line.words = None  # its values are in the script now
@@ -513,7 +513,7 @@ def _named_values(
     assert line.words is not None
     values = line.words.named(after)
     if line.words.has_typed_values():
-        from pytrace.cli import script_options
+        from pytrace.cli import script_options  # scripts with options
 
         script_options.check(line.words, other_network=line.text("netns") is not None)
     return values
@@ -585,7 +585,7 @@ def _unknown_word_hints(name: str) -> tuple[str, ...]:
 
 def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
     """Facts about this machine, some of which options override; *ahead* and *cpus* as for :class:`LiveKernel`."""
-    from pytrace.runtime.load.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
 
     return LiveKernel(
         disabled=options.disabled,
@@ -598,7 +598,7 @@ def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> L
 
 def check_machine(options: RunOptions) -> None:
     """Raise an error if this process may not trace, and warn about missing features of the machine."""
-    from pytrace.runtime.machine import privileges
+    from pytrace.runtime.machine import privileges  # not with a mode that only compiles
 
     messages.warn(privileges.check(), options)
     privileges.clear_ambient_capabilities()
@@ -606,7 +606,7 @@ def check_machine(options: RunOptions) -> None:
 
 def prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
     """A file that ``--aot`` wrote, prepared for loading here."""
-    from pytrace.runtime.load import ahead_of_time
+    from pytrace.runtime.load import ahead_of_time  # a compiled file
 
     parameters = ahead_of_time.RunParameters(script.positional, script.named)
     prepared = ahead_of_time.prepare(compiled, parameters, options, live_kernel(options))

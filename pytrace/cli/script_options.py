@@ -268,7 +268,7 @@ def _store(name: str, declarations: Declared, files: list[str]) -> None:
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
-    from pytrace.frontend.expand import imports, parameters
+    from pytrace.frontend.expand import imports, parameters  # the parser: unless the answer is cached
     from pytrace.frontend.syntax import nodes, parser
 
     parsed = parser.parse(source, diagnostics)
@@ -281,7 +281,7 @@ def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str
 
 def _has_parameter(node: object) -> bool:
     """Whether an attach point has a positional parameter."""
-    from pytrace.frontend.syntax import nodes
+    from pytrace.frontend.syntax import nodes  # as above
 
     return isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None
 
@@ -377,7 +377,7 @@ def _interface(name: str) -> tuple[str, ...] | None:
 
 def _in_other_namespaces(name: str) -> bool:
     """Whether another network namespace has an interface of that name: tools see packets of all namespaces."""
-    from pytrace.runtime.machine import host_names
+    from pytrace.runtime.machine import host_names  # names of other namespaces
 
     for namespace in host_names.network_namespaces():
         try:
@@ -402,7 +402,7 @@ def _devices(pid: str) -> list[str]:
 
 
 def _system_call(name: str) -> tuple[str, ...] | None:
-    from pytrace.codegen.ir import machine
+    from pytrace.codegen.ir import machine  # numbers of system calls
 
     names = {name.decode() for name in machine.syscalls(os.uname().machine) if name}
     return None if name in names or not names else did_you_mean(name, sorted(names))

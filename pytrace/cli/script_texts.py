@@ -50,7 +50,7 @@ def _plain_words(line: CommandLine) -> ScriptWords:
 
 
 def _formatted(source: Source) -> str:
-    from pytrace.frontend.syntax import formatter
+    from pytrace.frontend.syntax import formatter  # few ask for it
 
     diagnostics = Diagnostics()
     text = formatter.format_source(source, diagnostics)
@@ -61,14 +61,14 @@ def _formatted(source: Source) -> str:
 def _usage(line: CommandLine, words: ScriptWords) -> str:
     """The text of ``NAME -h``."""
     if line.tool and line.script is None:
-        from pytrace.multitools.table import TOOLS
+        from pytrace.multitools.table import TOOLS  # tools that are translated
 
         tool = TOOLS[tools.resolve(line.tool)[0]]
         examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
         return usage_text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
     if compiled is not None:
-        from pytrace.runtime.load import ahead_of_time
+        from pytrace.runtime.load import ahead_of_time  # a compiled file
 
         return ahead_of_time.usage(CompiledScript.from_bytes(compiled), source.name)
     return usage_text(words, header(source.text), common_options(), _parameters(source, words))
@@ -83,7 +83,7 @@ def _parameters(source: Source, words: ScriptWords) -> str:
     """Help lines of bpftrace's named parameters (``getopt``), without the options that imports declare."""
     if "getopt" not in source.text:
         return ""
-    from pytrace.frontend.expand import parameters
+    from pytrace.frontend.expand import parameters  # the parser
 
     options = {name for option in words.options for name in option.names}
     used = [item for item in parameters.used_parameters(_parsed(source)) if item.name not in options]
@@ -95,14 +95,14 @@ def parameters_help(line: CommandLine, script: Script) -> int:
     if line.words is not None:
         sys.stdout.write(_usage(line, line.words))
         return 0
-    from pytrace.frontend.expand import parameters
+    from pytrace.frontend.expand import parameters  # the parser
 
     sys.stdout.write(parameters.help_text(_parsed(script.source), script.source.name))
     return 0
 
 
 def _parsed(source: Source) -> nodes.Program:
-    from pytrace.frontend.syntax import parser
+    from pytrace.frontend.syntax import parser  # the parser
 
     diagnostics = Diagnostics()
     program = parser.parse(source, diagnostics)

@@ -60,7 +60,7 @@ def rows() -> list[tuple[str, str, str]]:
         files = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         tools += [(group, file[:-3], summary(os.path.join(folder, file))) for file in files if file.endswith(".bt")]
     if TRANSLATED:
-        from pytrace.multitools.table import TOOLS
+        from pytrace.multitools.table import TOOLS  # lists of tools alone
 
         tools += [(tool.group, name, tool.summary) for name, tool in TOOLS.items()]
     return tools

@@ -96,7 +96,7 @@ class CompiledScript:
     @property
     def programs(self) -> tuple[ProgramDescription, ...]:
         """The BPF programs."""
-        from pytrace.runtime.binaries.elf_file import ElfFile
+        from pytrace.runtime.binaries.elf_file import ElfFile  # few ask
 
         with ElfFile(self._script.elf, self.name) as elf:
             sizes = {section.name: section.size for section in elf.sections}
@@ -145,7 +145,7 @@ class CompiledScript:
         """The script for a session to load: a saved script is prepared for this machine and its parameters."""
         if self._script.manifest.ahead is None:
             return self._script
-        from pytrace.runtime.load import ahead_of_time
+        from pytrace.runtime.load import ahead_of_time  # a compiled file
         from pytrace.runtime.load.live_kernel import LiveKernel
 
         parameters = ahead_of_time.RunParameters(self._options.positional, self._options.named)
@@ -270,7 +270,7 @@ def ahead_of_time(source: Source, options: CompileOptions, kernel: LiveKernel | 
 
 def live_kernel(options: CompileOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
     """Facts about this machine; *ahead* and *cpus* as for :class:`pytrace.runtime.load.live_kernel.LiveKernel`."""
-    from pytrace.runtime.load.live_kernel import LiveKernel
+    from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
 
     return LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=ahead, cpus=cpus)
 
@@ -350,7 +350,7 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
 
 
 def _compiled(source: Source, options: CompileOptions, kernel: LiveKernel | None = None) -> manifest.CompiledScript:
-    from pytrace import pipeline
+    from pytrace import pipeline  # the compiler
 
     diagnostics = Diagnostics()
     with placed(diagnostics):

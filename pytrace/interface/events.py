@@ -341,7 +341,7 @@ def _value(collector: Collector, sources: EventSources) -> Make:
 
 def _row(collector: Collector, sources: EventSources) -> Make:
     def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
-        from pytrace.runtime.output import rows
+        from pytrace.runtime.output import rows  # scripts with row()
 
         text = rows.line(renderer, spec)
         collect = _keep(collector, sources.source(renderer, spec, lambda record: text(record, 0)))

@@ -223,7 +223,7 @@ class ResultMap(Mapping[Result, Result]):
 
     def _repr_html_(self) -> str:
         """HTML for notebooks."""
-        from pytrace.interface import html
+        from pytrace.interface import html  # in notebooks
 
         return html.result_map(self.data)
 
@@ -322,7 +322,7 @@ class Snapshot:
         return self._flat(name, table).to_polars()
 
     def _flat(self, name: str, number: int) -> FlatTable:
-        from pytrace.results.formats import tabular
+        from pytrace.results.formats import tabular  # frames need pandas or Polars
 
         return tabular.named_table(self.data, name, number)
 
@@ -359,7 +359,7 @@ class Snapshot:
         Raises:
             TraceError: there is no such format or map, or the format cannot show it.
         """
-        from pytrace.results.formats import table
+        from pytrace.results.formats import table  # few formats are asked for
 
         row, options = table.chosen(name, None)
         file = io.BytesIO()
@@ -376,7 +376,7 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: tables of maps and rows, histograms as bars, stacks as a tree of functions."""
-        from pytrace.interface import html
+        from pytrace.interface import html  # in notebooks
 
         return html.snapshot(self.data)
 
@@ -390,7 +390,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     Raises:
         TraceError: the maps do not fit, or two snapshots are of one run.
     """
-    from pytrace.results import merge as merging
+    from pytrace.results import merge as merging  # few merge
 
     return Snapshot(merging.merge([item.data for item in snapshots]))
 

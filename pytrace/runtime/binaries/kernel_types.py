@@ -101,7 +101,7 @@ class KernelTypes:
         """Types of the kernel proper."""
         data = btf_file.map_file(self.path)
         if data[:4] == b"\x7fELF":
-            from pytrace.runtime.binaries.elf_file import ElfFile
+            from pytrace.runtime.binaries.elf_file import ElfFile  # only without /sys/kernel/btf
 
             with ElfFile.open(self.path) as file:
                 section = file.section(".BTF")

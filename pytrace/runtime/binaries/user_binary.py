@@ -235,7 +235,7 @@ class CachedDebugInfo:
     def decoder(self) -> DebugInfo:
         """The decoder of the DWARF, for questions other than those about the places of stacks."""
         if self._decoder is None:
-            from pytrace.runtime.binaries.debug_info import DebugInfo
+            from pytrace.runtime.binaries.debug_info import DebugInfo  # pyelftools takes milliseconds
 
             self._decoder = DebugInfo(self._elf, self._places, *self._others)
         return self._decoder

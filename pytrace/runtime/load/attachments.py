@@ -551,7 +551,7 @@ KERNEL_ATTACHERS: dict[str, Attacher] = {
 
 
 def _user_attacher(kind: str) -> Attacher:
-    from pytrace.runtime.load import user_probes
+    from pytrace.runtime.load import user_probes  # user probes alone
 
     return user_probes.ATTACHERS[kind]
 

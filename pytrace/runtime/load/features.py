@@ -144,7 +144,7 @@ def kernel_function(
     """
 
     def probe() -> bool:
-        from pytrace.runtime.binaries.btf_types import Kind
+        from pytrace.runtime.binaries.btf_types import Kind  # as below
         from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
 
         if not os.path.exists(SYSTEM_BTF):

@@ -415,7 +415,7 @@ class LiveKernel:
         binary = self._binaries.binary(path)
         known = self._exit_finders.get(path)
         if known is None or known[0] is not binary:
-            from pytrace.runtime.stacks.function_exits import ExitFinder
+            from pytrace.runtime.stacks.function_exits import ExitFinder  # returns of user functions
 
             known = self._exit_finders[path] = (binary, ExitFinder(binary))
         self._depend_on_debug_files(path)
@@ -499,7 +499,7 @@ class LiveKernel:
 
     def _depend_on_binary(self, path: str) -> str:
         """Depend on a binary's file, which is the archive for a member of one. Returns the file's path."""
-        from pytrace.runtime.binaries.elf_file import attach_path
+        from pytrace.runtime.binaries.elf_file import attach_path  # user probes alone
 
         file = attach_path(path)
         self._depend(fingerprints.file_fact(file))

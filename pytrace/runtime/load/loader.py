@@ -69,7 +69,7 @@ RING_LARGEST = 16 << 20
 
 def has_feature(name: str) -> bool:
     """Whether the kernel has a feature (:func:`pytrace.runtime.load.features.has`); most runs do not ask."""
-    from pytrace.runtime.load import features
+    from pytrace.runtime.load import features  # unless no program depends on one
 
     return features.has(name)
 
@@ -262,7 +262,7 @@ def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Message
     """The ELF file of a script, and libbpf's object for it."""
     data = script.elf
     if script.manifest.objects:
-        from pytrace.runtime.load import object_files
+        from pytrace.runtime.load import object_files  # scripts that import C
 
         data = object_files.link_objects(data, list(script.manifest.objects))
     try:
@@ -332,7 +332,7 @@ def _prepare_generations(
             try:
                 buffers = Generations(spec.inner, spec.max_entries, spec.symbol, stack, flags)
             except OSError as error:
-                from pytrace.runtime.load import refusals
+                from pytrace.runtime.load import refusals  # after an error
 
                 raise refusals.map_refused(spec, error) from None
             generations[spec.symbol] = buffers

@@ -53,7 +53,7 @@ class MapReader:
         """A chunk of stacks by its digest (:mod:`pytrace.core.stack_formats`); None where it had no room."""
         known = self._chunks.get(digest)
         if known is None and (symbol := self._loaded.manifest.stack_chunks):
-            from pytrace.core.stack_formats import CHUNK_SIZE
+            from pytrace.core.stack_formats import CHUNK_SIZE  # maps with stacks
 
             known = bpf.map_lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
             if known is not None:

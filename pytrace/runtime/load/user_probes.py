@@ -220,7 +220,7 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     """
     # Few scripts probe functions of Python.
     from pytrace.runtime.binaries.elf_file import ElfFile
-    from pytrace.runtime.stacks import python_interpreters
+    from pytrace.runtime.stacks import python_interpreters  # probes of Python alone
 
     text = procfs.read_maps(pid)
     if not text:

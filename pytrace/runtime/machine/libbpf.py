@@ -140,7 +140,7 @@ def library() -> Library:
     except OSError as error:
         # dlopen(3) only has words for it.
         if os.strerror(errno.ENOENT) not in str(error):
-            from pytrace.core import limits
+            from pytrace.core import limits  # after an error
 
             limit = limits.met_by(error)
             raise limit or TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None

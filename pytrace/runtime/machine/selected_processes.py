@@ -144,7 +144,7 @@ def namespace(name: str) -> int:
     Raises:
         TraceError: there is no such namespace.
     """
-    from pytrace.runtime.machine.host_names import open_network_namespace
+    from pytrace.runtime.machine.host_names import open_network_namespace  # with --netns
 
     descriptor = open_network_namespace(name)
     try:

@@ -187,7 +187,7 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
 def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
     # Most runs have nothing to say here.
     from pytrace.core.stack_formats import DEEPEST_STACK
-    from pytrace.runtime.machine import perf
+    from pytrace.runtime.machine import perf  # deep stacks alone
 
     most, depth = perf.max_stack(), manifest.config.max_stack_depth
     hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST_STACK}" if depth < DEEPEST_STACK else ""

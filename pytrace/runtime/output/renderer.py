@@ -178,7 +178,7 @@ class Renderer:
         """Forms of values, with the names that this run has resolved."""
         from pytrace.render.forms import Decoders, JsonForms, TextForms  # see the class
         from pytrace.render.names import Names
-        from pytrace.runtime.machine.host_names import HostNames
+        from pytrace.runtime.machine.host_names import HostNames  # names of users and interfaces
 
         options, config = self.options, self.manifest.config
         names = Names(self._symbols, self.clock, self.manifest.strings, HostNames(options.namespace))

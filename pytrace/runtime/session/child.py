@@ -286,7 +286,7 @@ def start(
         try:
             pid = os.fork()
         except OSError as error:
-            from pytrace.core import limits
+            from pytrace.core import limits  # after an error
 
             for descriptor in (gate_read, gate, report, report_write):
                 os.close(descriptor)

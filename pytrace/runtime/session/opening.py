@@ -69,7 +69,7 @@ def run(script: CompiledScript, options: RunOptions) -> int:
     with ExitStack() as stack:
         opened = open_run(script, options, stack)
         if options.mode in (TEST, BENCH):
-            from pytrace.runtime.session import test_runs
+            from pytrace.runtime.session import test_runs  # tests and benchmarks
 
             return test_runs.run(opened)
         return Session(opened).run()
@@ -94,22 +94,22 @@ def open_run(
     symbols = processes.symbols(manifest.config, options, requests, functions)
     streams = None
     if options.live and not embedded:
-        from pytrace.live.view_process import Streams
+        from pytrace.live.view_process import Streams  # with --live
 
         streams = Streams(stack)
     signals = embedding.signals if embedding else stack.enter_context(Signals(requests, symbols.give_up_lines))
     namespace = None
     if options.netns is not None:
-        from pytrace.runtime.machine.host_names import open_network_namespace
+        from pytrace.runtime.machine.host_names import open_network_namespace  # with --netns
 
         namespace = open_network_namespace(options.netns)
         stack.callback(os.close, namespace)
     written = embedding.output if embedding else output(options, requests, stack, streams)
     view = inspector = None
     if streams is not None:
-        from pytrace.live.inspector import Inspector, answers_for
+        from pytrace.live.inspector import Inspector, answers_for  # with --live
         from pytrace.live.view_process import ViewProcess
-        from pytrace.runtime.output.covered_output import CoveredOutput
+        from pytrace.runtime.output.covered_output import CoveredOutput  # with --live
 
         assert isinstance(written, CoveredOutput)
         stack.callback(written.uncover)
@@ -126,7 +126,7 @@ def open_run(
 
     # The programs, and what they need of processes.
     if manifest.python is not None and manifest.python.calls and traced.pid is not None:
-        from pytrace.runtime.session.child import run_to_interpreter
+        from pytrace.runtime.session.child import run_to_interpreter  # calls of Python with -c
 
         run_to_interpreter(traced, strict=manifest.config.missing_probes == "error")
     unwinding = processes.unwound(manifest, options, traced)
@@ -165,7 +165,7 @@ def open_run(
     if view is not None:
         loaded.add_own_processes(view.pid, None if inspector is None else inspector.pid)
     if view is not None and costs is not None:
-        from pytrace.runtime.output.covered_output import CoveredOutput
+        from pytrace.runtime.output.covered_output import CoveredOutput  # with --live
         from pytrace.runtime.session.live_view import LiveView
 
         assert isinstance(written, CoveredOutput)
@@ -191,7 +191,7 @@ def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams
     printed, errors = (1, 2) if streams is None else (streams.output, streams.errors)
     make: type[Output] = Output
     if streams is not None:
-        from pytrace.runtime.output import covered_output
+        from pytrace.runtime.output import covered_output  # with --live
 
         make = covered_output.CoveredOutput
     opened = make(
@@ -244,7 +244,7 @@ def _memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) ->
     small = all(known_kind(program.kind).special for program in manifest.programs)
     if small and not wanted and all(spec.key is None for spec in manifest.maps):
         return None
-    from pytrace.runtime.session.watches import MemoryWatch
+    from pytrace.runtime.session.watches import MemoryWatch  # keyed maps and attached programs
 
     return MemoryWatch(wanted, manifest, embedded=embedded)
 
@@ -363,13 +363,13 @@ def _services(
     services: list[Service] = [run.heartbeat, *(() if run.embedded else (OwnProcess(),)), run.processes, run.losses]
     services += [service for service in (run.costs, memory) if service is not None]
     if options.budget is not None and run.costs is not None:
-        from pytrace.runtime.session.costs import BudgetKeeper
+        from pytrace.runtime.session.costs import BudgetKeeper  # with --budget
 
         detach, warn = run.probes.detach_program, run.notices.warn
         services.append(BudgetKeeper(options.budget, run.loaded, run.costs, run.renderer, detach, run.output, warn))
     services.append(OwnModules(manifest, options, embedded=run.embedded))
     if not all(known_kind(program.kind).special for program in manifest.programs):
-        from pytrace.runtime.session.watches import MachineChanges, SamplingClocks
+        from pytrace.runtime.session.watches import MachineChanges, SamplingClocks  # attached programs
 
         pids, warn = options.filters.pids, run.notices.warn
         services.append(MachineChanges(run.probes, run.symbols, run.loop, manifest, pids, warn, stack))
@@ -384,32 +384,32 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
     options, loaded = run.options, run.loaded
     wanted: list[Service] = []
     if specs := _maps_with_stacks(loaded.manifest, options):
-        from pytrace.runtime.session.stack_rows import ReadingAhead
+        from pytrace.runtime.session.stack_rows import ReadingAhead  # maps with stacks
 
         wanted.append(ReadingAhead(specs, MapReader(loaded), run.symbols, saved=options.saves))
     if options.saves and not options.dry_run:
-        from pytrace.runtime.session.saving import Saving
+        from pytrace.runtime.session.saving import Saving  # runs that save or export
 
         wanted.append(Saving(options, exports, run.snapshots.take, run.notices.warn, last=run.snapshots.last))
     if options.metrics is not None:
-        from pytrace.runtime.session.metrics import Metrics
+        from pytrace.runtime.session.metrics import Metrics  # with --metrics
 
         served = Metrics(options.metrics, loaded.manifest.config, run.snapshots.take, run.notices.tell)
         stack.callback(served.close)
         wanted.append(served)
     if loaded.manifest.call_maps and not options.dry_run:
-        from pytrace.runtime.session.calls import Calls
+        from pytrace.runtime.session.calls import Calls  # scripts with call:
 
         wanted.append(
             Calls(loaded, run.command.pid, run.command.poll, run.notices.tell, verbose=options.verbose)
         )
     if options.heat:
-        from pytrace.runtime.session.heat import Heat
+        from pytrace.runtime.session.heat import Heat  # with --heat
 
         wanted.append(Heat(loaded.manifest, run.renderer))
     filters, descriptors = options.filters, run.command.descriptors
     if descriptors or filters.pids or filters.exec_wait or options.duration is not None:
-        from pytrace.runtime.session.watches import RunEnd
+        from pytrace.runtime.session.watches import RunEnd  # runs that end by a process or time
 
         wanted.append(RunEnd(options, descriptors, loaded, run.loop, stack))
     return wanted
@@ -433,7 +433,7 @@ def _costs(
     """The measurement of the run's costs, if it is wanted."""
     if options.dry_run or not (options.measure or options.budget or options.live):
         return None
-    from pytrace.runtime.session.costs import Costs
+    from pytrace.runtime.session.costs import Costs  # if costs are measured
 
     return Costs(loaded, written, tell if options.measure and not options.quiet else None, stack)
 

@@ -74,7 +74,7 @@ class Probes:
         return attached
 
     def _attach_all(self) -> list[Attached]:
-        from pytrace.runtime.load import attachments, probe_links
+        from pytrace.runtime.load import attachments, probe_links  # not for begin and end alone
 
         manifest, options = self._loaded.manifest, self._options
         programs, pids = manifest.programs, options.filters.pids

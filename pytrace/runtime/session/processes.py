@@ -176,7 +176,7 @@ def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound
     """
     if manifest.unwind is None:
         return None
-    from pytrace.runtime.stacks.unwinder import Unwound
+    from pytrace.runtime.stacks.unwinder import Unwound  # stacks by tables
 
     traced.stop_after_exec()
     pids = {*options.filters.pids, *options.dwarf_pids}
@@ -187,7 +187,7 @@ def python_functions(manifest: Manifest) -> PythonFunctions | None:
     """Names of the functions in Python stacks; None for a script without them."""
     if manifest.python is None:
         return None
-    from pytrace.runtime.stacks.python_processes import PythonFunctions
+    from pytrace.runtime.stacks.python_processes import PythonFunctions  # stacks of Python
 
     return PythonFunctions(lines=manifest.config.show_debug_info)
 
@@ -198,7 +198,7 @@ def symbols(
     """The symbolizer that the config asks for; after requests to end the run it gives up source lines early."""
 
     def make() -> Symbolizer:
-        from pytrace.runtime.stacks.symbolizer import Symbolizer
+        from pytrace.runtime.stacks.symbolizer import Symbolizer  # names of addresses
 
         return Symbolizer(
             cache=config.cache_user_symbols,
