@@ -196,7 +196,9 @@ def _top(words: Sequence[str]) -> list[str]:
     text, missing = top_script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
     if missing:
         sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")
-    return ["--live", *(() if "--self" in rest else ("--no-self",)), "-e", text, *rest]
+    # What it traces is known to be cheap, and the user has asked for it: there is no question before it.
+    own = [word for word, without in (("--no-self", "--self"), ("--yes", "--yes")) if without not in rest]
+    return ["--live", *own, "-e", text, *rest]
 
 
 _EXPANSIONS = {"flame": _flame, "heatmap": _heatmap, "top": _top}

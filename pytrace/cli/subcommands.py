@@ -89,8 +89,13 @@ def _show(line: CommandLine) -> int:
         _write_series(row, options, line)
         return 0
     with file_form.opened(line.operands[0], line.argument("limit", int)) as snapshot:
-        write_snapshot(snapshot, row, options, line.many("map"), line.text("output"))
+        write_snapshot(_without_helpers(snapshot, line), row, options, line.many("map"), line.text("output"))
     return 0
+
+
+def _without_helpers(snapshot: SnapshotData, line: CommandLine) -> SnapshotData:
+    """What the run printed: maps that no statement of the script prints are there when they are named."""
+    return snapshot if line.many("map") else replace(snapshot, maps=snapshot.shown)
 
 
 def _write_folder(row: Format, options: WriteOptions, folder: str, line: CommandLine) -> None:
@@ -102,7 +107,7 @@ def _write_folder(row: Format, options: WriteOptions, folder: str, line: Command
         raise TraceError("--folder takes one snapshot and no -o: its files are named after the maps")
     writer = row.writer()
     snapshot = file_form.read(line.operands[0], line.argument("limit", int))
-    chosen = table.select(snapshot, row, line.many("map"))
+    chosen = table.select(_without_helpers(snapshot, line), row, line.many("map"))
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:

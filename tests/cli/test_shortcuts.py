@@ -242,11 +242,11 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         expand(["top"])
     monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
     words = expand(["top", "-p", "12", "--duration", "3"])
-    assert words[:3] == ["--live", "--no-self", "-e"]
-    assert "sock_send_length" in words[3]
-    assert words[4:] == ["-p", "12", "--duration", "3"]
+    assert words[:4] == ["--live", "--no-self", "--yes", "-e"]
+    assert "sock_send_length" in words[4]
+    assert words[5:] == ["-p", "12", "--duration", "3"]
     assert capsys.readouterr().err == "Not shown, as this kernel has no tracepoints for it: block I/O\n"
-    assert expand(["top", "--self"])[:2] == ["--live", "-e"]
+    assert expand(["top", "--self"])[:3] == ["--live", "--yes", "-e"]
 
 
 def test_it_takes_options_only() -> None:

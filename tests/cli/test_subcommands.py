@@ -232,6 +232,21 @@ def test_diff_shows_the_largest_change_last(typed: Any) -> None:
     assert typed("diff a.pts a.pts") == (0, "no map differs\n", "")
 
 
+def test_show_leaves_out_helper_maps_that_are_not_named(typed: Any) -> None:
+    made = file_form.read("a.pts")
+    for key in ("@c", "@h"):
+        made.maps[key].hidden = True
+    file_form.write(made, "helpers.pts")
+    assert typed("merge helpers.pts b.pts -o merged.pts") == (0, "", "")
+    for name in ("helpers.pts", "merged.pts"):
+        out = typed(f"show {name}")[1]
+        assert ("@s[" in out, "@c[" in out or "@h" in out) == (True, name == "merged.pts")
+        assert "@c[" in typed(f"show {name} -m c")[1]
+    made.maps["@s"].hidden = True
+    file_form.write(made, "helpers.pts")
+    assert "@c[" in typed("show helpers.pts")[1], "a run that shows nothing has all of them"
+
+
 def test_diff_leaves_out_helper_maps_beside_those_that_are_shown(typed: Any) -> None:
     for name in ("a.pts", "b.pts"):
         snapshot = file_form.read(name)
