@@ -132,6 +132,8 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
         return FILE_LOCK
     if name in ("accept", "accept4"):
         return ACCEPT
+    if name in EPOLLS and (inside := _database(user)) is not None:
+        return inside
     if name in EPOLLS or name in POLLS.split() or name in ("io_getevents", "io_uring_enter"):
         return msgspec.structs.replace(EVENTS, idle=name)
     if name in _SIGNALS:
@@ -139,6 +141,16 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     if name in ("exit", "exit_group"):
         return EXIT
     return _by_file(name, kind, functions, uninterruptible=uninterruptible)
+
+
+def _database(user: Sequence[Frame]) -> Cause | None:
+    """What a latch of PostgreSQL stands for, on which a backend waits by epoll as it waits for its client."""
+    for frame in user[:16]:
+        if frame.function in ("ProcSleep", "WaitOnLock", "LockAcquireExtended"):
+            return LOCK
+        if frame.function == "pg_sleep":
+            return SLEEP
+    return None
 
 
 _FAULTS = frozenset({"exc_page_fault", "asm_exc_page_fault", "do_user_addr_fault", "handle_mm_fault", "do_page_fault"})
@@ -206,7 +218,7 @@ _FUTEXES = (
     (re.compile(r"\bObjectMonitor::[Ee]nter|\bJavaThread::enter"), LOCK),
     (re.compile(r"\b_*pthread_(?:clockjoin|timedjoin|join)\w*|\bstd::thread::join\b"), JOIN),
     (re.compile(r"\b_*pthread_barrier_wait\b|\bstd::barrier|\bgomp_\w*barrier"), BARRIER),
-    (re.compile(r"\b_*pthread_mutex_cond_lock"), LOCK),
+    (re.compile(r"\b_*pthread_mutex_cond_lock|\bLWLockAcquire"), LOCK),
     (re.compile(
         r"\b(?:_*pthread_cond_\w+|Unsafe_Park|ObjectMonitor::wait|uv_cond_\w+|std::condition_variable::wait"
         r"|std::sys::\S*condvar\S*|std::thread::park\w*)"
@@ -267,6 +279,5 @@ def is_signal(kernel: Sequence[Frame]) -> bool:
     return any(frame.function.partition(".")[0] in _SENDS for frame in kernel)
 
 
-_SENDS = frozenset({
-    "signal_wake_up_state", "complete_signal", "__send_signal_locked", "zap_other_threads", "do_send_sig_info",
-})  # fmt: skip
+_SENDS = frozenset({"signal_wake_up_state", "complete_signal", "zap_other_threads"})
+"""Not what a signal for a signalfd comes through."""

@@ -17,13 +17,14 @@ _LIBRARY_FILE = re.compile(
 """Source files of libraries and runtimes."""
 
 _LIBRARY_MODULE = re.compile(
-    r"^\[|^/(?:usr/(?:local/)?)?lib(?:32|64|x32|exec)?/|\.so(?:\.[\d.]+)?$"
+    r"^\[|^/(?:usr/(?:local/)?)?lib(?:32|64|x32|exec)?/(?!.*/s?bin/)|\.so(?:\.[\d.]+)?$"
     r"|/(?:lib)?(?:python\d?[\d.]*|node|java|ruby[\d.]*|perl[\d.]*|php[\d.]*|dotnet|mono|lua[\d.]*)$"
 )
 """Binaries that are libraries or interpreters."""
 
 _LIBRARY_FUNCTION = re.compile(
     r"^(?:_start|__libc_start_.*|_?start_thread|clone3?|__clone3?|std::|core::|alloc::|tokio::|runtime\.|internal/|syscall\.|sync\."
+    r"|WaitEventSet|WaitLatch|ProcSleep|WaitOnLock|LockAcquire|PGSemaphore|LWLockAcquire|SetLatch|ProcLockWakeup"
     r"|java\.|javax\.|jdk\.|sun\.|__GI_|\[)"
 )
 """Functions of runtimes that are linked into the program."""

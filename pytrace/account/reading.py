@@ -525,15 +525,18 @@ class Reading:
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
         """Take the time of threads that wait for work out of *waits*."""
         may: dict[int, int] = defaultdict(int)
+        aside: dict[int, int] = defaultdict(int)
         traced = {thread.pid for thread in self._threads.values()}
         for (tid, _, _), (cause, spent) in waits.items():
-            if not self._never_slow(tid, cause, traced) and self._may_idle(tid, cause):
+            if self._never_slow(tid, cause, traced):
+                aside[tid] += spent.ns
+            elif self._may_idle(tid, cause):
                 may[tid] += spent.ns
         found: dict[str, tuple[set[int], int]] = {}
         for key, (cause, spent) in list(waits.items()):
             tid = key[0]
             thread = self._threads[tid]
-            waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * thread.life
+            waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * (thread.life - aside[tid])
             if not waits_for_work and not self._never_slow(tid, cause, traced):
                 continue
             label = cause.idle or cause.about or cause.title

@@ -52,6 +52,9 @@ CASES = [
     ("fsync", causes.FILE | 0x10000, "/work", "jbd2_log_wait_commit", "file-sync"),
     ("flock", causes.FILE, "/work", "flock_lock_inode_wait", "file-lock"),
     ("read", causes.CHARACTERS, "/work", "n_tty_read tty_read", "terminal"),
+    ("epoll_wait", 0, "/WaitLatch ProcSleep LockAcquireExtended XactLockTableWait", "ep_poll do_epoll_wait", "lock"),
+    ("epoll_wait", 0, "/WaitEventSetWait WaitLatch pg_sleep", "ep_poll do_epoll_wait", "sleep"),
+    ("futex", 9, "sem_wait /PGSemaphoreLock LWLockAcquire XLogFlush", FUTEX_STACK, "lock"),
     ("epoll_wait", 0, "/work", "ep_poll do_epoll_wait", "events"),
     ("poll", 0, "/work", "do_sys_poll", "events"),
     ("poll", 1, "/work", "do_sys_poll", "sleep"),
@@ -77,6 +80,10 @@ def test_the_cause_of_a_wait(call: str, kind: int, user: str, kernel: str, name:
 def test_the_place_is_in_ones_own_code() -> None:
     native = stack("__lll_lock_wait pthread_mutex_lock /work@work.c:7 main@main.c:1")
     assert place_of(native, ()) == Place("work", "work.c", 7)
+    database = stack("epoll_wait /WaitEventSetWait WaitLatch ProcSleep LockAcquireExtended XactLockTableWait")
+    assert place_of(database, ()) == Place("XactLockTableWait", "server")
+    program = stack("epoll_wait") + stack("heap_update", "/usr/lib/postgresql/15/bin/postgres")
+    assert place_of(program, ()) == Place("heap_update", "postgres")
     python = stack("sem_wait get@/usr/lib/python3.12/queue.py:9 take@/srv/site-packages/x/y.py:2 serve@/srv/app.py:3")
     assert place_of(python, ()).text == "serve (app.py:3)"
     libraries = stack("read fill@/usr/lib/python3.12/socket.py:9")
