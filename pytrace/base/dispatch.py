@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MethodType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
 S = TypeVar("S")
 N = TypeVar("N")
@@ -26,6 +26,9 @@ O = TypeVar("O")
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
+
+Handlers: TypeAlias = Mapping[Any, Callable[..., Any]]
+"""Methods by what they handle: each class has its own kind of keys and of methods."""
 
 _KEYS = "handled_keys"
 """The attribute of a method that has the keys that it handles."""
@@ -62,7 +65,7 @@ def handles_names(*keys: object) -> Callable[[F], F]:
     return register
 
 
-def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
+def handlers(owner: object) -> Handlers:
     """The methods of an object by what they handle.
 
     Raises:
@@ -71,7 +74,7 @@ def handlers(owner: object) -> dict[Any, Callable[..., Any]]:
     return {key: MethodType(function, owner) for key, function in methods(type(owner)).items()}
 
 
-def methods(kind: type[object]) -> Mapping[Any, Callable[..., Any]]:
+def methods(kind: type[object]) -> Handlers:
     """The functions of a class by what they handle; the object is their first argument.
 
     Raises:
@@ -88,5 +91,5 @@ def methods(kind: type[object]) -> Mapping[Any, Callable[..., Any]]:
     return _methods[kind]
 
 
-_methods: dict[type[object], dict[object, Callable[..., Any]]] = {}
+_methods: dict[type[object], Handlers] = {}
 """What :func:`methods` has answered, by class."""
