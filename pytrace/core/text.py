@@ -13,7 +13,7 @@ from pytrace.base.control_characters import UNSEEN
 # Bytes of traced programs as UTF-8 text, without loss: `\xNN` stands for the byte NN.
 #
 # A backslash is unchanged unless it would start an escape; then it becomes `\x5c`. So replacing each `\xNN` by its
-# byte restores the original bytes (`unescaped_utf8`). CSV, tables of Arrow and labels of metrics use this form.
+# byte restores the original bytes. CSV, tables of Arrow and labels of metrics use this form.
 
 
 _ESCAPE = r"\\(?=x[0-9a-f]{2})"
