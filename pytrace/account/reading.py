@@ -22,7 +22,6 @@ _T = TypeVar("_T")
 
 ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
 """States without a stack: ``enum states`` of ``account.bt``."""
-FIRST_PLACE = 16
 
 _SAMPLED = 0xFFFF
 """What samples have in place of a system call."""

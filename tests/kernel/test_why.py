@@ -39,7 +39,7 @@ def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Acco
     need("rawtracepoint", "iter", "bpf_loop")
     folder = tmp_path_factory.mktemp("whys")
     command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
-    for _ in range(2):
+    for _ in range(4):
         with (folder / "own").open("w+", encoding="ascii") as own:
             account = pytrace.why(command=command, cwd=folder, stdout=own)
             own.seek(0)
