@@ -110,17 +110,8 @@ class Timeline:
 
     def states(self, tid: int, begin: int, end: int) -> Iterator[Segment]:
         """What a thread itself did from *begin* to *end*."""
-        at, waits = begin, self.waits.get(tid, ())
-        for wait in waits[bisect_right(self._ends.get(tid, ()), begin) :]:
-            first, last = max(wait.begin, at), min(wait.end, end)
-            if first >= end:
-                break
-            if first > at:
-                yield self._ran(tid, at, first, ())
-            yield Segment(tid, first, last, wait, 0, ())
-            at = last
-        if at < end:
-            yield self._ran(tid, at, end, ())
+        for first, last, wait in self._stretches(tid, begin, end):
+            yield self._ran(tid, first, last, ()) if wait is None else Segment(tid, first, last, wait, 0, ())
 
     def meanwhile(self, tid: int, wait: Wait) -> Iterator[Segment]:
         """What a wait of a thread was for: ends of its chains. Nothing where whoever ended it is not known."""
@@ -144,13 +135,10 @@ class Timeline:
             yield from self._within(member, first, last, chain)
 
     def _within(self, tid: int, begin: int, end: int, chain: tuple[Link, ...]) -> Iterator[Segment]:
-        at, waits = begin, self.waits.get(tid, ())
-        for wait in waits[bisect_right(self._ends.get(tid, ()), begin) :]:
-            first, last = max(wait.begin, at), min(wait.end, end)
-            if first >= end:
-                break
-            if first > at:
-                yield self._ran(tid, at, first, chain)
+        for first, last, wait in self._stretches(tid, begin, end):
+            if wait is None:
+                yield self._ran(tid, first, last, chain)
+                continue
             self._steps += 1
             if self._steps > MOST_STEPS:
                 self.left_out += end - first
@@ -160,9 +148,20 @@ class Timeline:
                 yield from self.path(wait.waker, first, last, (*chain, link))
             else:
                 yield Segment(tid, first, last, wait, 0, chain)
+
+    def _stretches(self, tid: int, begin: int, end: int) -> Iterator[tuple[int, int, Wait | None]]:
+        """A thread's waits from *begin* to *end*, and the time between them (None)."""
+        at, waits = begin, self.waits.get(tid, ())
+        for wait in waits[bisect_right(self._ends.get(tid, ()), begin) :]:
+            first, last = max(wait.begin, at), min(wait.end, end)
+            if first >= end:
+                break
+            if first > at:
+                yield at, first, None
+            yield first, last, wait
             at = last
         if at < end:
-            yield self._ran(tid, at, end, chain)
+            yield at, end, None
 
     def _ran(self, tid: int, begin: int, end: int, chain: tuple[Link, ...]) -> Segment:
         cpu = min(self._cpu_at(tid, end) - self._cpu_at(tid, begin), end - begin)

@@ -14,7 +14,7 @@ import msgspec
 
 from pytrace.account.account import Account, Line, Thread
 from pytrace.account.chains import Segment
-from pytrace.account.reading import Reading
+from pytrace.account.reading import ON_CPU, Reading
 from pytrace.account.screen import duration, heading, seconds, text_of_path
 from pytrace.core import types
 from pytrace.core.text import printable_utf8
@@ -199,7 +199,7 @@ def _timeline(account: Account, reading: Reading) -> Iterator[str]:
 
 
 def _box_of(reading: Reading, segment: Segment) -> _Box:
-    state = segment.wait.state if segment.wait is not None else 1
+    state = segment.wait.state if segment.wait is not None else ON_CPU
     cause = reading.cause_of(state)
     place = reading.thread_place(segment.tid, state).text
     kind = _kind(cause.name)

@@ -212,6 +212,11 @@ class Reading:
             found[tid, state, object_] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
         return found
 
+    @cached_property
+    def _sampled(self) -> list[tuple[tuple[int, int], int]]:
+        """Threads and the places where samples met them on a CPU, with the number of samples."""
+        return self.recorded("@sampled", list[tuple[tuple[int, int], int]])
+
     # ---- names
 
     def about(self, object_: int, cause: Cause) -> str:
@@ -243,6 +248,9 @@ class Reading:
             f" {max(periods - begin, reached - first) + 1} periods{f' ({name})' * bool(name)}"
             for number, (name, quota, period, begin, first, periods, reached) in rows if period
         }  # fmt: skip
+
+    def _name(self, tid: int) -> str:
+        return self._threads[tid].name if tid in self._threads else f"thread {tid}"
 
     def _process(self, pid: int) -> str:
         names = [thread.name for thread in self._threads.values() if thread.tid == pid]
@@ -299,8 +307,7 @@ class Reading:
         return any("pthread_mutex" in frame.function or "lll_lock_wait" in frame.function for frame in known.user[:4])
 
     def _holder(self, owner: int, state: int) -> tuple[str, str]:
-        thread = self._threads.get(owner)
-        name = thread.name if thread is not None else f"thread {owner}"
+        name = self._name(owner)
         if state == ON_CPU:
             return name, "on CPU"
         if state in _READY:
@@ -323,15 +330,14 @@ class Reading:
             return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
         relation = "interrupted by a signal of" if signal else cause.relation
         place = own_place(by.user)
-        traced = any(thread.pid == by.pid for thread in self._threads.values())
-        if traced and self._processes == 1:
+        if self._processes == {by.pid}:
             return relation, place.text if place is not None else by.comm, by.pid
         process = f"{by.comm} ({by.pid})"
         return relation, process if place is None else f"{place.function} of {process}", by.pid
 
     @cached_property
-    def _processes(self) -> int:
-        return len({thread.pid for thread in self._threads.values()})
+    def _processes(self) -> set[int]:
+        return {thread.pid for thread in self._threads.values()}
 
     def _p99(self, sites: Iterable[int], most: int) -> int:
         buckets: dict[int, int] = defaultdict(int)
@@ -376,7 +382,7 @@ class Reading:
     def _busiest(self) -> dict[int, Place]:
         """Of each thread the place where most samples were taken."""
         found: dict[int, dict[Place, int]] = defaultdict(lambda: defaultdict(int))
-        for (tid, number), count in self.recorded("@sampled", list[tuple[tuple[int, int], int]]):
+        for (tid, number), count in self._sampled:
             if (site := self._sites.get(number)) is not None:
                 found[tid][place_of(site.user, site.kernel)] += count
         return {tid: max(places, key=lambda place: places[place]) for tid, places in found.items()}
@@ -390,7 +396,7 @@ class Reading:
     def thread_place(self, tid: int, state: int) -> Place:
         """Where a thread is in a state: on a CPU where it mostly runs, by samples."""
         found = self._busiest.get(tid) if state == ON_CPU else self._place.get(state)
-        return found or Place(self._threads[tid].name if tid in self._threads else f"thread {tid}")
+        return found or Place(self._name(tid))
 
     def steps(self, segments: Iterable[Segment]) -> tuple[Step, ...]:
         """Segments of chains, added up by what they end in and who waits."""
@@ -424,8 +430,7 @@ class Reading:
     def _hop(self, link: Link) -> Hop:
         cause = self.cause_of(link.state)
         relation = self._waker(cause, self._sites[link.by])[0] if link.by in self._sites else "woken by"
-        name = self._threads[link.tid].name if link.tid in self._threads else f"thread {link.tid}"
-        return Hop(name, self.thread_place(link.tid, link.state), cause.title, relation)
+        return Hop(self._name(link.tid), self.thread_place(link.tid, link.state), cause.title, relation)
 
     @cached_property
     def path_segments(self) -> Sequence[Segment]:
@@ -458,7 +463,7 @@ class Reading:
     def by_stack(self) -> Iterable[tuple[tuple[StackTrace, StackTrace, str, str], int]]:
         """Kernel and user stack, cause and thread, with nanoseconds."""
         samples: dict[int, dict[int, int]] = defaultdict(dict)
-        for (tid, site), count in self.recorded("@sampled", list[tuple[tuple[int, int], int]]):
+        for (tid, site), count in self._sampled:
             samples[tid][site] = count
         for (tid, state, _), spent in self._time.items():
             name = self._threads[tid].name if tid in self._threads else "?"
@@ -467,9 +472,7 @@ class Reading:
                 for site, count in samples[tid].items():
                     yield (*self._stacks(site), CPU.title, name), spent.ns * count // total
             else:
-                cause = CPU if state == ON_CPU else _RUN_QUEUE if state in _READY else _HELD_UP.get(state)
-                cause = cause or self._cause.get(state, _LOST)
-                yield (*self._stacks(state), cause.title, name), spent.ns
+                yield (*self._stacks(state), self.cause_of(state).title, name), spent.ns
 
     def _stacks(self, site: int) -> tuple[StackTrace, StackTrace]:
         known = self._sites.get(site)
@@ -499,7 +502,7 @@ class Reading:
                 ready[tid] = _joined(ready.get(tid), spent)
                 how[state] += spent.ns
             else:
-                cause = _HELD_UP.get(state) or self._cause.get(state, _LOST)
+                cause = self.cause_of(state)
                 if state == THROTTLED:
                     thread.ready += spent.ns
                 else:
@@ -525,9 +528,8 @@ class Reading:
         """Take the time of threads that wait for work out of *waits*."""
         may: dict[int, int] = defaultdict(int)
         aside: dict[int, int] = defaultdict(int)
-        traced = {thread.pid for thread in self._threads.values()}
         for (tid, _, _), (cause, spent) in waits.items():
-            if self._never_slow(tid, cause, traced):
+            if self._never_slow(tid, cause):
                 aside[tid] += spent.ns
             elif self._may_idle(tid, cause):
                 may[tid] += spent.ns
@@ -536,7 +538,7 @@ class Reading:
             tid = key[0]
             thread = self._threads[tid]
             waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * (thread.life - aside[tid])
-            if not waits_for_work and not self._never_slow(tid, cause, traced):
+            if not waits_for_work and not self._never_slow(tid, cause):
                 continue
             label = cause.idle or cause.about or cause.title
             members, ns = found.get(label, (set(), 0))
@@ -548,9 +550,9 @@ class Reading:
         rows = ((label, len(members), ns) for label, (members, ns) in found.items())
         return tuple(sorted(rows, key=lambda row: -row[2]))
 
-    def _never_slow(self, tid: int, cause: Cause, traced: set[int]) -> bool:
+    def _never_slow(self, tid: int, cause: Cause) -> bool:
         """Whether a wait is for threads or processes whose own time is in the account."""
-        return cause.always_idle or (cause is causes.CHILD and traced != {self._threads[tid].pid})
+        return cause.always_idle or (cause is causes.CHILD and self._processes != {self._threads[tid].pid})
 
     def _may_idle(self, tid: int, cause: Cause) -> bool:
         """Whether a thread may have nothing to do while it waits so."""
@@ -618,7 +620,7 @@ class Reading:
         places: dict[Place, int] = defaultdict(int)
         lines: dict[tuple[str, str], dict[Place, int]] = defaultdict(lambda: defaultdict(int))
         samples = user = 0
-        for (_, number), count in self.recorded("@sampled", list[tuple[tuple[int, int], int]]):
+        for (_, number), count in self._sampled:
             site = self._sites.get(number)
             samples += count
             if site is None:
@@ -646,11 +648,10 @@ def stacks(reading: Reading) -> SnapshotData:
     Time on CPU is spread over a thread's samples.
     """
     entries: dict[Portable, int] = defaultdict(int)
+    causes_us: dict[Portable, int] = defaultdict(int)
     for key, ns in reading.by_stack():
         entries[key] += ns // 1000
-    causes_us: dict[Portable, int] = defaultdict(int)
-    for (_, _, cause, _), ns in reading.by_stack():
-        causes_us[cause] += ns // 1000
+        causes_us[key[2]] += ns // 1000
     totals = MapData(
         "@cause_us", types.String(64), types.Sum(), {cause: us for cause, us in causes_us.items() if us},
         help="time of threads by cause", key_names=("cause",),
