@@ -15,6 +15,7 @@ from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
 from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, waiting_function
+from pytrace.base.kernel_files import process_name
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -672,9 +673,8 @@ def proc_threads(threads: Iterable[int]) -> dict[int, Kernel]:
     """What ``/proc`` says of threads: names, and time on and waiting for a CPU (``schedstat``)."""
     found: dict[int, Kernel] = {}
     for tid in threads:
+        name = process_name(tid)
         try:
-            with open(f"/proc/{tid}/task/{tid}/comm", encoding="utf-8", errors="replace") as file:
-                name = file.read().rstrip("\n")
             with open(f"/proc/{tid}/task/{tid}/schedstat", encoding="ascii") as file:
                 cpu, delay = file.read().split()[:2]
         except (OSError, ValueError):

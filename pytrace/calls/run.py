@@ -217,7 +217,7 @@ class _Run:
             return
         if self._chosen:
             self._unfinished(trace.maps["@calls"])
-            self._report(int(trace.maps["@returned"].value or 0))
+            self._report(trace)
         if self._tree is not None:
             self._unfinished_functions(self._tree)
             self._report_functions(self._tree, trace)
@@ -425,8 +425,7 @@ class _Run:
                 self._function(Shown.LEFT, call)
 
     def _report_functions(self, tree: Tree, trace: tracing.Trace) -> None:
-        returned = int(trace.maps["@left"].value or 0)
-        missing = max(0, returned - tree.returned)
+        missing, returned = _missing(trace, "@left", tree.returned)
         if missing:
             sys.stderr.write(
                 f"WARNING: {missing} returns of functions are missing ({missing * 100 / returned:.1f}% of {returned}): "
@@ -442,10 +441,10 @@ class _Run:
         assert self._spans is not None
         losses: dict[str, dict[str, int]] = {}
         if self._tree is not None:
-            missing = max(0, int(trace.maps["@left"].value or 0) - self._tree.returned)
+            missing, _ = _missing(trace, "@left", self._tree.returned)
             losses |= {"calls of functions": {"": missing}} if missing else {}
         if self._chosen:
-            missing = max(0, int(trace.maps["@returned"].value or 0) - self._recorder.calls)
+            missing, _ = _missing(trace, "@returned", self._recorder.calls)
             losses |= {"system calls": {"": missing}} if missing else {}
         if self._spans.dropped:
             losses["calls after those that are shown"] = {"": self._spans.dropped}
@@ -597,8 +596,8 @@ class _Run:
             rows[probe] = (known[0] + total, known[1] + of_probe.count, failures, worst, name)
         return list(rows.values())
 
-    def _report(self, returned: int) -> None:
-        missing = max(0, returned - self._recorder.calls)
+    def _report(self, trace: tracing.Trace) -> None:
+        missing, returned = _missing(trace, "@returned", self._recorder.calls)
         if missing:
             sys.stderr.write(
                 f"WARNING: {missing} calls are missing ({missing * 100 / returned:.1f}% of {returned}): they came "
@@ -608,6 +607,12 @@ class _Run:
             sys.stderr.write(f"WARNING: of {self._recorder.incomplete} calls what they read is missing: <lost>\n")
         if self._texts.unreadable:
             sys.stderr.write(f"WARNING: {self._texts.unreadable} values could not be read: <unreadable>\n")
+
+
+def _missing(trace: tracing.Trace, counter: str, seen: int) -> tuple[int, int]:
+    """How many of the returns that the script counted were not seen, and how many it counted."""
+    returned = int(trace.maps[counter].value or 0)
+    return max(0, returned - seen), returned
 
 
 _RESULTS = {0: 1, 1: 0, 2: -1, 3: 0xFFFFFFFF}

@@ -7,6 +7,7 @@ import time
 import uuid
 from typing import BinaryIO
 
+from pytrace.base import kernel_files
 from pytrace.base.control_characters import printable_text
 from pytrace.core.types import INT32, UINT64, Record, String
 from pytrace.results.formats.format_row import WriteOptions
@@ -50,11 +51,7 @@ class Spans:
     def _name(self, tid: int) -> str:
         known = self._names.get(tid)
         if known is None:
-            try:
-                with open(f"/proc/{tid}/comm", "rb") as file:
-                    known = printable_text(os.fsdecode(file.read(64).strip()))
-            except OSError:
-                known = ""
+            known = printable_text(kernel_files.read_text(f"/proc/{tid}/comm").strip())
             if len(self._names) < MOST_SPANS:
                 self._names[tid] = known
         return known

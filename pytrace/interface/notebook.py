@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -58,7 +57,7 @@ class TraceMagics(Magics):
         try:
             with open_trace(
                 cell + "\n",  # a text, not a path
-                command=shlex.split(asked.command) if asked.command else None,
+                command=asked.command or None,
                 pid=asked.pid,
                 comm=asked.comm or (),
                 follow=asked.follow,
