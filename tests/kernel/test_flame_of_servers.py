@@ -117,7 +117,7 @@ def go_server(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "server")
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="no compiler of Go")
+@pytest.mark.needs("go")
 def test_go(server: Server, go_server: str, tmp_path: Path) -> None:
     """Goroutines, system stacks of the runtime and its handlers of signals, and inlined functions."""
     found, known = sampled(server, [go_server], 300, tmp_path / "x.folded", lambda name: name == "main.burn")

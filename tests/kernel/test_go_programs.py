@@ -1,7 +1,4 @@
-"""Programs of Go: what its functions get and return, and stacks, compared with what the program says itself.
-
-They run where there is a compiler of Go; what they rest on is tested without one, on tables and entries of ours.
-"""
+"""Programs of Go: what its functions get and return, and stacks, compared with what the program says itself."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from tests.support.server import Server
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="registers are those of x86-64"),
-    pytest.mark.skipif(shutil.which("go") is None, reason="no compiler of Go"),
+    pytest.mark.needs("go"),
 ]
 
 CALLS = 4 * 50 * 101

@@ -61,6 +61,7 @@ PARTS = {
     "dwz": Part(("dwz", "llvm-dwp"), ("dwz", "llvm")),
     "ext4": Part(("mkfs.ext4",), ("e2fsprogs",)),
     "fish": Part(("fish",), ("fish",)),
+    "go": Part(("go",), ("golang-go",)),
     "headers": Part(("kernel-headers/6.1.*/.ready",), fetch="ensure_headers 6.1"),
     "ip": Part(("ip",), ("iproute2",), only_in_ci=True),
     "java": Part(("javac",), ("default-jdk-headless",)),
