@@ -457,8 +457,7 @@ class Tracer:
         assert printed + lost + left == int(produced), said
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(("body", "threads"), [*((body, 2) for body in BODIES), ("two in turn", 1)])
 def test_a_signal_ends_a_flood_of_several_kinds(tmp_path: Path, programs: Path, body: str, threads: int) -> None:
     number = signal.SIGINT if threads == 1 else signal.SIGTERM
     with flooding(programs, threads) as pid:

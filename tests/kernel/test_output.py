@@ -34,24 +34,26 @@ def syscalls() -> Path:
     return build() / "syscalls"
 
 
-@pytest.mark.parametrize("update", ["@seen = count();", "@seen = sum(1);", "@seen = hist(1);", "@seen = stats(1);"])
-def test_print_and_clear_counts_each_update_once(syscalls: Path, update: str) -> None:
+def test_print_and_clear_counts_each_update_once(syscalls: Path) -> None:
+    maps = {"@count": "count()", "@sum": "sum(1)", "@hist": "hist(1)", "@stats": "stats(1)"}
+    updates = " ".join(f"{name} = {value};" for name, value in maps.items())
     script = (
-        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }} interval:ms:2 {{ print_clear(@seen); }}"
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {updates} }} "
+        f"interval:ms:2 {{ {' '.join(f'print_clear({name});' for name in maps)} }}"
     )
     done = subprocess.run(
         tracer("-q", "-f", "json", "-e", script, "-c", f"{syscalls} {CALLS}"),
         capture_output=True, text=True, timeout=patience(60), check=True,
     )  # fmt: skip
-    values = [json.loads(line)["data"]["@seen"] for line in done.stdout.splitlines()]
-    if "hist" in update:
-        total = sum(bucket["count"] for value in values for bucket in value)
-    elif "stats" in update:
-        total = sum(value["count"] for value in values)
-    else:
-        total = sum(values)
-    assert total == CALLS
-    assert len(values) > 1, "something was printed while calls were counted"
+    printed: dict[str, list[int]] = {name: [] for name in maps}
+    for line in done.stdout.splitlines():
+        for name, value in json.loads(line)["data"].items():
+            if name == "@hist":
+                printed[name].append(sum(bucket["count"] for bucket in value))
+            else:
+                printed[name].append(value["count"] if name == "@stats" else value)
+    assert {name: sum(counts) for name, counts in printed.items()} == dict.fromkeys(maps, CALLS)
+    assert min(map(len, printed.values())) > 1, "something was printed while calls were counted"
 
 
 def test_the_line_policy_shows_sparse_output_at_once() -> None:
