@@ -1,6 +1,6 @@
 """The compilation pipeline: from a script's text to a compiled script, one pass after the other.
 
-A pass is a function of the results of earlier passes; :data:`PASSES` lists them in order. :meth:`Compilation.do` runs a
+A pass is a function of the results of earlier passes; :data:`PASSES` names them in order. :meth:`Compilation.do` runs a
 pass, notifies the watcher, and ends the compilation when the pass reported errors. Nothing here prints: messages are
 collected in :class:`~pytrace.core.diagnostics.Diagnostics`.
 """
@@ -11,7 +11,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,15 +22,10 @@ from pytrace.core.manifest import AheadOfTime, CompiledScript
 from pytrace.core.options import CompileOptions, Config
 from pytrace.core.probe_kinds import kind_of
 from pytrace.core.source import Source
-from pytrace.frontend.check import analysis as analysis_pass
-from pytrace.frontend.expand import c_definitions as definitions_pass
-from pytrace.frontend.expand import call_probes as calls_pass
-from pytrace.frontend.expand import imports as imports_pass
-from pytrace.frontend.expand import macros as macros_pass
-from pytrace.frontend.expand import parameters as parameters_pass
-from pytrace.frontend.expand import settings as settings_pass
+from pytrace.frontend.check import analysis
+from pytrace.frontend.expand import c_definitions, call_probes, imports, macros, parameters, settings
 from pytrace.frontend.expand.c_definitions import Definitions
-from pytrace.frontend.probes import attach_points as attach_points_pass
+from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.typed_program import CheckedProgram, ProbeUnit
 
@@ -55,18 +50,18 @@ class Compilation(msgspec.Struct, frozen=True):
     keep: Watch | None = None
     """As *watch*, and called for a pass that reported errors, too: with what it found."""
 
-    def do(self, step: Callable[Concatenate[Compilation, P], R], *results: P.args, **named: P.kwargs) -> R:
-        """Run a pass on the results of earlier passes.
+    def do(self, name: str, step: Callable[P, R], *results: P.args, **named: P.kwargs) -> R:
+        """Run the pass *name* on the results of earlier passes.
 
         Raises:
             ScriptError: the pass reported errors (they are in ``diagnostics``).
         """
-        result = step(self, *results, **named)
+        result = step(*results, **named)
         if self.keep is not None:
-            self.keep(step.__name__, result)
+            self.keep(name, result)
         self.diagnostics.check()
         if self.watch is not None:
-            self.watch(step.__name__, result)
+            self.watch(name, result)
         return result
 
 
@@ -88,77 +83,11 @@ class FrontEnd(msgspec.Struct, frozen=True):
     checked: CheckedProgram
 
 
-# ---------------------------------------------------------------------------------------------- passes
-
-
-def parse(c: Compilation) -> nodes.Program:
-    """The AST of the script's text."""
-    return parser.parse(c.source, c.diagnostics)
-
-
-def imports(c: Compilation, parsed: nodes.Program) -> nodes.Program:
-    """The AST with all imports merged."""
-    return imports_pass.resolve(parsed, c.options, c.diagnostics)
-
-
-def settings(c: Compilation, merged: nodes.Program) -> Config:
-    """The configuration."""
-    return settings_pass.read(merged, c.options, c.diagnostics)
-
-
-def definitions(c: Compilation, merged: nodes.Program) -> Definitions:
-    """Types, enumerations and macros of the C part."""
-    return definitions_pass.read(merged, c.options, c.kernel, c.diagnostics)
-
-
-def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
-    """The AST with parameters replaced by their values."""
-    return parameters_pass.substitute(merged, c.options, c.diagnostics)
-
-
-def conditions(c: Compilation, substituted: nodes.Program, defined: Definitions, config: Config) -> nodes.Program:
-    """The AST with the items selected by conditions at the root."""
-    return analysis_pass.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
-
-
-def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes.Program:
-    """The AST with macros expanded."""
-    return macros_pass.expand(chosen, defined, c.diagnostics)
-
-
-def calls(c: Compilation, expanded: nodes.Program) -> nodes.Program:
-    """The AST with two probes in place of each ``call:``."""
-    return calls_pass.expand(expanded, c.options, c.kernel, c.diagnostics)
-
-
-def attach_points(c: Compilation, expanded: nodes.Program, config: Config) -> list[ProbeUnit]:
-    """One unit for each program, with all its targets."""
-    return attach_points_pass.expand(expanded, c.options, c.kernel, config, c.diagnostics)
-
-
-def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
-    """The typed program."""
-    p = programs
-    return analysis_pass.analyse(p.units, p.expanded, c.options, c.kernel, p.definitions, p.config, c.diagnostics)
-
-
-def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
-    """BPF code and manifest."""
-    from pytrace.codegen.lower import generator  # LLVM: not with -l
-
-    try:
-        return generator.compile_program(checked, c.kernel, c.options)
-    except PlacedError as problem:
-        c.diagnostics.error(problem.message, problem.span, hints=problem.hints)
-        raise ScriptError from problem
-
-
 PASSES = (
-    parse, imports, settings, definitions, parameters, conditions, macros, calls, attach_points, analysis, generate,
+    "parse", "imports", "settings", "definitions", "parameters", "conditions", "macros", "calls", "attach_points",
+    "analysis", "generate",
 )  # fmt: skip
 """All passes, in the order in which they run."""
-
-# ---------------------------------------------------------------------------------------------- pipeline
 
 
 def find_programs(c: Compilation) -> Programs:
@@ -168,26 +97,36 @@ def find_programs(c: Compilation) -> Programs:
         ScriptError: a pass reported errors (they are in ``c.diagnostics``); the same holds for the functions below.
     """
     with room():
-        merged = c.do(imports, c.do(parse))
-        config = c.do(settings, merged)
-        defined = c.do(definitions, merged)
-        chosen = c.do(conditions, c.do(parameters, merged), defined, config)
-        expanded = c.do(calls, c.do(macros, chosen, defined))
-        units = c.do(attach_points, expanded, config)
+        tree = c.do("parse", parser.parse, c.source, c.diagnostics)
+        merged = tree = c.do("imports", imports.resolve, tree, c.options, c.diagnostics)
+        config = c.do("settings", settings.read, tree, c.options, c.diagnostics)
+        defined = c.do("definitions", c_definitions.read, tree, c.options, c.kernel, c.diagnostics)
+        tree = c.do("parameters", parameters.substitute, tree, c.options, c.diagnostics)
+        tree = c.do("conditions", analysis.choose, tree, c.options, c.kernel, defined, config, c.diagnostics)
+        tree = c.do("macros", macros.expand, tree, defined, c.diagnostics)
+        expanded = c.do("calls", call_probes.expand, tree, c.options, c.kernel, c.diagnostics)
+        units = c.do("attach_points", attach_points.expand, expanded, c.options, c.kernel, config, c.diagnostics)
     return Programs(merged, expanded, config, defined, units)
 
 
 def front_end(c: Compilation) -> FrontEnd:
     """Run the passes from text to typed program."""
-    programs = find_programs(c)
+    p = find_programs(c)
+    facts = (c.options, c.kernel, p.definitions, p.config, c.diagnostics)
     with room():
-        return FrontEnd(programs.merged, c.do(analysis, programs))
+        return FrontEnd(p.merged, c.do("analysis", analysis.analyse, p.units, p.expanded, *facts))
 
 
 def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
     """Run the passes from typed program to compiled script; warnings and facts go into the manifest."""
+    from pytrace.codegen.lower import generator  # LLVM: not with -l
+
     with room():
-        script = c.do(generate, front.checked)
+        try:
+            script = c.do("generate", generator.compile_program, front.checked, c.kernel, c.options)
+        except PlacedError as problem:
+            c.diagnostics.error(problem.message, problem.span, hints=problem.hints)
+            raise ScriptError from problem
     warnings = tuple(render(item) for item in (*c.diagnostics.warnings, *c.diagnostics.notes))
     facts = c.kernel.dependencies()
     if _looks_at_processes(front.checked.units, front.merged):
@@ -243,7 +182,7 @@ def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> Ahe
     """The ahead-of-time section of the manifest, completed with the parameters and the required kernel features."""
     return replace(
         ahead,
-        parameters=parameters_pass.describe(merged, c.options),
+        parameters=parameters.describe(merged, c.options),
         follow=c.options.follow,
         filters=c.options.shape.text(),
         features=tuple(sorted(c.kernel.features_used)),

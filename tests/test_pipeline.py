@@ -37,7 +37,7 @@ DEEP = {
 # fmt: on
 
 
-NAMES = [step.__name__ for step in pipeline.PASSES]
+NAMES = list(pipeline.PASSES)
 
 
 def watched(text: str) -> tuple[pipeline.Compilation, list[str]]:

@@ -203,7 +203,7 @@ class FilterShape(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of all values."""
-        return self.threads_at + 8 * self.threads
+        return self.threads_at + 8 * self.threads if self.any or self.pids else 0
 
     def text(self) -> str:
         """The options, for messages; without a single ``-p``, which ahead-of-time files always accept."""

@@ -36,6 +36,7 @@ from pytrace.core.manifest import (
 from pytrace.core.options import CompileOptions, Config, RunOptions
 from pytrace.core.probe_kinds import NoTarget, TimerTarget
 from pytrace.core.source import Source
+from pytrace.frontend.syntax import parser
 from pytrace.pipeline import Compilation, Watch
 from pytrace.runtime.binaries import kernel_types
 from pytrace.runtime.load import features
@@ -265,7 +266,7 @@ def compilation(watch: Watch | None = None) -> Compilation:
 
 
 def test_the_tree_shows_one_node_a_line() -> None:
-    lines = debugging.tree(pipeline.parse(compilation())).splitlines()
+    lines = debugging.tree(parser.parse(Source("stdin", TEXT), Diagnostics())).splitlines()
     assert lines[0].startswith("Program")
     assert "    AttachPoint text='tracepoint:sched:sched_wakeup' name=None options=()" in lines
     assert any(line.strip() == "Variable name='x'" for line in lines)
@@ -273,7 +274,7 @@ def test_the_tree_shows_one_node_a_line() -> None:
 
 
 def test_children_are_indented_below_their_node() -> None:
-    lines = debugging.tree(pipeline.parse(compilation())).splitlines()
+    lines = debugging.tree(parser.parse(Source("stdin", TEXT), Diagnostics())).splitlines()
     at = next(number for number, line in enumerate(lines) if line.strip().startswith("MapIndex"))
     indent = len(lines[at]) - len(lines[at].lstrip())
     assert lines[at + 1] == " " * (indent + 2) + "MapRef name='@m'"

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import private_files
 from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
@@ -153,7 +154,7 @@ def still_the_same(fact: Fact) -> Fact | None:
 def _facts(folder: Path) -> Path:
     """The file with the facts as they are now: another one for each set of loaded modules."""
     state = (fingerprints.modules_fact(), fingerprints.tracepoints_fact(TRACEFS))
-    path = folder / f"{fingerprints.digest(repr(state).encode())}.facts"
+    path = folder / f"{private_files.digest(repr(state).encode())}.facts"
     if not path.exists():
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -112,6 +112,8 @@ def all_variables(checked: CheckedProgram, body: nodes.Block, _plan: Plan) -> fr
 def called_functions(checked: CheckedProgram, body: nodes.Block) -> list[FunctionInfo]:
     """User functions that *body* calls, directly or not; each after those that it calls itself."""
     functions: list[FunctionInfo] = []
+    if not checked.functions:
+        return functions
 
     def visit(node: nodes.Node) -> None:
         for child in children(node):
@@ -169,6 +171,8 @@ class Plan(msgspec.Struct, eq=False):
     blocks: dict[nodes.Block, tuple[Segment, ...]] = msgspec.field(default_factory=dict)
     chains: dict[nodes.If, Chain] = msgspec.field(default_factory=dict)
     loops: set[nodes.Unroll] = msgspec.field(default_factory=set)
+    iterates: bool = False
+    """Whether there is any loop."""
 
     @property
     def long(self) -> bool:
@@ -212,14 +216,18 @@ class _Planner:
 
     def size(self, node: nodes.Node) -> _Size:
         """The size of a node, cached for those that may be split."""
-        below = [self.size(child) for child in children(node)]
-        count = 1 + sum(item.nodes for item in below)
-        loops = max((item.loops for item in below), default=0)
-        jumps = isinstance(node, nodes.Break | nodes.Continue) or any(item.jumps for item in below)
+        count, loops, jumps = 1, 0, isinstance(node, nodes.Break | nodes.Continue)
+        for child in children(node):
+            inner = self.size(child)
+            count += inner.nodes
+            loops = max(loops, inner.loops)
+            jumps = jumps or inner.jumps
         if isinstance(node, nodes.For | nodes.While):
             jumps = False
+            self.plan.iterates = True
         elif isinstance(node, nodes.Unroll):
             jumps = False
+            self.plan.iterates = True
             rounds = int(self.checked.constants.get(node.count, 1))
             if rounds * count <= UNROLLED or loops >= DEEPEST:
                 count *= rounds
@@ -521,6 +529,8 @@ def deciding_strings(checked: CheckedProgram) -> frozenset[nodes.Node]:
     Also by way of variables and maps (functions take and return no strings): where such a read fails, something is
     counted under another name or left out, and nothing that is printed shows it.
     """
+    if not any(isinstance(node, nodes.Call) and node.name in _READS for node in checked.calls):
+        return frozenset()
     functions = {function for unit in checked.units for function in called_functions(checked, unit.body)}
     bodies = [*(unit.body for unit in checked.units), *(function.body for function in functions)]
     every = [node for body in bodies for node in walk(body)]

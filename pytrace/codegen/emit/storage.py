@@ -243,12 +243,15 @@ class Layout(msgspec.Struct):
         """
         layout = cls(1 << max(0, cpus - 1).bit_length())
         layout.shared = _up(SESSION.filters + filters, CACHE_LINE)
-        layout.generations = snapshots(checked, resets=resets)
         layout.digested = digested
-        layout.resettable = resettable(checked) if resets else frozenset()
-        layout.emptied = emptied(checked) | layout.resettable
+        if checked.event_list:
+            layout.generations, layout.emptied = snapshots(checked), emptied(checked)
         # A reset of the user does not wait for a program that sleeps: its update comes after the next reset.
-        layout.awaited = snapshots(checked) | (digested & emptied(checked))
+        layout.awaited = layout.generations | (digested & layout.emptied)
+        if resets:
+            layout.generations = snapshots(checked, resets=True)
+            layout.resettable = resettable(checked)
+            layout.emptied |= layout.resettable
         layout._place_random(checked)
         for info in checked.maps.values():
             if info.key is None:

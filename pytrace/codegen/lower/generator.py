@@ -34,11 +34,12 @@ from pytrace.codegen.walkers.program_filters import Filters, FunctionExits, Gate
 from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.codegen.walkers.system_calls import PART
 from pytrace.core import stack_formats
+from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options import CompileOptions
-from pytrace.core.probe_kinds import PYTHON_KINDS, Context
+from pytrace.core.probe_kinds import PYTHON_KINDS, URETPROBE, Context
 from pytrace.frontend.syntax.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -81,9 +82,13 @@ def generate(
     )
     program_filters.declare_filters(module, options.shape)
     program_filters.declare_gates(script)
-    program_filters.declare_exits(script)
+    returns = any(unit.kind.name == URETPROBE for unit in checked.units)
+    if returns:
+        program_filters.declare_exits(script)
     services: tuple[ProgramSpec, ...] = ()
-    if service_programs.following_wanted(checked, script.options):
+    # A program of the script checks for followed processes, or the run waits for one.
+    follows = options.awaits or any(unit.follow for unit in checked.units) or (options.follow and _decides(checked))
+    if follows:
         service_programs.declare_following(module)
         services = service_programs.following_services(script)
     for number, unit in enumerate(checked.units):
@@ -91,21 +96,31 @@ def generate(
     for unit in checked.units:
         if unit.part_of and unit.multi == KPROBE_SESSION:
             _session(script, unit)
-    system_calls.call_programs(script)
-    services += system_calls.return_services(script)
-    services += service_programs.exit_services(script)
-    services += memory_images.services(script)
+    if any(unit.calls for unit in checked.units):
+        system_calls.call_programs(script)
+    if script.returning:
+        services += (system_calls.return_service(script),)
+    if returns:
+        services += service_programs.exit_services(script)
+    if script.images:
+        services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
         load_time.collect(checked, script.ahead)
         module.load_time = script.ahead.data
     text = module.text(script.layout.total, script.layout.shared)
-    return text, _manifest(script, services)
+    return text, _manifest(script, services, follows=follows)
+
+
+def _decides(checked: CheckedProgram) -> bool:
+    """Whether the script uses ``in_scope``."""
+    return any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
-    program_filters.prepare_gates(program)
+    if script.sampling is not None:
+        program_filters.prepare_gates(program, script.sampling)
     if _may_be_late(script, program):
         program.late = late_body(script.checked, unit)
     for function in functions:
@@ -127,10 +142,12 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
     bodies = (unit.body, *(function.body for function in functions))
     cut = split_plan(checked, bodies)
     away = all_variables if script.sparing else shared_variables
-    shared: set[VariableInfo] = set(away(checked, unit.body, cut))
-    for function in functions:
-        shared.update(away(checked, function.body, cut))
-        shared.update(function.parameters)
+    shared: set[VariableInfo] = set()
+    if checked.variables:
+        for body in bodies:
+            shared.update(away(checked, body, cut))
+        for function in functions:
+            shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
     if script.element_maps:
         program.inserted = script.inserted[unit.body]
@@ -140,10 +157,11 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
             for read, earlier in map_uses.repeated_reads(checked, body, script.element_maps).items()
         }
         program.read_again = frozenset(program.repeated.values())
-    limit = checked.config.max_loop_iterations
-    loops.refuse_unbounded(checked, unit.body, limit)
-    if loops.most_iterations(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
-        program.loop_budget = program.scratch.allocate(loops.BUDGET)
+    if cut.iterates:
+        limit = checked.config.max_loop_iterations
+        loops.refuse_unbounded(checked, unit.body, limit)
+        if loops.most_iterations(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
+            program.loop_budget = program.scratch.allocate(loops.BUDGET)
     return program, functions
 
 
@@ -186,7 +204,8 @@ def _entry(program: Program) -> None:
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = ScriptEmitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     Filters(e).check(unit)
-    FunctionExits(e).only_returns()
+    if unit.kind.name == URETPROBE:
+        FunctionExits(e).only_returns()
     Watchdog(e).check()
     if unit.kind.name in PYTHON_KINDS:
         PythonCalls(e).begin()
@@ -255,7 +274,7 @@ def _leave(e: Emitter, value: Operand | None) -> None:
     e.b.jump(e.exit)
 
 
-def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
+def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: bool) -> Manifest:
     checked = script.checked
     programs = tuple(
         ProgramSpec(
@@ -299,15 +318,17 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         config=checked.config,
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
-        unwind=unwinding.unwind_maps(selected=script.unwinds, asks=script.asks),
-        python=python_calls.maps(script),
-        images=memory_images.maps(script),
-        follow_map=program_filters.FOLLOWED if service_programs.following_wanted(checked, script.options) else "",
+        unwind=unwinding.unwind_maps(selected=script.unwinds, asks=script.asks)
+        if script.unwinds or script.asks
+        else None,
+        python=python_calls.maps(script) if script.walks_python else None,
+        images=memory_images.MAPS if script.images else None,
+        follow_map=program_filters.FOLLOWED if follows else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
         stack_layout=checked.stack_layout,
-        sampling=program_filters.sampling_spec(script),
+        sampling=None if script.sampling is None else program_filters.sampling_spec(script, script.sampling),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
         stack_depths=script.layout.depths(),

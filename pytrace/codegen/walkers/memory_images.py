@@ -47,15 +47,12 @@ _RAISE = "new_image"
 _MEMBERS = {"task_struct": ("mm",), "mm_struct": ("exec_vm",)}
 
 
-def maps(script: Script) -> ImageMaps | None:
-    """The maps for the manifest; None for a script without images."""
-    return ImageMaps(_IMAGES, REPORTS) if script.images else None
+MAPS = ImageMaps(_IMAGES, REPORTS)
+"""The maps of a script that uses images, for the manifest."""
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
     """The programs that give images to processes, for a script that uses them."""
-    if not script.images:
-        return ()
     thread = thread_of(script, FREE, "p")
 
     def forget(e: Emitter) -> None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 from pytrace.codegen.emit import map_uses, tasks
-from pytrace.codegen.emit.map_uses import gated
+from pytrace.codegen.emit.map_uses import SamplingPlan, gated
 from pytrace.codegen.emit.program import Part, Program, Script
 from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
@@ -106,18 +106,16 @@ def declare_gates(script: Script) -> None:
         script.module.map(map_uses.weights_symbol(name), {**attributes, "max_entries": info.max_entries})
 
 
-def prepare_gates(program: Program) -> None:
+def prepare_gates(program: Program, plan: SamplingPlan) -> None:
     """Decide how a program is sampled, before its functions are emitted."""
-    plan = program.script.sampling
-    if plan is not None:
-        program.sampled = program.index in plan.sampled
-        program.storing, program.reading = plan.storing(program.index), plan.reading(program.index)
+    program.sampled = program.index in plan.sampled
+    program.storing, program.reading = plan.storing(program.index), plan.reading(program.index)
 
 
-def sampling_spec(script: Script) -> Sampling | None:
-    """Location of the weights and what programs do with maps, for the manifest; None without sampling."""
-    plan, offset = script.sampling, script.layout.weights
-    if plan is None or offset is None:
+def sampling_spec(script: Script, plan: SamplingPlan) -> Sampling | None:
+    """Location of the weights and what programs do with maps, for the manifest."""
+    offset = script.layout.weights
+    if offset is None:
         return None
     units = [
         SampledUnit(

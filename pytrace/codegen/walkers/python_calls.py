@@ -201,10 +201,8 @@ _EXTENDED = 2
 """Units before an instruction that may extend its argument: more would be constants beyond the 16 millionth."""
 
 
-def maps(script: Script) -> PythonMaps | None:
+def maps(script: Script) -> PythonMaps:
     """The maps of a script that follows interpreters."""
-    if not script.walks_python:
-        return None
     plain = python_threads.MAPS
     if not script.python_choices:
         return plain

@@ -13,7 +13,6 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import Number, global_pointer
 from pytrace.codegen.walkers.program_filters import FOLLOWED, Filters, exit_places
-from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
@@ -29,7 +28,7 @@ from pytrace.core.probe_kinds import (
 )
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Struct, Type
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+from pytrace.frontend.syntax.typed_program import ProbeContext, ProbeUnit, location
 
 
 def service_program(
@@ -78,13 +77,6 @@ TASK = 8
 
 ROW = 16
 """Bytes that the iterator writes for each process."""
-
-
-def following_wanted(checked: CheckedProgram, options: CompileOptions) -> bool:
-    """Whether a program of the script checks for followed processes, or the run waits for one."""
-    if options.awaits or any(unit.follow for unit in checked.units):
-        return True
-    return options.follow and any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
 def declare_following(module: Module) -> None:

@@ -91,12 +91,10 @@ def _thread_flags(script: Script, b: Builder, abi: call_numbers.Abi) -> I64:
 _SYMBOL = "complete_events"
 
 
-def return_services(script: Script) -> tuple[ProgramSpec, ...]:
-    """The program, if events of the script wait for the return of system calls."""
-    if not script.returning:
-        return ()
+def return_service(script: Script) -> ProgramSpec:
+    """The program of a script whose events wait for the return of system calls."""
     target = Target(f"{RAWTRACEPOINT}:{EXIT}", 0, RawTracepointTarget(EXIT, "vmlinux"))
-    return (service_program(script, _SYMBOL, target, 0, lambda e: CallReturns(e)._complete()),)
+    return service_program(script, _SYMBOL, target, 0, lambda e: CallReturns(e)._complete())
 
 
 class CallReturns(Part):

@@ -44,10 +44,8 @@ _RANGE_STEPS, _ROW_STEPS = 13, 26
 RULE_FUNCTION, ASK_FUNCTION = "unwind_rule", "unwind_ask"
 
 
-def unwind_maps(*, selected: bool, asks: bool) -> UnwindMaps | None:
+def unwind_maps(*, selected: bool, asks: bool) -> UnwindMaps:
     """The maps, for the manifest: for programs that unwind *selected* processes, and such that ask for tables."""
-    if not selected and not asks:
-        return None
     return UnwindMaps(SPACES, RANGES, ROWS, ROW_ENTRIES, selected, REQUESTS if asks else "")
 
 

@@ -18,7 +18,7 @@ from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
 from pytrace.core.probe_kinds import FileTarget
-from pytrace.core.source import Source, Span
+from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
 from pytrace.frontend.check.checker import Arguments, Checker, Node, Scope, Slot, VariableState, skipped_probe
@@ -65,8 +65,9 @@ def analyse(
     Returns:
         The typed program, which is complete only if no error was reported.
     """
-    places = (target.place for unit in units for target in unit.targets)
-    definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
+    if any(unit.kind.user for unit in units):
+        places = (target.place for unit in units for target in unit.targets)
+        definitions.binaries = tuple(dict.fromkeys(place.path for place in places if isinstance(place, FileTarget)))
     checker = Checker(options, kernel, definitions, config, diagnostics)
     analysis = Analysis(checker)
     return run_deep(lambda: analysis.run(units, program), checker.program, diagnostics, program.span)
@@ -75,14 +76,6 @@ def analyse(
 # ---------------------------------------------------------------------------------------------- functions
 
 _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
-
-
-def _sources(program: nodes.Program) -> list[Source]:
-    sources = [program.span.source]
-    for item in program.items:
-        if item.span.source not in sources:
-            sources.append(item.span.source)
-    return sources
 
 
 class Analysis:
@@ -130,7 +123,8 @@ class Analysis:
             self._report_endless_types()
             return self.checker.program
         self.checker.make_final()
-        self._report_functions(program)
+        if functions:
+            self._report_functions(program)
         self._check_all(functions, declarations)
         return self._finish(program)
 
@@ -239,7 +233,7 @@ class Analysis:
             self._check_unit(unit)
         for unit in self.checker.left_out or ():
             self.checker.check_removed(skipped_probe(unit.span), partial(self._check_unit, unit))
-        if self.checker.final:
+        if self.checker.final and called:
             self._check_recursion(called)
 
     def _check_unit(self, unit: ProbeUnit) -> None:
@@ -251,8 +245,9 @@ class Analysis:
         self.checker.unit = None
 
     def _finish(self, program: nodes.Program) -> CheckedProgram:
-        join_prints(self.checker.program)
         checked = self.checker.program
+        if checked.events:
+            join_prints(checked)
         self.maps.finish()
         for state in self.checker.variables.values():
             type_ = settle(state.slot.type)
@@ -267,7 +262,9 @@ class Analysis:
         checked.objects = [item.data for item in program.objects]
         checked.decided = program.decided
         checked.config = self.checker.config
-        checked.sources = _sources(program)
+        for item in (program, *program.items):
+            if item.span.source not in checked.sources:
+                checked.sources.append(item.span.source)
         return checked
 
     def _check_complete(self) -> None:

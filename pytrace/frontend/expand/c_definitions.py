@@ -418,7 +418,8 @@ _ADJACENT = r'"\s*"'
 
 def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
     """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
-    definitions = _read(program, options, kernel, diagnostics)
+    written = bool(program.c_parts or options.includes)
+    definitions = _read(program, options, kernel, diagnostics) if written else Definitions(kernel)
     for path in (*imports.files(program)[1:], *definitions.files):
         if os.path.isabs(path):
             kernel.depend_on_file(path)

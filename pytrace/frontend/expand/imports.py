@@ -22,7 +22,6 @@ from pytrace.base import trusted_files
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, InternalError, did_you_mean
 from pytrace.core.options import CompileOptions
-from pytrace.core.source import Span
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.typed_program import LIBRARY_PREFIX
@@ -324,7 +323,9 @@ def owners(script: str | None) -> set[int]:
 
 def files(program: nodes.Program) -> list[str]:
     """Paths of the files that *program* was read from, including the script itself."""
-    spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
-    paths = [span.source.path for span in spans if span.source.path is not None]
-    paths.extend(path for item in program.objects for path in (item.path, *item.headers))
-    return list(dict.fromkeys(paths))
+    paths: dict[str | None, None] = {program.span.source.path: None}
+    for part in (*program.items, *program.c_parts):
+        paths[part.span.source.path] = None
+    for item in program.objects:
+        paths.update(dict.fromkeys((item.path, *item.headers)))
+    return [path for path in paths if path is not None]

@@ -483,7 +483,10 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string.
     A missing one is 0, or the empty string, with a warning.
     """
-    program = c_definitions.expand_parameters(program)
+    if program.c_parts:
+        program = c_definitions.expand_parameters(program)
+    elif not options.named and not any(map(_is_parameter, nodes.walk(program))):
+        return program
     roots = read_declarations(program, diagnostics)
     values = declared_values(roots, options.named, diagnostics)
     declared = _check_calls(program, options, roots, diagnostics)
@@ -491,6 +494,13 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     result = nodes.rebuild(program, substitution.replace)
     assert isinstance(result, nodes.Program)
     return replace(result, items=tuple(x for x in result.items if not isinstance(x, nodes.OptionDeclaration)))
+
+
+def _is_parameter(node: nodes.Node) -> bool:
+    """Whether a node is a parameter or declares one; other nodes change only beside these."""
+    if isinstance(node, nodes.Call):
+        return node.name == "getopt"
+    return isinstance(node, nodes.PositionalParam | nodes.ParamCount | nodes.OptionDeclaration)
 
 
 def describe(program: nodes.Program, options: CompileOptions) -> manifest.Parameters:

@@ -22,7 +22,8 @@ from pytrace.frontend.syntax import nodes
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:
     """The configuration of *program*; the environment in *options* takes precedence over the script."""
     values = _from_script(program, diagnostics)
-    values.update(_from_environment(options, diagnostics))
+    if options.environment:
+        values.update(_from_environment(options, diagnostics))
     return convert(values, Config)
 
 

@@ -343,7 +343,8 @@ def expand(
             entering = matches if probe.role == nodes.CALL_ENTRY else None
         kept = [item for item in matches if _runs_in_mode(item.kind, options) and _may_attach(item, scope)]
         dropped = dropped or len(kept) < len(matches)
-        kept = uprobes.leave_out_harmful(kept, scope)
+        if any(item.kind.user for item in kept):
+            kept = uprobes.leave_out_harmful(kept, scope)
         if kept:
             blocks.append(Block(probe, index, kept, providers.uses_of([probe.predicate, probe.body])))
     units = _units(_returning(blocks), program, scope)
@@ -355,17 +356,21 @@ def expand(
 
 def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:
     """The programs of all blocks."""
+    if not any(isinstance(match.place, TracepointTarget) for block in blocks for match in block.matches):
+        return _units_of(blocks, scope)
     blocks = raw_tracepoints.choose_hot(blocks, program, scope)
-
-    def build(without: frozenset[str]) -> list[ProbeUnit]:
-        units: list[ProbeUnit] = []
-        for block in raw_tracepoints.choose_system_calls(blocks, program, scope, without):
-            units.extend(_build_programs(block.probe, block.index, len(units), block.matches, block.uses, scope))
-        return units
-
-    units = build(frozenset())
+    units = _units_of(raw_tracepoints.choose_system_calls(blocks, program, scope), scope)
     too_large = raw_tracepoints.too_large(units)
-    return raw_tracepoints.combine(build(too_large) if too_large else units)
+    if too_large:
+        units = _units_of(raw_tracepoints.choose_system_calls(blocks, program, scope, too_large), scope)
+    return raw_tracepoints.combine(units)
+
+
+def _units_of(blocks: list[Block], scope: Scope) -> list[ProbeUnit]:
+    units: list[ProbeUnit] = []
+    for block in blocks:
+        units.extend(_build_programs(block.probe, block.index, len(units), block.matches, block.uses, scope))
+    return units
 
 
 def _applies_filters_itself(program: nodes.Program) -> bool:

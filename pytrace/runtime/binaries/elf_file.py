@@ -36,7 +36,7 @@ from pytrace.runtime.machine.foreign_files import (
     status_of,
     trusted,
 )
-from pytrace.runtime.machine.name_patterns import exact, within
+from pytrace.runtime.machine.name_patterns import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -203,7 +203,7 @@ class SymbolTable:
 
     def match(self, pattern: str) -> list[Symbol]:
         """Functions whose name a ``*`` pattern accepts."""
-        if exact(pattern):
+        if "*" not in pattern:
             return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
         accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
         return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]

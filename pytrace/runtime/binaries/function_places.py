@@ -51,7 +51,7 @@ class Places:
     """
 
     def __init__(self, stamp: tuple[str, ...] | None) -> None:
-        self._name = "" if stamp is None else f"{_PREFIX}{fingerprints.digest(repr(stamp).encode())}"
+        self._name = "" if stamp is None else f"{_PREFIX}{private_files.digest(repr(stamp).encode())}"
         self._fresh = False
         self._clear()
         data = fingerprints.read_kept(self._name) if self._name else None

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.binaries import btf_types
 from pytrace.runtime.binaries import btf_types as btf_file
 from pytrace.runtime.binaries.btf_types import Btf
 from pytrace.runtime.machine import bpf, fingerprints
-from pytrace.runtime.machine.name_patterns import exact, matching, name_pattern
+from pytrace.runtime.machine.name_patterns import matching, name_pattern
 from pytrace.runtime.machine.syscalls import Memory
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class KernelTypes:
         stamp = fingerprints.kernel_fact(self.path)
         if self.path != SYSTEM_BTF:
             stamp += fingerprints.file_fact(self.path)[2:4]
-        index = f"btf-index-{fingerprints.digest(' '.join(stamp).encode())}"
+        index = f"btf-index-{private_files.digest(' '.join(stamp).encode())}"
         btf = btf_file.Btf(data, "vmlinux", index=index)
         return btf_types.TypeReader(btf if self.path == SYSTEM_BTF else _checked(btf, index))
 
@@ -138,7 +139,8 @@ class KernelTypes:
 
     def readers(self, modules: str = "") -> Iterator[TypeReader]:
         """The kernel proper and its modules, as far as they match a ``*`` pattern (empty for all)."""
-        for name in matching(modules or "*", ["vmlinux", *self.modules]):
+        names = ["vmlinux", *self.modules]
+        for name in matching(modules, names) if modules else names:
             reader = self.module(name)
             if reader is not None:
                 yield reader
@@ -204,7 +206,7 @@ class KernelTypes:
     @staticmethod
     def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
         btf = reader.btf
-        if exact(pattern):
+        if "*" not in pattern:
             exact_id = btf.find(pattern, btf_file.Kind.FUNC)
             return [(pattern, exact_id)] if exact_id else []
         pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(btf_file.Kind.FUNC)]
@@ -215,7 +217,7 @@ class KernelTypes:
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         """``(module, event)`` of all raw tracepoints that match."""
-        if exact(pattern):
+        if "*" not in pattern:
             kind = btf_file.Kind.TYPEDEF
             readers = (reader for reader in self.readers() if reader.btf.find(f"btf_trace_{pattern}", kind))
             return [(reader.btf.name, pattern) for reader in readers]
@@ -269,7 +271,7 @@ class KernelTypes:
 
     def incomplete(self, what: str, pattern: str, module: str = "") -> bool:
         """Whether :meth:`owners` may have an answer: the kernel proper has no definition that comes before others."""
-        if what == "enumerator" or module not in ("", "vmlinux") or not exact(pattern):
+        if what == "enumerator" or module not in ("", "vmlinux") or "*" in pattern:
             return module != "vmlinux"
         if what in _DEFINED:
             form, kind = _DEFINED[what]
@@ -287,7 +289,7 @@ class KernelTypes:
                 if _enum_with(reader, pattern) if what == "enumerator" else reader.btf.find(pattern, *_named(what)):
                     return [] if reader.btf.name == "vmlinux" else [reader.btf.name]
             return []
-        if not exact(pattern):
+        if "*" in pattern:
             return [name for name, names in self._listed(_OF_ALL[what], pattern, module).items()
                     if names and name != "vmlinux"]  # fmt: skip
         form, kind = _DEFINED[what]
@@ -342,7 +344,7 @@ class StatedTypes(KernelTypes):
 
     @cached_property
     def vmlinux(self) -> TypeReader:
-        index = f"btf-index-{fingerprints.digest(self._data)}"
+        index = f"btf-index-{private_files.digest(self._data)}"
         return btf_types.TypeReader(_checked(btf_file.Btf(self._data, "vmlinux", index=index), index))
 
     @cached_property

@@ -45,11 +45,6 @@ def tracefs_root() -> str:
     )
 
 
-def digest(data: bytes) -> str:
-    """Short text that stands for *data*."""
-    return private_files.digest(data)
-
-
 KEPT = "facts"
 """The kind of cached files that indexes are (:mod:`pytrace.base.private_files`)."""
 
@@ -70,7 +65,7 @@ def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]])
     Neither names nor titles have line ends, and no name is empty. There is one file of each *name*: another stamp
     replaces it.
     """
-    head = f"pytrace lists 1 {digest(repr(stamp).encode())}"
+    head = f"pytrace lists 1 {private_files.digest(repr(stamp).encode())}"
     first, *parts = (read_kept(name) or b"").decode(errors="surrogateescape").split("\n\n")
     if first == head:
         return {title: names for title, *names in (part.split("\n") for part in parts)}
@@ -91,9 +86,9 @@ def kernel_fact(btf_path: str = "/sys/kernel/btf/vmlinux") -> Fact:
     system = os.uname()
     try:
         with open("/sys/kernel/notes", "rb") as file:
-            build = digest(file.read())
+            build = private_files.digest(file.read())
     except OSError:
-        build = digest(system.version.encode())
+        build = private_files.digest(system.version.encode())
     try:
         size = os.stat(btf_path).st_size
     except OSError:
@@ -124,7 +119,7 @@ def files_fact(paths: Iterable[str]) -> Fact:
 
 def _files_fact(folder: str, names: str) -> Fact:
     states = "\n".join([_state(folder + name) for name in names.split("\n")])
-    return ("files", folder, names, digest(states.encode()))
+    return ("files", folder, names, private_files.digest(states.encode()))
 
 
 def _state(path: str) -> str:
@@ -144,7 +139,7 @@ def modules_fact() -> Fact:
         f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {inode(f'/sys/module/{parts[0]}')}"
         for parts in rows
     )
-    return ("modules", digest(text.encode()))
+    return ("modules", private_files.digest(text.encode()))
 
 
 def inode(path: str) -> int:
@@ -163,7 +158,7 @@ def lasting(events: str) -> list[str]:
 def tracepoints_fact(root: str) -> Fact:
     """Which tracepoints there are: the list under a tracefs mounted at *root*."""
     names = lasting(kernel_files.read_text(f"{root}/available_events"))
-    return ("tracepoints", root, digest("\n".join(names).encode()))
+    return ("tracepoints", root, private_files.digest("\n".join(names).encode()))
 
 
 def tracepoint_fact(root: str, category: str, event: str) -> Fact:

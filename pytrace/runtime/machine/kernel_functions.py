@@ -25,7 +25,7 @@ import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.runtime.machine import fingerprints
-from pytrace.runtime.machine.name_patterns import exact, matching
+from pytrace.runtime.machine.name_patterns import matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,7 +290,7 @@ class KernelFunctions:
         """Names by ``*`` patterns, each once; *module* empty for any, ``vmlinux`` for the kernel proper."""
         key = (pattern, module)
         if key not in self._found:
-            single = exact(pattern) and exact(module)
+            single = "*" not in pattern and "*" not in module
             by_module = self._one(pattern, module) if single else self._several(pattern, module)
             self._found[key] = {owner: names for owner, names in by_module.items() if names}
         return self._found[key]

@@ -16,11 +16,6 @@ def name_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
 
 
-def exact(pattern: str) -> bool:
-    """True if a pattern can only match its own text."""
-    return "*" not in pattern
-
-
 def within(pattern: str, excluded: bytes) -> bytes:
     """Source of a bytes expression for a ``*`` pattern.
 
@@ -36,7 +31,7 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that a pattern accepts, in order."""
     if pattern == "*":
         return list(names)
-    if exact(pattern):
+    if "*" not in pattern:
         return [name for name in names if name == pattern]
     head, *middle, tail = pattern.split("*")
     if not middle:

@@ -18,6 +18,7 @@ from pytrace.core.options import CompileOptions, Config
 from pytrace.core.script_options import ScriptOption, WrongValueError, convert
 from pytrace.core.source import Source
 from pytrace.core.text import parse_flag, parse_integer
+from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import parser
 from pytrace.interface import compiled
 from pytrace.interface.compiled import Arguments
@@ -117,10 +118,8 @@ def environment(data: bytes) -> None:
     pairs = [word.partition("=") for word in parts(data)]
     variables = {name: value for name, equals, value in pairs if equals}
     found = Diagnostics()
-    compilation = pipeline.Compilation(
-        Source("fuzz", "begin { print(1); }"), replace(CompileOptions(), environment=variables), Facts(), found
-    )
-    compilation.do(pipeline.settings, compilation.do(pipeline.parse))
+    program = parser.parse(Source("fuzz", "begin { print(1); }"), found)
+    settings.read(program, replace(CompileOptions(), environment=variables), found)
 
 
 def environment_words() -> Iterator[str]:

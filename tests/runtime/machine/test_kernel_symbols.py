@@ -36,7 +36,7 @@ from pytrace.core.types import (
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions, kernel_headers, tracefs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms, KernelPlace, ModuleIndex, module_name
-from pytrace.runtime.machine.name_patterns import exact, matching, name_pattern, within
+from pytrace.runtime.machine.name_patterns import matching, name_pattern, within
 from tests.support.headers import build_tree, debian_build, source_tree
 from tests.support.rows import each_row
 
@@ -290,12 +290,6 @@ def test_names_that_a_pattern_accepts(pattern: str, accepted: list[str]) -> None
     assert matching(pattern, NAMES) == accepted
     assert matching(pattern, iter(NAMES)) == accepted
     assert [name for name in NAMES if name_pattern(pattern).fullmatch(name)] == accepted
-
-
-def test_only_a_star_makes_a_pattern() -> None:
-    assert exact("a?[b].c")
-    assert exact("")
-    assert not exact("a*")
 
 
 @pytest.mark.parametrize(
