@@ -151,7 +151,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return emit
 
 
-OWN_MAPS = {("fsdist", "@began"), ("fsslower", "@began"), ("futexwait", "@buckets"), ("syscount", "@shown")}
+OWN_MAPS = {("futexwait", "@buckets"), ("syscount", "@shown")}
 """Maps whose keys have no names, and that no output shows."""
 
 

@@ -10,11 +10,13 @@ from pytrace.base.dispatch import handles_names
 from pytrace.core.builtins import IN_SCOPE, bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.kernel_info import FEATURES
+from pytrace.core.probe_kinds import is_call
 from pytrace.core.text import Format, parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
 from pytrace.frontend.check.checker import Arguments, Node
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_text, literal, settle
 from pytrace.frontend.check.expressions import BuiltinChecks
+from pytrace.frontend.expand import call_probes
 from pytrace.frontend.probes import attach_points
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import Existence, OneOf
@@ -283,7 +285,15 @@ class MetaChecks(BuiltinChecks):
         if text is None:
             return BOOL
         problems = Diagnostics()
-        exists = attach_points.exists(text, self.checker.options, self.checker.kernel, self.checker.config, problems)
+        options, kernel = self.checker.options, self.checker.kernel
+
+        def exist(*points: str) -> bool:
+            return all(attach_points.exists(one, options, kernel, self.checker.config, problems) for one in points)
+
+        if is_call(text):
+            exists = any(exist(*pair) for pair in call_probes.pairs(text, options, kernel, problems))
+        else:
+            exists = exist(text)
         for problem in problems.errors:
             self.checker.error(problem.message, arguments[0].span, hints=problem.hints)
         return self._record_answer(node, exists, "build", f'probe_exist("{text}"), which was decided at compile time')

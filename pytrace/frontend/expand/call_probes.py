@@ -42,7 +42,7 @@ from pytrace.core.probe_kinds import (
     USDT,
     is_call,
 )
-from pytrace.core.source import Span
+from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import CALL_ENTRY, CALL_RETURN, HYGIENE
 
@@ -109,6 +109,26 @@ def expand(
     return replace(program, items=tuple(items))
 
 
+def pairs(
+    text: str, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
+) -> tuple[tuple[str, str], ...]:
+    """The attach points of entries and returns that a ``call:`` attach point stands for, for ``probe_exist()``.
+
+    Args:
+        text: the attach point as in a script.
+        options: options of the compilation.
+        kernel: facts about the machine.
+        diagnostics: receives mistakes in *text*.
+    """
+    head, _, rest = text.partition(":")
+    lists = head.lower() == SYSCALL or rest.startswith((f"{SYSCALL}:", f"{USDT}:", f"{TRACEPOINT}:"))
+    source = Source("probe_exist()", text)
+    span = Span(source, 0, len(text))
+    points = [nodes.AttachPoint(span, name) for name in (text.split(",") if lists else [text])]
+    target = _Expansion(options, kernel, diagnostics).target(points)
+    return () if target is None else tuple(zip(target.entries, target.returns, strict=True))
+
+
 def _has_calls(probe: nodes.Probe) -> bool:
     return any(is_call(point.text) for point in probe.attach_points)
 
@@ -141,7 +161,7 @@ class _Expansion:
         if ordinary:
             yield replace(probe, attach_points=tuple(ordinary))
         for number, points in enumerate(calls):
-            target = self._target(points)
+            target = self.target(points)
             if target is not None:
                 own = probe if not number and not ordinary else nodes.copy(probe)
                 yield from self._pair(own, points, target)
@@ -151,7 +171,7 @@ class _Expansion:
 
     # ------------------------------------------------------------------------------------------ attach points
 
-    def _target(self, points: list[nodes.AttachPoint]) -> Target | None:
+    def target(self, points: list[nodes.AttachPoint]) -> Target | None:
         """The attach points of a call's entry and return; None after an error."""
         first = points[0]
         head, _, rest = first.text.partition(":")
@@ -646,8 +666,8 @@ def _of_program(text: str) -> bool:
 
 
 def _is_of_one(node: nodes.Node) -> bool:
-    """True for what is another thing in each call of a list: its parameters, its own depth."""
-    return isinstance(node, nodes.Identifier) and node.name in ("args", "depth")
+    """True for what is another thing in each call of a list: its parameters."""
+    return isinstance(node, nodes.Identifier) and node.name == "args"
 
 
 def _is_args(node: nodes.Node) -> bool:
