@@ -210,9 +210,9 @@ def _argdist(options: Options, kernel: KernelInfo) -> Translation:
     shows: list[str] = []
     for number, (histogram, text) in enumerate(specs, 1):
         parsed = parse(SpecText.of(text), kernel, pid, size=size, histogram=histogram)
-        names = _Names.of(number if len(specs) > 1 else 0)
-        probes += _probes(parsed, names, options, histogram=histogram)
-        shows += _show(parsed, names, options, histogram=histogram)
+        values = f"@values{number}" if len(specs) > 1 else "@values"
+        probes += _probes(parsed, values, options, histogram=histogram)
+        shows += _show(parsed, values, options, histogram=histogram)
     words = [*options.run_arguments()]
     for header in options.many("include"):
         words += ["--include", header]
@@ -220,73 +220,43 @@ def _argdist(options: Options, kernel: KernelInfo) -> Translation:
     return Translation(text, tuple(words))
 
 
-class _Names:
-    """Map names of one specification, numbered if there are several specifications."""
-
-    def __init__(self, suffix: str) -> None:
-        self.values, self.depth, self.start = f"@values{suffix}", f"@depth{suffix}", f"@start{suffix}"
-        self.suffix = suffix
-
-    @classmethod
-    def of(cls, number: int) -> _Names:
-        return cls(str(number) if number else "")
-
-    def entry(self, name: str) -> str:
-        """The map for an argument that the entry probe stores."""
-        return f"@entry_{name}{self.suffix}"
-
-
-def _probes(parsed: Distribution, names: _Names, options: Options, *, histogram: bool) -> list[str]:
+def _probes(parsed: Distribution, values: str, options: Options, *, histogram: bool) -> list[str]:
     tid = options.number("tid")
     only = [f"tid == {tid}"] if tid else []
     value = ", ".join(parsed.values)
     if histogram:
-        store = f"{names.values} = hist({value});"
+        store = f"{values} = hist({value});"
     else:
-        store = f"{names.values}[{value}] = count();" if value else f"{names.values} = count();"
+        store = f"{values}[{value}] = count();" if value else f"{values} = count();"
     lines = parsed.scope.variables(parsed.predicate, *parsed.values)
     if parsed.predicate:
         lines.append(unless(parsed.predicate))
     lines.append(store)
     if not (parsed.entries or parsed.latency):
         return [probe([parsed.probe.point], lines, only)]
-    return _paired(parsed, names, lines, only)
+    return [_call(parsed, lines, only)]
 
 
-def _paired(parsed: Distribution, names: _Names, lines: list[str], only: list[str]) -> list[str]:
-    """Entry and return probes: the entry's values are stored by thread and depth, to support recursion."""
-    attachment, level = parsed.probe.attachment, "[tid, $level]"
-    inputs = parsed.probe.parameters
-    entry = [f"$level = {names.depth}[tid];", f"{names.depth}[tid] = $level + 1;"]
+def _call(parsed: Distribution, lines: list[str], only: list[str]) -> str:
+    """The probe of the whole call, where arguments are those of the entry."""
+    attachment = parsed.probe.attachment
     used = [value for _, value in parsed.entries]
-    entry += Scope(attachment.arguments, parameters=inputs).variables(*used)
-    entry += [f"{names.entry(name)}{level} = {value};" for name, value in parsed.entries]
+    entry = Scope(attachment.arguments, parameters=parsed.probe.parameters).variables(*used)
+    entry += [f"$entry_{name} = {value};" for name, value in parsed.entries]
     if parsed.latency:
-        entry.append(f"{names.start}{level} = nsecs;")
-    leave = ["$now = nsecs;"] if parsed.latency else []
-    leave.append(f"$level = {names.depth}[tid] - 1;")
-    leave.append(f"if ($level > 0) {{ {names.depth}[tid] = $level; }} else {{ delete({names.depth}, tid); }}")
-    if parsed.latency:
-        leave += [f"$latency = $now - {names.start}{level};", f"delete({names.start}, (tid, $level));"]
-    for name, _ in parsed.entries:
-        leave += [f"$entry_{name} = {names.entry(name)}{level};", f"delete({names.entry(name)}, (tid, $level));"]
-    gone = f"tracepoint:sched:sched_process_exit /has_key({names.depth}, tid)/ {{ delete({names.depth}, tid); }}"
-    return [
-        probe([attachment.entry], entry, only),
-        probe([attachment.leave], [*leave, *lines], [*only, f"{names.depth}[tid]"]),
-        gone,
-    ]
+        entry.append("$latency = duration;")
+    return probe([attachment.call], [*entry, *lines], only)
 
 
 # ---------------------------------------------------------------------------------------------- output
 
 
-def _show(parsed: Distribution, names: _Names, options: Options, *, histogram: bool) -> list[str]:
+def _show(parsed: Distribution, values: str, options: Options, *, histogram: bool) -> list[str]:
     top = options.number("top")
     limit = f", {top}" if top and not histogram and parsed.values else ""
     verb = "print" if options.flag("cumulative") else "print_clear"
     title = literal(parsed.label + "\n").replace("%", "%%")
-    return [f"printf({title});", f"{verb}({names.values}{limit});"]
+    return [f"printf({title});", f"{verb}({values}{limit});"]
 
 
 def _interval(shows: list[str], options: Options) -> str:

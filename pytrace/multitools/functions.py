@@ -9,8 +9,6 @@ from pytrace.multitools import multitool as common
 from pytrace.multitools import targets
 from pytrace.multitools.expressions import SpecText
 from pytrace.multitools.multitool import (
-    CALLEES,
-    FRAMES,
     HEAD,
     MULTI_PURPOSE,
     MultiTool,
@@ -20,16 +18,13 @@ from pytrace.multitools.multitool import (
     block,
     config,
     counted_pattern,
-    enter,
-    forget,
     function_pattern,
-    leave,
     outputs,
     probe,
     script,
     stamp,
 )
-from pytrace.multitools.targets import TraceTarget
+from pytrace.multitools.targets import Attachment, TraceTarget
 
 # --------------------------------------------------------------------------------------- funccount
 
@@ -166,14 +161,11 @@ def _funclatency(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures."""
     pattern = function_pattern(options, kernel)
     unit, divisor = _unit(options)
-    naming = pattern.naming if options.flag("function") else None
+    naming = pattern.naming.of_call if options.flag("function") else None
     value = "$time" if divisor == 1 else f"$time / {divisor}"
     text = script(
         HEAD,
-        FRAMES,
-        probe([pattern.attachment.entry], enter(naming)),
-        probe([pattern.attachment.leave], leave(_stores(naming, unit, value)), ["@depth[tid]"]),
-        forget(),
+        probe([pattern.attachment.call], _stores(naming, unit, value)),
         _show_histogram(unit, divisor, options),
     )
     notes = ("-l has no effect here: calls are told apart at any level",) if options.number("level") else ()
@@ -189,12 +181,10 @@ def _unit(options: Options) -> tuple[str, int]:
 
 
 def _stores(naming: Naming | None, unit: str, value: str) -> list[str]:
-    totals = ["@calls = count();", "@total = sum($time);"]
+    lines = ["$time = duration;", "@calls = count();", "@total = sum($time);"]
     if naming is None:
-        return [f"@{unit}s = hist({value});", *totals]
-    if naming.key == "func":
-        return [f"@{unit}s[$function] = hist({value});", *totals]
-    return ["$name = $frame.name;", f"@{unit}s[{naming.shown('$name')}] = hist({value});", *totals]
+        return [*lines, f"@{unit}s = hist({value});"]
+    return [*lines, f"$name = {naming.key};", f"@{unit}s[{naming.shown('$name')}] = hist({value});"]
 
 
 def _show_histogram(unit: str, divisor: int, options: Options) -> str:
@@ -262,25 +252,63 @@ def _functime(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures every function."""
     pattern = function_pattern(options, kernel)
     own = options.flag("self")
-    name = "$function" if pattern.naming.key == "func" else "$frame.name"
     time = "$own" if own else "$time"
     stores = [
-        f"$name = {name};",
         "@calls[$name] = count();",
         f"@total[$name] = sum({time});",
         f"@longest[$name] = max({time});",
         f"@slots[$name, slot({time})]++;",
     ]
-    text = script(
-        HEAD,
-        f"{FRAMES}\n{CALLEES}" if own else FRAMES,
-        _SLOTS,
-        probe([pattern.attachment.entry], enter(pattern.naming, callees=own)),
-        probe([pattern.attachment.leave], leave(stores, callees=own), ["@depth[tid]"]),
-        forget(),
-        _show_table(pattern.naming, options),
-    )
+    naming = pattern.naming if own else pattern.naming.of_call
+    if own:
+        measured = _own_time(pattern.attachment, naming, stores)
+    else:
+        measured = probe([pattern.attachment.call], ["$time = duration;", f"$name = {naming.key};", *stores])
+    text = script(HEAD, _SLOTS, measured, _show_table(naming, options))
     return Translation(text, options.run_arguments(pattern.filter))
+
+
+def _own_time(attachment: Attachment, naming: Naming, stores: list[str]) -> str:
+    """Probes by hand for the time of functions without that of the functions that they called.
+
+    For each thread ``@frame[tid, level]`` has its running functions, outermost first, ``@callees[tid, level]`` the time
+    of their callees, ``@depth[tid]`` their number. A ``call:`` probe runs at the return only, and could not forget what
+    was called by a function that was left without one. Frames above that of a return belong to such functions.
+    """
+    of_kernel = naming.key == "func"
+    name = "" if of_kernel else f"name={naming.key}, "
+    entry = [
+        "$level = @depth[tid];",
+        "@depth[tid] = $level + 1;",
+        "@callees[tid, $level] = 0;",
+        f"@frame[tid, $level] = (function=func, {name}start=nsecs);",
+    ]
+    leave = [
+        "$now = nsecs;",
+        "$function = func;",
+        "$depth = @depth[tid];",
+        "let $above: int64 = 0;",
+        block(
+            "for ($i : 0..$depth)",
+            ["if (@frame[tid, $depth - 1 - $i].function == $function) { break; }", "$above = $above + 1;"],
+        ),
+        "if ($above >= $depth) { return; }",
+        "$level = $depth - 1 - $above;",
+        "$frame = @frame[tid, $level];",
+        "$time = $now - $frame.start;",
+        "delete(@frame, (tid, $level));",
+        "if ($level > 0) { @depth[tid] = $level; } else { delete(@depth, tid); }",
+        "$own = $time - @callees[tid, $level];",
+        "delete(@callees, (tid, $level));",
+        "if ($level > 0) { @callees[tid, $level - 1] += $time; }",
+        f"$name = {'$function' if of_kernel else '$frame.name'};",
+    ]
+    return script(
+        "let @depth = hash(16384);\nlet @frame = hash(16384);\nlet @callees = hash(16384);",
+        probe([attachment.entry], entry),
+        probe([attachment.leave], [*leave, *stores], ["@depth[tid]"]),
+        "tracepoint:sched:sched_process_exit /has_key(@depth, tid)/ { delete(@depth, tid); }",
+    )
 
 
 def _show_table(naming: Naming, options: Options) -> str:
@@ -348,15 +376,12 @@ def _funcslower(options: Options, kernel: KernelInfo) -> Translation:
         if target.family != parsed[0].family:
             hints = ("run funcslower once for each of them",)
             raise target.spec.error("functions of the kernel and of programs do not go together", hints=hints)
-        probes += _probes(target, arguments, options, kernel)
+        probes.append(_slow_calls(target, arguments, options, kernel))
     words = options.run_arguments() + (("--format", "folded") if options.flag("folded") else ())
-    head = "" if options.flag("folded") else HEAD
-    if not head:
-        probes.append(probe(["end"], ["clear(@frame);\nclear(@depth);"]))
-    return Translation(script(head, FRAMES, *probes, forget()), words)
+    return Translation(script("" if options.flag("folded") else HEAD, *probes), words)
 
 
-def _probes(target: TraceTarget, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
+def _slow_calls(target: TraceTarget, arguments: int, options: Options, kernel: KernelInfo) -> str:
     spec = target.spec
     attachment = targets.attach(target, kernel, options.only_pid())
     if not attachment.leave:
@@ -365,13 +390,7 @@ def _probes(target: TraceTarget, arguments: int, options: Options, kernel: Kerne
         raise spec.error("leave r: out, the whole call is traced", length=1)
     typed = [f"(uint64)args.{name}" for name in attachment.arguments[:arguments]]
     values = [f"arg{number}" for number in range(arguments)] if attachment.untyped else typed
-    # The frames of all functions have the same members.
-    members = tuple((f"arg{number + 1}", (values + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
-    slow = _slow(target, len(values), options, result=attachment.result)
-    return [
-        probe([attachment.entry], enter(None, more=members)),
-        probe([attachment.leave], leave(slow), ["@depth[tid]"]),
-    ]
+    return probe([attachment.call], ["$time = duration;", *_slow(target, values, options, result=attachment.result)])
 
 
 def _limit(options: Options) -> tuple[int, str, int]:
@@ -384,7 +403,7 @@ def _limit(options: Options) -> tuple[int, str, int]:
     return (millis or 1) * 1_000_000, "LAT(ms)", 1_000_000
 
 
-def _slow(target: TraceTarget, arguments: int, options: Options, *, result: bool) -> list[str]:
+def _slow(target: TraceTarget, arguments: list[str], options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
     user = ("python", "pystack") if options.flag("python") else ("user-stack", "ustack")
@@ -392,7 +411,7 @@ def _slow(target: TraceTarget, arguments: int, options: Options, *, result: bool
     if options.flag("folded"):
         stacks = stacks or ["kstack" if target.family == targets.KERNEL else "ustack"]
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
-    texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
+    texts = ", ".join(f"(void *){argument}" for argument in arguments)
     value = "retval" if result else "0"
     members = [
         *(['time=strftime("%H:%M:%S", nsecs)'] if options.flag("time") else []),

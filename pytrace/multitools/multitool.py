@@ -190,67 +190,14 @@ class Naming(msgspec.Struct, frozen=True):
             return cls("func")
         return cls("probe", attachment.prefix)
 
+    @property
+    def of_call(self) -> Naming:
+        """The naming in a probe of whole calls: the name of the probe has ``call`` in place of ``uprobe``."""
+        return Naming(self.key, self.prefix - len("uprobe") + len("call")) if self.prefix else self
+
     def shown(self, variable: str) -> str:
         """The displayed name, as an expression; *variable* contains the key."""
         return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
-
-
-# ---------------------------------------------------------------------------------------------- frames
-
-FRAMES = "let @depth = hash(16384);\nlet @frame = hash(16384);"
-"""For each thread, its running functions, outermost first, in ``@frame[tid, level]``, and their number."""
-CALLEES = "let @callees = hash(16384);"
-"""For each running function, the total time of its callees."""
-
-
-def enter(naming: Naming | None, *, callees: bool = False, more: tuple[tuple[str, str], ...] = ()) -> list[str]:
-    """Statements at the entry of a function. With a *naming*, its name is added to the frame (not for the kernel, where
-    ``function`` is the name); *more* are further members of the frame: names and values.
-    """
-    name = [] if naming is None or naming.key == "func" else [("name", naming.key)]
-    members = [("function", "func"), *name, *more, ("start", "nsecs")]
-    record = ", ".join(f"{name}={value}" for name, value in members)
-    return [
-        "$level = @depth[tid];",
-        "@depth[tid] = $level + 1;",
-        *(["@callees[tid, $level] = 0;"] if callees else []),
-        f"@frame[tid, $level] = ({record});",
-    ]
-
-
-def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
-    """Statements at the return of a function: *lines* run with its ``$frame`` and ``$time``, if its entry was traced.
-
-    Frames above it belong to functions that did not return (``longjmp``, exceptions), and are dropped.
-    """
-    statements = [
-        "$now = nsecs;",
-        "$function = func;",
-        "$depth = @depth[tid];",
-        "let $above: int64 = 0;",
-        block(
-            "for ($i : 0..$depth)",
-            ["if (@frame[tid, $depth - 1 - $i].function == $function) { break; }", "$above = $above + 1;"],
-        ),
-        "if ($above >= $depth) { return; }",
-        "$level = $depth - 1 - $above;",
-        "$frame = @frame[tid, $level];",
-        "$time = $now - $frame.start;",
-        "delete(@frame, (tid, $level));",
-        "if ($level > 0) { @depth[tid] = $level; } else { delete(@depth, tid); }",
-    ]
-    if callees:
-        statements += [
-            "$own = $time - @callees[tid, $level];",
-            "delete(@callees, (tid, $level));",
-            "if ($level > 0) { @callees[tid, $level - 1] += $time; }",
-        ]
-    return [*statements, *lines]
-
-
-def forget() -> str:
-    """The probe that drops the frames of threads that exit inside traced functions."""
-    return "tracepoint:sched:sched_process_exit /has_key(@depth, tid)/ { delete(@depth, tid); }"
 
 
 # ---------------------------------------------------------------------------------------------- intervals

@@ -192,6 +192,12 @@ class Attachment(msgspec.Struct, frozen=True):
     result: bool = True
 
     @property
+    def call(self) -> str:
+        """The attach point of whole calls of functions."""
+        kind, _, rest = self.entry.partition(":")
+        return f"call:{rest}" if kind == UPROBE else f"call:kernel:{rest}"
+
+    @property
     def untyped(self) -> bool:
         """Whether arguments are numbered (``arg0``)."""
         return not self.entry.startswith("fentry:")

@@ -67,6 +67,7 @@ _SPAN = "span((path = str(args.filename)))"
 _BEGAN, _THREAD, _FIRST = 0, 1, 2
 """Members of a record: when the call began, its thread, and the first value that the script needs."""
 _ARGUMENT = re.compile(r"arg[0-9]+")
+_WILD = re.compile(r"[*?\[]")
 _PAIR = "{0} needs two probes with a comma between them: {1}"
 
 
@@ -74,7 +75,7 @@ class Target(msgspec.Struct, frozen=True):
     """An attach point after ``call:``, as those of entry and return.
 
     *parts* identify a call. *pair*: two static probes, without a result. *result*: what ``retval`` is. *whole*: the
-    return has the arguments, too.
+    return has the arguments, too. *numbered*: names of the arguments that scripts may number, but the probes do not.
     """
 
     family: str
@@ -84,6 +85,7 @@ class Target(msgspec.Struct, frozen=True):
     pair: bool = False
     result: str = "retval"
     whole: bool = False
+    numbered: tuple[str, ...] = ()
 
 
 def expand(
@@ -208,11 +210,17 @@ class _Expansion:
         return Target(SYSCALL, entries, returns, ("thread",), result="ret")
 
     def _kernel_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
+        """A single function is traced by fentry, which costs least; several by kprobes, which attach at once."""
         del first
         name = names[0]
+        module, _, function = name.rpartition(":")
         typed = self._kernel.feature("fentry") and "fentry" not in self._options.disabled
-        if typed or not self._kernel.feature("kprobe"):
-            return Target(KERNEL, (f"{FENTRY}:{name}",), (f"{FEXIT}:{name}",), ("frame",), whole=True)
+        prototype = self._kernel.function(function, module) if typed and not _WILD.search(name) else None
+        if not self._kernel.feature("kprobe") or (prototype is not None and not prototype.variadic):
+            numbered = () if prototype is None else tuple(parameter for parameter, _ in prototype.parameters)
+            return Target(
+                KERNEL, (f"{FENTRY}:{name}",), (f"{FEXIT}:{name}",), ("frame",), whole=True, numbered=numbered
+            )
         return Target(KERNEL, (f"{KPROBE}:{name}",), (f"{KRETPROBE}:{name}",), ("frame", "function"))
 
     def _user_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
@@ -270,6 +278,8 @@ class _Expansion:
     def _pair(
         self, probe: nodes.Probe, points: list[nodes.AttachPoint], target: Target
     ) -> Iterator[nodes.Probe]:
+        if target.numbered:
+            probe = _named_arguments(probe, target.numbered)
         if target.whole and any(map(_asks, nodes.walk(probe))):
             target = replace(target, whole=False)
         words = _Words(target, self._diagnostics)
@@ -364,6 +374,23 @@ _EXAMPLES = {
     USDT: "call:usdt:./server:request__start,request__end",
     TRACEPOINT: "call:tracepoint:block:block_rq_issue,block_rq_complete",
 }
+
+
+def _named_arguments(probe: nodes.Probe, names: tuple[str, ...]) -> nodes.Probe:
+    """``arg0`` as ``(uint64)args.NAME``, for fentry and fexit."""
+
+    def inner(node: nodes.Node) -> nodes.Node:
+        if not isinstance(node, nodes.Identifier) or not _ARGUMENT.fullmatch(node.name):
+            return node
+        number, span = int(node.name[3:]), node.span
+        if number >= len(names):
+            return node
+        value = nodes.FieldAccess(span, nodes.Identifier(span, "args"), names[number])
+        return nodes.Cast(span, nodes.NamedType(span, "uint64"), value)
+
+    result = nodes.rebuild(probe, inner)
+    assert isinstance(result, nodes.Probe)
+    return result
 
 
 def _parts(predicate: nodes.Expr | None) -> list[nodes.Expr]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import call_entry
+from pytrace.core.source import Source
 from pytrace.core.types import INT32, INT64
 from pytrace.editor.attach_points import attach_points
+from pytrace.frontend.expand import call_probes
 from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.parser import parse
 from pytrace.frontend.syntax.typed_program import CheckedProgram
 from tests.support import front
 from tests.support.recorded import COMMON, TRACEPOINTS, Facts
@@ -85,6 +89,45 @@ def test_functions_of_the_kernel_by_what_it_has() -> None:
     assert probes(program) == ["fexit:vmlinux:vfs_read"]
     options = CompileOptions(disabled=frozenset({"fentry"}))
     assert probes(analyse(text, options).checked()) == ["kprobe:vfs_read", "kretprobe:vfs_read"]
+    # Numbers of arguments, which fentry does not have, at the entry, at the return and at the end.
+    for text in (
+        "call:kernel:vfs_read /arg2 > 4096/ { @ = sum(arg2); }",
+        "call:kernel:vfs_read /arg2 > 4096 && retval < 0/ { print((arg2, unfinished, entry(arg1))); }",
+    ):
+        assert {probe.split(":")[0] for probe in probes(analyse(text).checked())} <= {"fentry", "fexit", "end"}
+
+
+def test_several_functions_of_the_kernel_are_traced_by_kprobes() -> None:
+    names = probes(analyse("call:kernel:vfs_r* { @[func] = hist(duration); @n = sum(arg2); }").checked())
+    assert names == ["kprobe:vfs_read", "kretprobe:vfs_read"]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("call:kernel:vfs_read", True), ("call:kernel:vfs_nothing", False), ("syscall:read", True),
+        ("syscall:nothing", False), ("syscall:nothing,read", True), ("call:syscall:openat", True),
+        ("call:tracepoint:syscalls:sys_enter_read,sys_exit_read", True),
+        ("call:tracepoint:syscalls:sys_enter_read,sys_exit_nothing", False),
+    ],
+)  # fmt: skip
+def test_probe_exist_knows_calls(text: str, answer: bool) -> None:
+    """Of a call both probes have to exist."""
+    program = analyse(f'begin {{ print(probe_exist("{text}")); }}').checked()
+    (given,) = [
+        value
+        for node, value in program.constants.items()
+        if isinstance(node, nodes.Call) and node.name == "probe_exist"
+    ]
+    assert given == answer
+
+
+def test_a_list_of_functions_is_one_probe() -> None:
+    """Also its depth: the outermost call of several functions is that of depth 0."""
+    source = Source("script", "call:libc:malloc, call:libc:free /depth == 0/ { @ = sum(arg0); }")
+    parsed = parse(source, Diagnostics())
+    expanded = call_probes.expand(parsed, CompileOptions(), Facts(), Diagnostics())
+    assert [len(probe.attach_points) for probe in expanded.probes] == [2, 2]
 
 
 @pytest.mark.parametrize(
