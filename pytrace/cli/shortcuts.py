@@ -139,35 +139,39 @@ class _Panel(msgspec.Struct, frozen=True):
 _PANELS = (
     _Panel("processes", (
         ((), ("// Which processes use the CPUs?\n"
-             "profile:hz:99 / pid != 0 / { @cpu[pid, comm] = count(); }\n")),
+             "profile:hz:99 / pid != 0 / { @cpu[pid, leader_comm] = count(); }\n")),
     )),
     _Panel("system calls", (
         (("raw_syscalls:sys_enter",), ("// Who makes which system calls?\n"
-         "tracepoint:raw_syscalls:sys_enter { $call = syscall_name(args.id); @calls[pid, comm, $call] = count(); }\n")),
+         "tracepoint:raw_syscalls:sys_enter "
+         "{ $call = syscall_name(args.id); @calls[pid, leader_comm, $call] = count(); }\n")),
     )),
     _Panel("files", (
-        (("syscalls:sys_enter_openat",), ("// Who opens which files?\n"
-         "tracepoint:syscalls:sys_enter_openat { @files[pid, comm, str(args.filename)] = count(); }\n")),
+        # Read at the call's return, when the kernel has read the path: its memory is there.
+        (("syscalls:sys_enter_openat", "syscalls:sys_exit_openat"), ("// Who opens which files?\n"
+         "syscall:openat { $filename = str(args.filename); @files[pid, leader_comm, $filename] = count(); }\n")),
     )),
     _Panel("block I/O", (
         (("block:block_rq_issue",), ("// Who reads from and writes to disks?\n"
-         "tracepoint:block:block_rq_issue { @disk_bytes[pid, comm] = sum(args.bytes); }\n")),
+         "tracepoint:block:block_rq_issue { @disk_bytes[pid, leader_comm] = sum(args.bytes); }\n")),
     )),
     _Panel("TCP", (
         (("sock:sock_send_length", "sock:sock_recv_length"), ("// Who sends and receives by TCP?\n"
          'tracepoint:sock:sock_send_length / args.protocol == 6 && args.ret > 0 / '
-         '{ $direction = "sent"; @tcp_bytes[pid, comm, $direction] = sum(args.ret); }\n'
+         '{ $direction = "sent"; @tcp_bytes[pid, leader_comm, $direction] = sum(args.ret); }\n'
          'tracepoint:sock:sock_recv_length / args.protocol == 6 && args.ret > 0 / '
-         '{ $direction = "received"; @tcp_bytes[pid, comm, $direction] = sum(args.ret); }\n')),
+         '{ $direction = "received"; @tcp_bytes[pid, leader_comm, $direction] = sum(args.ret); }\n')),
         (("sock:inet_sock_set_state",), ("// Who opens TCP connections, to which port?\n"
          "tracepoint:sock:inet_sock_set_state / args.protocol == 6 && args.newstate == 1 / "
-         "{ @tcp[pid, comm, args.dport] = count(); }\n")),
+         "{ @tcp[pid, leader_comm, args.dport] = count(); }\n")),
     )),
 )  # fmt: skip
 
 
-def top_script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
-    """The script, and the subjects that this kernel has no tracepoints for; *has* says whether it has one."""
+def top_script(has: Callable[[str], bool], *, typed: bool = True) -> tuple[str, list[str]]:
+    """The script, and the subjects that this kernel has no tracepoints for; *has* says whether it has one, *typed*
+    whether it describes its types.
+    """
     parts, missing = [_HEAD], []
     for panel in _PANELS:
         answer = next((text for events, text in panel.answers if all(map(has, events))), None)
@@ -176,7 +180,9 @@ def top_script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
         else:
             name = answer.partition("@")[2].partition("[")[0]
             parts.append(f"let @{name} = percpulruhash({_KEYS});\n{answer}")
-    return "".join(parts), missing
+    text = "".join(parts)
+    # A process is one row, whatever its threads call themselves; without type information their names have to do.
+    return (text if typed else text.replace("leader_comm", "comm")), missing
 
 
 def _top(words: Sequence[str]) -> list[str]:
@@ -193,7 +199,9 @@ def _top(words: Sequence[str]) -> list[str]:
         hints = ("pytrace profile, syscount and opensnoop print to files and pipes",)
         raise TraceError("pytrace top needs a terminal for its input and its output", hints=hints)
     root = fingerprints.tracefs_root()
-    text, missing = top_script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
+    typed = os.path.exists("/sys/kernel/btf/vmlinux")
+    events = f"{root}/events"
+    text, missing = top_script(lambda event: os.path.exists(f"{events}/{event.replace(':', '/')}/format"), typed=typed)
     if missing:
         sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")
     # What it traces is known to be cheap, and the user has asked for it: there is no question before it.

@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import signal
+import textwrap
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -77,6 +78,8 @@ INQUIRY_HINTS = (
 )  # fmt: skip
 """The same while a process is looked at."""
 MINUTE = 60
+_NAMED = 60
+"""Columns from which on its title begins with the program's name."""
 _WIDE = 100
 """Columns from which on the first line says how busy the machine is."""
 
@@ -130,13 +133,21 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The list of keys."""
         width = max(len(keys) for keys, _ in KEYS)
+        narrow = self.app.size.width < width + max(len(meaning) for _, meaning in KEYS) + 5
         lines: list[Line] = [[(" Keys of the live view", "title")], []]
         for keys, meaning in KEYS:
             shown, text = keys, meaning
             if not self._glyphs.unicode:
                 shown, text = keys.replace("…", "to"), meaning.replace("…", "...")
-            lines.append([(f" {shown:<{width}}  ", "number"), (text, "")])
+            if narrow:
+                lines += [[(f" {shown}", "number")], *([(part, "")] for part in self._indented(text))]
+            else:
+                lines.append([(f" {shown:<{width}}  ", "number"), (text, "")])
         yield Static(styled([*lines, [], [(" any other key goes back; arrows scroll", "dim")]]))
+
+    def _indented(self, text: str) -> list[str]:
+        """What a key does, in lines below it."""
+        return textwrap.wrap(text, max(self.app.size.width - 4, 12), initial_indent="   ", subsequent_indent="   ")
 
     def on_key(self, event: Key) -> None:
         """Go back."""
@@ -168,6 +179,8 @@ class LiveApp(App[None]):
         self._start, self._send, self._channel = start, send, channel
         self._title = start.title
         """What the run was asked; before the first state the name of its script."""
+        self._aside = ""
+        """What the title is to be read with."""
         self.glyphs = Glyphs(start.unicode, start.colour)
         self.board = Board(self.glyphs)
         self.log_lines = Log(self.glyphs)
@@ -229,7 +242,8 @@ class LiveApp(App[None]):
             rest = f"  {time.strftime('%H:%M:%S', time.localtime(past[0]))}, {past[1]:.0f} s ago"
         elif self._machine is not None and width >= _WIDE:
             rest = f"  {self._machine.text}{rest}"
-        title = f"pytrace {self.glyphs.text(self._title)}"
+        title = f"{self.glyphs.text(self._title)}{self._aside}"
+        title = f"pytrace {title}" if width >= _NAMED else title
         return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
 
     def _footing(self) -> str:
@@ -295,6 +309,8 @@ class LiveApp(App[None]):
         runs = state.snapshot.runs
         if len(runs) == 1 and runs[0].script != "-e":
             self._title = question(runs[0], runs[0].host)
+        if untraced := sum(state.snapshot.losses.get("untraced", {}).values()):
+            self._aside = f" ({untraced} child process{'' if untraced == 1 else 'es'} not traced: --follow)"
         self._states += 1
 
     # ---- keys
@@ -472,7 +488,11 @@ class LiveApp(App[None]):
 
     def on_click(self, event: Click) -> None:
         """Choose a panel, a row, a column to sort by; twice: look at the row."""
-        if not isinstance(event.widget, Panels) or self.inquiry is not None:
+        if not isinstance(event.widget, Panels):
+            return
+        if self.inquiry is not None:
+            self.inquiry.click(event.screen_x, event.screen_y - event.widget.region.y)
+            self._tell("")
             return
         found = self.arrangement.at(event.screen_x, event.screen_y - event.widget.region.y)
         if found is None:

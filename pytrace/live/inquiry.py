@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -57,6 +58,10 @@ class Inquiry:
         self._question: Question = _ORDER[0]
         self._answers: dict[Question, Answer] = {}
         self._waiting: Question | None = None
+        self._asked = 0.0
+        """When it was asked."""
+        self._places: list[tuple[int, int, int, Question | int]] = []
+        """Where questions and headings of columns were drawn, for clicks: line, from, to."""
         self._cursor = 0
         self._order, self._reverse = 0, False
         self.ask()
@@ -68,7 +73,7 @@ class Inquiry:
 
     def ask(self) -> None:
         """Ask the question again."""
-        self._waiting = self._question
+        self._waiting, self._asked = self._question, time.monotonic()
         self._send(Command("ask", name=self._question, pid=self.pid, start=self._start))
 
     def turn(self, by: int) -> None:
@@ -105,14 +110,26 @@ class Inquiry:
         # One more than there are columns: the order of the answer.
         self._order = (self._order + by) % (count + 1)
 
+    def click(self, column: int, line: int) -> None:
+        """Go to the question, or sort by the heading, at a place that was clicked."""
+        for at, start, end, what in self._places:
+            if at != line or not start <= column < end:
+                continue
+            if isinstance(what, str):
+                self.choose(what)
+            else:
+                self._reverse = what == self._order and not self._reverse
+                self._order = what
+
     # ---- text
 
     def lines(self, width: int, height: int) -> list[Line]:
         """The whole screen."""
         fit = self._glyphs.fit
+        self._places = []
         head: list[Line] = [[(fit(f" {self._described()}", width), "title")], self._tabs(width)]
         if height < len(head) + 2:
-            head = head[:1]
+            head, self._places = head[:1], []
         _, sentence, titles, aligned = QUESTIONS[self._question]
         head.append([(fit(f" {self._state(sentence)}", width), "dim")])
         answer = self._answers.get(self._question)
@@ -129,7 +146,7 @@ class Inquiry:
                 graph = icicle(stacks, width, room if self.whole_graph else room // 2, self._glyphs)
                 head += graph
         body = [] if self.whole_graph and self._question == "flame" else self._table(
-            rows, titles, aligned, width, height - len(head))  # fmt: skip
+            rows, titles, aligned, width, height - len(head), len(head))  # fmt: skip
         return self._filled([*head, *body], height)
 
     def _filled(self, lines: list[Line], height: int) -> list[Line]:
@@ -148,12 +165,18 @@ class Inquiry:
         return f"{name}: {', '.join(facts)}"
 
     def _tabs(self, width: int) -> Line:
+        texts = {question: f"{number} {name}" for number, (question, (name, *_)) in enumerate(QUESTIONS.items(), 1)}
+        shown = list(texts)
+        # The one that is chosen is in sight.
+        while sum(len(texts[question]) + 2 for question in shown) >= width and shown[0] != self._question:
+            del shown[0]
         line: Line = [(" ", "")]
         used = 1
-        for number, (question, (name, *_)) in enumerate(QUESTIONS.items(), 1):
-            text = f"{number} {name}"
-            if used + len(text) + 2 > width:
+        for question in shown:
+            text = texts[question]
+            if used + len(text) + 2 > width and question != self._question:
                 break
+            self._places.append((1, used, used + len(text), question))
             line += [(text, "focus" if question == self._question else "key"), ("  ", "")]
             used += len(text) + 2
         return line
@@ -161,15 +184,16 @@ class Inquiry:
     def _state(self, sentence: str) -> str:
         answer = self._answers.get(self._question)
         if self._waiting == self._question and self._question in TRACED:
-            return f"{sentence} It is traced for {SECONDS} s."
+            passed = time.monotonic() - self._asked
+            return f"{sentence} It is traced for {SECONDS} s{f', asked {passed:.0f} s ago' if passed >= 1 else ''}."
         note = "" if answer is None else self._glyphs.text(answer.note)
         filtered = f", filter {self._glyphs.text(self.filter)!r}" if self.filter else ""
         return f"{sentence} {note}{filtered}"
 
     def _table(
-        self, rows: list[tuple[str, ...]], titles: tuple[str, ...], aligned: str, width: int, height: int
+        self, rows: list[tuple[str, ...]], titles: tuple[str, ...], aligned: str, width: int, height: int, top: int
     ) -> list[Line]:
-        """Rows from the first visible one, with headings."""
+        """Rows from the first visible one, with headings, which are line *top* of the screen."""
         wanted = self.filter.casefold()
         rows = [row for row in rows if wanted in " ".join(row).casefold()]
         if not rows:
@@ -191,6 +215,8 @@ class Inquiry:
                 left = width - sum(columns(part) for part, _ in line)
                 size = min(sizes[place], max(left, 0))
                 fitted = self._glyphs.fit(text, size, right=aligned[place] == "r", path="/" in text)
+                if not number:
+                    self._places.append((top, width - left, width - left + size + 1, place + 1))
                 line.append((fitted + (" " if left > size else ""), "heading" if not number else ""))
             lines.append(line)
         return lines[:height]

@@ -171,7 +171,8 @@ class _Answering:
             else:
                 read: Callable[[int], list[tuple[str, ...]]] = getattr(processes, question)
                 rows = read(pid)
-                answer = msgspec.structs.replace(empty, rows=rows, note=f"{len(rows)} {question}")
+                what = question.removesuffix("s") if len(rows) == 1 else question
+                answer = msgspec.structs.replace(empty, rows=rows, note=f"{len(rows)} {what}")
         except OSError as error:
             return msgspec.structs.replace(empty, error=processes.refused(error, pid))
         after = processes.read(pid)

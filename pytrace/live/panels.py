@@ -32,8 +32,9 @@ KEPT = 200
 """Entries of each map that are kept to scroll back to."""
 _NARROW = 60
 """Fewer columns have no room for bars."""
-_LEAST_TEXT, _LEAST_COMMAND = 8, 12
-"""Columns of a text, of a command line, below which a row has fewer columns."""
+_LEAST_TEXT, _GOOD_TEXT, _LEAST_COMMAND = 8, 20, 12
+"""Columns of a text below which a row has fewer columns, of which those about its process go first; of a command
+line."""
 _HEADED = 3
 """Lines from which on columns have headings."""
 
@@ -43,6 +44,7 @@ USER, STATE, MEMORY, COMMAND = "user", "state", "memory", "command line"
 DETAILS = (USER, STATE, MEMORY, COMMAND)
 """Columns about the process of a row."""
 _TASKS = ("PID", "TID")
+_NAMES = ("process", "command")
 
 
 class Moment(msgspec.Struct, frozen=True, eq=False):
@@ -142,6 +144,8 @@ class Panel:
         self.keys = tuple(glyphs.text(title) for title in data.key_titles)
         self.task = next((place for place, title in enumerate(self.keys) if title in _TASKS and not data.label), None)
         """The member of the key that is a process or thread of this machine."""
+        self._name_place = next((place for place, title in enumerate(self.keys) if title in _NAMES), None)
+        """The member of the key that is its name."""
         self._members = _member_forms(data, printers)
         self._right = tuple(isinstance(column.type, RIGHT) for column in data.key_columns)
         self.places: list[tuple[int, int, str]] = []
@@ -317,7 +321,7 @@ class Panel:
         if self.filter or self.selection.words():
             return "nothing matches"
         total = len(self.entries) + self.others
-        return f"nothing now, {total} key{'' if total == 1 else 's'} so far: s sorts by total"
+        return f"nothing now, {total} row{'' if total == 1 else 's'} so far: s sorts by total"
 
     def top(self, count: int) -> list[tuple[Portable, Value]]:
         """The first *count* entries in the chosen order."""
@@ -348,8 +352,8 @@ class Panel:
 
     def _detail_order(self, key: Portable, column: str) -> tuple[float, str]:
         process = self._process(key)
-        if process is None:
-            return -1.0, ""
+        if process is None:  # those that have ended are the last ones, but in the reversed order
+            return -1.0 if self._descends(column) else 1.0, ""
         if column == MEMORY:
             return float(process.memory), ""
         return 0.0, self._details(process)[column]
@@ -449,14 +453,14 @@ class Panel:
         return (f"{mark}: {about}" if mark else about) if about else self.title
 
     def heading(self) -> str:
-        """The question or the name of the map, how many keys there are, and what is chosen."""
+        """The question or the name of the map, how many rows there are, and what is chosen."""
         parts = [self.heading_title]
         if empty := self.empty:
             parts.append(empty)
         elif self.key_type is not None:
             total, shown = len(self.entries) + self.others, len(self.chosen())
             some = f"{shown} of " if shown != total else ""
-            parts += [f"{some}{total} key{'' if total == 1 else 's'}", self._order_text()]
+            parts += [f"{some}{total} row{'' if total == 1 else 's'}", self._order_text()]
         parts += self.selection.words() if self.task is not None else []
         if self.filter:
             parts.append(f"filter {self.glyphs.text(self.filter)!r}")
@@ -524,8 +528,8 @@ class Panel:
             process = self.selection.processes.known(pid)
             cells = {} if process is None else self._details(process)
             cells |= {f"{KEY}{self.task}": str(pid)}
-            if process is not None and "command" in self.keys:
-                cells[f"{KEY}{self.keys.index('command')}"] = self.glyphs.text(process.name)
+            if process is not None and self._name_place is not None:
+                cells[f"{KEY}{self._name_place}"] = self.glyphs.text(process.name)
             row = Row(None, 0, cells, 0.0, idle=True)
         row.depth = depth
         return row
@@ -593,14 +597,15 @@ class Panel:
         }
         bar = min(max(width // 8, 6), 16) if width >= _NARROW and isinstance(self.type, changes.NUMBERS) else 0
 
-        def least() -> int:
-            texts = {name: min(natural[name], _LEAST_TEXT) for name in names if self._is_text(name)}
+        def least(text: int) -> int:
+            texts = {name: min(natural[name], text) for name in names if self._is_text(name)}
             wanted = _LEAST_COMMAND if COMMAND in names else 0
             return sum(texts.get(name, natural[name]) for name in names) + len(names) + wanted + bar
 
         for dropped in (COMMAND, STATE, USER, "bar", MEMORY, TOTAL):
-            if least() <= width:
-                break
+            # What the row is of matters more than facts about its process.
+            if least(_GOOD_TEXT if dropped in DETAILS else _LEAST_TEXT) <= width:
+                continue
             if dropped == "bar":
                 bar = 0
             elif dropped in names and dropped != self.order and (dropped != TOTAL or RATE in names):
@@ -611,7 +616,7 @@ class Panel:
         """How far a cell is indented, in trees."""
         if not row.depth:
             return 0
-        stem = self.keys.index("command") if "command" in self.keys else self.task
+        stem = self.task if self._name_place is None else self._name_place
         return 2 * row.depth if column == f"{KEY}{stem}" else 0
 
     def _sizes(self, names: list[str], natural: dict[str, int], width: int) -> dict[str, int]:

@@ -228,7 +228,8 @@ SLICE = "slice_ms"
 """What a script calls the slice of time in which a sample was taken."""
 
 _TITLES = {
-    "comm": "command", "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID",
+    "comm": "command", "leader_comm": "process", "pcomm": "parent process",
+    "pid": "PID", "tid": "TID", "ppid": "parent", "cpu": "CPU", "uid": "UID", "gid": "GID",
     "ustack": "user stack", "kstack": "kernel stack", "pystack": "Python stack",
 }  # fmt: skip
 

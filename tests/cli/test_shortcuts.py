@@ -218,7 +218,7 @@ def test_each_question_has_a_map_of_its_own() -> None:
     text, missing = top_script(lambda _event: True)
     assert missing == []
     for name in ("@cpu", "@calls", "@files", "@disk_bytes", "@tcp_bytes"):
-        assert f"{name}[pid, comm" in text, "a row is of a process, which enter looks at"
+        assert f"{name}[pid, leader_comm" in text, "a row is of a process, which enter looks at"
 
 
 def test_what_a_kernel_lacks_is_left_out_and_told() -> None:
@@ -228,7 +228,7 @@ def test_what_a_kernel_lacks_is_left_out_and_told() -> None:
     assert "inet_sock_set_state" in text, "an older way"
     text, missing = top_script(lambda _event: False)
     assert missing == ["system calls", "files", "block I/O", "TCP"]
-    assert text.count("[pid, comm") == 1
+    assert text.count("[pid, leader_comm") == 1
 
 
 def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

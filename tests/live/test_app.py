@@ -91,7 +91,7 @@ def test_it_shows_the_numbers_of_the_run(size: tuple[int, int], plain: bool) -> 
         assert len(lines) == size[1]
         assert lines[0].startswith("pytrace tool.bt  00:01:01")
         text = "\n".join(lines)
-        for shown in ("@calls, 2 keys, by rate", "@n 14", "10  p50", "hello", "world", "1,234 hits/s", "? help"):
+        for shown in ("@calls, 2 rows, by rate", "@n 14", "10  p50", "hello", "world", "1,234 hits/s", "? help"):
             assert shown in text, shown
         (row,) = [line for line in lines if " cat " in line]
         assert {"15/s", "60"} <= set(row[: row.index("cat")].split())
@@ -258,6 +258,37 @@ def test_enter_looks_at_a_process_and_escape_goes_back() -> None:
     assert asked == [("threads", PID, start.start), ("flame", PID, start.start)]
 
 
+def test_questions_and_their_columns_are_clicked_and_fit_narrow_screens() -> None:
+    view = View()
+    looking(view)
+    start = read(PID)
+    assert start is not None
+
+    async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
+        app.board.selection.own = frozenset()
+        app.take([of_processes(second, (PID, "b", 9 * second)) for second in (2, 3)])
+        app.arrangement.choose("@cpu")
+        await pilot.press("z", "enter")
+        rows = [("7", "running", "3 %", "1 s", "a"), ("8", "running", "9 %", "2 s", "b")]
+        app.take([Answer("threads", PID, start.start, rows=rows, note="2 threads")])
+        await pilot.pause()
+        titles = screen(app)[4]
+        await pilot.click(Panels, offset=(titles.index("CPU time"), 3))
+        assert "CPU time*" in screen(app)[4]
+        assert screen(app)[5].split()[0] == "8", "the largest first"
+        await pilot.click(Panels, offset=(screen(app)[2].index("sockets"), 1))
+        assert app.inquiry is not None
+        assert app.inquiry.question == "sockets"
+        await pilot.resize_terminal(30, 8)
+        await pilot.pause()
+        assert "3 sockets" in screen(app)[2]
+        await pilot.press("escape", "question_mark")
+        await pilot.pause()
+        assert "choose a panel" in " ".join(screen(app))
+
+    view.drive(steps, (120, 40))
+
+
 def test_users_processes_and_moments_are_chosen_by_keys_and_columns_by_clicks() -> None:
     view = View()
     looking(view)
@@ -286,6 +317,19 @@ def test_users_processes_and_moments_are_chosen_by_keys_and_columns_by_clicks() 
         assert app.inquiry is not None
 
     view.drive(steps)
+
+
+def test_the_title_says_that_children_are_not_traced() -> None:
+    view = View()
+
+    async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
+        shown = state(2, counts("@calls", {"a": 9}))
+        app.take([msgspec.structs.replace(shown, snapshot=msgspec.structs.replace(
+            shown.snapshot, losses={"untraced": {"710": 3}}))])  # fmt: skip
+        await pilot.pause()
+        assert "(3 child processes not traced: --follow)" in screen(app)[0]
+
+    view.drive(steps, SIZES[1])
 
 
 def test_nothing_of_others_reaches_the_terminal_raw() -> None:

@@ -90,12 +90,12 @@ def test_idle_rows_go_and_come_back() -> None:
     made.update(counts("@", {"bash": 25, "cat": 34, "ls": 7}), 0, 3)
     made.update(counts("@", {"bash": 26, "cat": 34, "ls": 7}), 0, 3.5 + FADE)
     assert [row[-1] for row in rows(made)] == ["bash"]
-    assert made.heading() == " @, 1 of 3 keys, by rate "
+    assert made.heading() == " @, 1 of 3 rows, by rate "
     made.update(counts("@", {"bash": 26, "cat": 35, "ls": 7}), 0, 9 + 2 * FADE)
     assert [row[-1] for row in rows(made)] == ["cat"]
     made.update(counts("@", {"bash": 26, "cat": 35, "ls": 7}), 0, 15 + 3 * FADE)
     assert made.lines(60, 10) == []
-    assert made.heading() == " @, nothing now, 3 keys so far: s sorts by total "
+    assert made.heading() == " @, nothing now, 3 rows so far: s sorts by total "
     made.turn_order()
     assert len(rows(made)) == 3
 
@@ -297,15 +297,15 @@ def test_the_filter_is_of_keys_and_the_chosen_row_stays_in_sight() -> None:
 
 def test_the_heading_says_how_many_keys_there_are() -> None:
     made = panel(DATA)
-    assert made.heading() == " @, 3 keys, by rate "
+    assert made.heading() == " @, 3 rows, by rate "
     made.help = "calls by process"
-    assert made.heading() == " calls by process, 3 keys, by rate "
+    assert made.heading() == " calls by process, 3 rows, by rate "
     data = replace(DATA, mark="estimate")
-    assert panel(data).heading() == " estimate @, 3 keys, by rate "
-    assert panel(replace(data, help="Who calls?")).heading() == " estimate: Who calls?, 3 keys, by rate "
+    assert panel(data).heading() == " estimate @, 3 rows, by rate "
+    assert panel(replace(data, help="Who calls?")).heading() == " estimate: Who calls?, 3 rows, by rate "
     made.help = ""
     made.update(DATA, 997, 2)
-    assert made.heading() == " @, 3 of 1000 keys, by rate "
+    assert made.heading() == " @, 3 of 1000 rows, by rate "
 
 
 def test_counters_share_their_columns() -> None:

@@ -18,6 +18,8 @@ _LINE = re.compile(
 )
 """Numbers are as long as the kernel's, of which device numbers have 12 and 20 bits (``show_vma_header_prefix``)."""
 
+_TICKS = os.sysconf("SC_CLK_TCK")
+
 _IN_ROOT = re.compile(r"/proc/\d+/root(?=/)")
 _MOST_LINKS = 40
 """Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
@@ -140,6 +142,11 @@ def has_executed(pid: int) -> bool:
 def waited_for_children(pid: int) -> bool:
     """Whether a process, which may have ended, has waited for one of its children: they had page faults."""
     return _statistic(pid, 8) > 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used so far; 0 of one that is gone."""
+    return (_statistic(pid, 11) + _statistic(pid, 12)) / _TICKS
 
 
 def _statistic(pid: int, number: int) -> int:

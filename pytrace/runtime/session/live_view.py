@@ -41,6 +41,8 @@ _LINES_EVERY = 0.5
 """Seconds between two messages with lines of the log."""
 _SECOND = 5.0
 """Longest time between the first two snapshots."""
+_NO_LOSSES = ("unfinished", "untraced")
+"""Kinds of counters that the footer does not sum up as lost."""
 _SOON = 0.01
 """The same while the channel has no room for what is to be sent."""
 
@@ -176,7 +178,8 @@ class LiveView(Service):
             sum(numbers[at] - before.programs.get(index, nothing)[at] for index, numbers in measured.programs.items())
             for at in (0, 1)
         )
-        lost = sum(sum(subjects.values()) for kind, subjects in snapshot.losses.items() if kind != "unfinished")
+        losses = [sum(subjects.values()) for kind, subjects in snapshot.losses.items() if kind not in _NO_LOSSES]
+        lost = sum(losses)
         losing, self._lost = max(lost - self._lost, 0), lost
         return Meters(
             elapsed=now - self._started,
