@@ -452,11 +452,18 @@ class Manifest(msgspec.Struct, frozen=True):
     call_maps: tuple[MapSpec, ...] = ()
     """The maps of ``call:`` probes from calls that are under way to what is kept of their entries; no output has them.
     Counters about maps number them after :attr:`maps`."""
+    goroutine_numbers: tuple[int, ...] = ()
+    """Where ``runtime.g`` may have the number of a goroutine, in the programs whose calls are probed."""
 
     def printed_types(self) -> Iterator[Type]:
         """Types of all values that events and maps may print, and of their parts."""
         roots = [type_ for event in self.events for type_ in event.args]
         return parts([*roots, *(type_ for item in self.maps for type_ in item.types)])
+
+    @property
+    def calls_of_programs(self) -> bool:
+        """Whether a map has calls of functions of programs (``frontend.syntax.nodes.CallPart``)."""
+        return any(spec.key_names == ("owner", "frame", "function") for spec in self.call_maps)
 
     def shows_user_addresses(self) -> bool:
         """Whether the script prints user addresses."""

@@ -93,7 +93,8 @@ class UserTarget(FileTarget, frozen=True):
 
     *inside*: not the function's first instruction. *leaving*: how far from the start of the function an instruction is
     at which it is left, which a uretprobe is put on that replaces no return address; else None. *way* and *condition*
-    are those of this exit (:class:`pytrace.core.instructions.Exit`). *go*: it is code of Go.
+    are those of this exit (:class:`pytrace.core.instructions.Exit`). *go*: it is code of Go. *checked*: how far from
+    the start of its function the probe of an entry is, after the function has compared the size of its stack.
     """
 
     symbol: str = ""
@@ -102,6 +103,12 @@ class UserTarget(FileTarget, frozen=True):
     way: Way = Way.RETURN
     condition: int = ALWAYS
     go: bool = False
+    checked: int = 0
+
+    @property
+    def has_goroutine(self) -> bool:
+        """True where a register has the running goroutine: in Go, but not in assembly for its former convention."""
+        return self.go and not self.symbol.endswith(".abi0")
 
 
 class StaticProbeTarget(FileTarget, frozen=True):
@@ -254,6 +261,9 @@ UPROBE, URETPROBE, USDT = "uprobe", "uretprobe", "usdt"
 PYTHON, PYTHONRET = "python", "pythonret"
 CALL, SYSCALL = "call", "syscall"
 """Calls: no kinds of programs, but what `frontend.expand.call_probes` turns into two of them."""
+GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT = 42, 5
+"""Goroutines in records of calls: the process above (its ids have 22 bits), below it the address of ``runtime.g``,
+which is aligned to 32 bytes, without its low bits, or the goroutine's number."""
 CALL_LEVELS = "#depth"
 """What the name of the hidden map ends with that counts the calls of each thread under way."""
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"

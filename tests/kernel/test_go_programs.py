@@ -24,6 +24,7 @@ pytestmark = [
 CALLS = 4 * 50 * 101
 LIMIT = 100
 SOURCE = Path(__file__).parent.parent / "programs" / "calls.go"
+GOROUTINES = SOURCE.with_name("goroutines.go")
 WAYS = {"plain": (), "slow": ("-gcflags=-N -l",), "stripped": ("-ldflags=-s -w",)}
 
 
@@ -32,12 +33,16 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The program, by the way in which it was compiled."""
     need("uprobe")
     folder = tmp_path_factory.mktemp("go")
-    shutil.copy(SOURCE, folder / "main.go")
+    return {name: build(SOURCE, folder, name, *flags) for name, flags in WAYS.items()}
+
+
+def build(source: Path, folder: Path, name: str, *flags: str) -> str:
+    """The path of a program that is one source file."""
+    shutil.copy(source, folder / "main.go")
     (folder / "go.mod").write_text("module example.com/calls\n\ngo 1.18\n")
-    for name, flags in WAYS.items():
-        command = ["go", "build", *flags, "-o", name, "."]
-        subprocess.run(command, cwd=folder, check=True, env={**os.environ, "GOTOOLCHAIN": "local"}, timeout=LIMIT)
-    return {name: str(folder / name) for name in WAYS}
+    command = ["go", "build", *flags, "-o", name, "."]
+    subprocess.run(command, cwd=folder, check=True, env={**os.environ, "GOTOOLCHAIN": "local"}, timeout=LIMIT)
+    return str(folder / name)
 
 
 def rows(server: Server, script: str, program: str) -> list[Any]:
@@ -131,8 +136,8 @@ def test_each_call_returns(server: Server, programs: dict[str, str], way: str) -
     script = "uprobe:BIN:main.grow { @in = count(); } "
     script += "uretprobe:BIN:main.grow { @out[func] = count(); @by[goid] = count(); }"
     by, entries, returns = rows(server, script, programs[way])
-    # A function that needs more stack begins again when it has it.
-    assert entries["@in"] >= CALLS
+    # A function that needs more stack begins again when it has it, and is entered once all the same.
+    assert entries == {"@in": CALLS}
     assert returns == {"@out": {"main.grow": CALLS}}
     assert list(by["@by"].values()) == [CALLS // 4] * 4, "each goroutine calls as often"
 
@@ -147,3 +152,39 @@ def test_stacks_are_those_that_the_program_prints(server: Server, programs: dict
     frames = re.findall(r"^\s*(?:\[inlined\] )?(\S+?)(?:\+\d+)?(?:@\S*:(\d+))?$", found, re.MULTILINE)
     callers = [(name.removesuffix(".abi0"), line) for name, line in frames[1:]]
     assert callers == wanted
+
+
+@pytest.mark.parametrize(
+    ("count", "rounds"), [(60, 4), pytest.param(1000, 40, marks=pytest.mark.soak, id="a_million_calls")]
+)
+def test_calls_by_goroutine(server: Server, tmp_path: Path, count: int, rounds: int) -> None:
+    """Each is found again, whichever thread it returns on; those that are left are not taken for others."""
+    need("uprobe")
+    program = build(GOROUTINES, tmp_path, "main")
+    script = (
+        "config = { max_map_keys = 100000 } "
+        "call:BIN:main.work { @depth = max(depth); if (unfinished) { @hangs[args.name, depth] = count(); } "
+        "else { @returned = count(); @time = sum(duration); "
+        "if (retval != (args.n ^ args.how)) { @wrong = count(); } } } "
+        "call:BIN:main.work /args.n == 3/ { @three[args.n] = count(); } "
+        "uprobe:BIN:main.stop { exit(); }"
+    ).replace("BIN", program)
+    result = server.run(("-v", "-e", script, "-c", f"{program} {count} {rounds}"), timeout=60 + count)
+    assert result.status == 0, result
+    own = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.stderr)}
+    seen = {name: int(value) for name, value in re.findall(r"^@(\w+): (\d+)$", result.stdout, re.MULTILINE)}
+    assert own["entered"] > own["returned"] > count * rounds
+    assert seen["returned"] == own["returned"], result
+    assert "wrong" not in seen
+    assert seen["depth"] == 49
+    # The time of a call as it sees it itself is shorter, as its caller sees it longer.
+    assert own["inside"] < seen["time"] < own["outside"], (own, seen)
+    hangs = re.findall(r"^@hangs\[(\w+), (\d)\]: (\d)$", result.stdout, re.MULTILINE)
+    assert sorted(hangs) == [("hangs", str(depth), "3") for depth in range(5)]
+    told = re.findall(
+        r"work(?:#2)?: (\d+) calls, (\d+) returned, (\d+) under way at the end, (\d+) left without", result.stderr
+    )
+    whole, chosen = (tuple(map(int, row)) for row in told)
+    assert whole == (own["entered"], own["returned"], 15, own["entered"] - own["returned"] - 15)
+    three = int(re.findall(r"^@three\[3\]: (\d+)$", result.stdout, re.MULTILINE)[0])
+    assert chosen == (chosen[0], three, 3, chosen[0] - three - 3)

@@ -107,8 +107,12 @@ class _Reliance:
             if self._ahead.kernel.enumerator(node.name) is not None:
                 self._ahead.rely("enumerator", node.name, value)
 
+    @handles(nodes.CallPart)
+    def _part_of_call(self, node: nodes.CallPart) -> None:
+        self._goroutine(node)
+
     @handles_names("goid")
-    def _goroutine(self, node: nodes.Identifier | nodes.Call) -> None:
+    def _goroutine(self, node: nodes.Identifier | nodes.Call | nodes.CallPart) -> None:
         number = self._checked.find_fact(node, GoroutineNumber)
         for path in number.paths if number is not None else ():
             self._ahead.exact(path, "goid is where its version of Go has it")

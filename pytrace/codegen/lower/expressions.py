@@ -463,7 +463,7 @@ class Expressions(Part):
     def _call_part(self, node: nodes.CallPart) -> Operand:
         if node.part == "frame" and self.program.unit.kind.name in PYTHON_KINDS:
             return Scalar(PythonCalls(self.e).frame(), UINT64)
-        return Scalar(CallParts(self.e).value(node.part), UINT64)
+        return Scalar(CallParts(self.e).value(node), UINT64)
 
     _UNARY: ClassVar[Mapping[str, Callable[..., Operand]]] = {
         "!": _not,

@@ -45,6 +45,7 @@ from pytrace.frontend.syntax.typed_program import (
     SESSION_IS_RETURN,
     CheckedProgram,
     FunctionInfo,
+    GoroutineNumber,
     ProbeUnit,
     VariableInfo,
     location,
@@ -313,6 +314,9 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
         programs=programs + services,
         maps=tuple(spec for name, spec in specs.items() if not checked.maps[name].hidden),
         call_maps=tuple(spec for name, spec in specs.items() if checked.maps[name].hidden),
+        goroutine_numbers=tuple(
+            sorted({fact.offset for fact in checked.facts.values() if isinstance(fact, GoroutineNumber)})
+        ),
         events=tuple(checked.event_list),
         strings=tuple(checked.strings),
         config=checked.config,

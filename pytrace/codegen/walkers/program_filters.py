@@ -21,6 +21,8 @@ from pytrace.core.options import FORKED_ONLY, PROCESS_MAP, UNROLLED, FilterShape
 from pytrace.core.probe_kinds import (
     ALWAYS,
     ENTER,
+    GOROUTINE_PROCESS_SHIFT,
+    GOROUTINE_SHIFT,
     URETPROBE,
     Context,
     KernelFunctionTarget,
@@ -32,7 +34,8 @@ from pytrace.core.probe_kinds import (
     Way,
 )
 from pytrace.core.types import UINT32, AddressSpace
-from pytrace.frontend.syntax.typed_program import ProbeUnit
+from pytrace.frontend.syntax import nodes
+from pytrace.frontend.syntax.typed_program import GoroutineNumber, ProbeUnit
 
 FOLLOWED = "followed"
 """The set of followed tasks (``codegen.walkers.service_programs``)."""
@@ -325,8 +328,10 @@ class FunctionExits(Part):
         return self.b.load(self.b.offset(table, self.b.mul(index, 8)))
 
     def distance(self) -> Number:
-        """How far from the start of its function the exit that was hit is; 0 where the kernel sees returns."""
-        return self.by_target([place.leaving or 0 for place in exit_places(self.program.unit)] or [0])
+        """How far from the start of its function the place that was hit is; 0 where the kernel sees returns."""
+        places = [target.place for target in self.program.unit.targets]
+        found = [place.leaving or place.checked for place in places if isinstance(place, UserTarget)]
+        return self.by_target(found or [0])
 
     def only_returns(self) -> None:
         """End the program where its function has not returned."""
@@ -399,30 +404,34 @@ _GOROUTINE = {"x86_64": "r14", "aarch64": "r28"}
 """The register that has ``runtime.g`` in functions of Go (src/cmd/compile/abi-internal.md)."""
 _STACK_TOP = 8
 """Offset of ``g.stack.hi``."""
-_PROCESS_SHIFT, _ALIGNMENT = 42, 5
-"""Process ids have 22 bits, user addresses 47; Go allocates a ``g`` aligned to 32 bytes."""
 
 
 class CallParts(Part):
     """What identifies a call, the same at its entry and its return (``frontend.syntax.nodes.CallPart``)."""
 
-    def value(self, part: str) -> Number:
+    def value(self, node: nodes.CallPart) -> Number:
         """One part."""
-        if part == "thread":
-            return self.e.tasks.process_ids("init")[1]
-        if part == "owner":
-            process = self.e.tasks.process_ids("init")[0]
-            if not self._go():
-                return process
-            b = self.b
-            return b.op("or", b.op("lshr", self._goroutine(), _ALIGNMENT), b.op("shl", process, _PROCESS_SHIFT))
-        return self._function() if part == "function" else self._frame()
+        if node.part in ("frame", "function"):
+            return self._function() if node.part == "function" else self._frame()
+        process, thread = self.e.tasks.process_ids("init")
+        if not self._go():
+            return thread if node.part == "thread" else process
+        b, number = self.b, self.checked.find_fact(node, GoroutineNumber)
+        goroutine: Number = b.op("lshr", self._goroutine(), GOROUTINE_SHIFT)
+        if number is not None:
+            # The memory of a goroutine that has ended is that of another one later. Stacks of the scheduler have no
+            # number.
+            b.store(0, self.e.cell)
+            b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, b.add(self._goroutine(), number.offset))
+            own = b.load(self.e.cell)
+            goroutine = b.select(b.icmp("eq", own, 0), goroutine, own)
+        return b.op("or", goroutine, b.op("shl", process, GOROUTINE_PROCESS_SHIFT))
 
     def _function(self) -> Number:
+        distance = FunctionExits(self.e).distance()
         if exit_places(self.program.unit):
-            exits = FunctionExits(self.e)
-            return self.b.sub(self.e.probe.register(self.e.probe.registers().pc), exits.distance())
-        return self.e.probe.function_address()
+            return self.b.sub(self.e.probe.register(self.e.probe.registers().pc), distance)
+        return self.b.sub(self.e.probe.function_address(), distance)
 
     def _frame(self) -> Number:
         """Where on the stack the return address is, or was; for a trampoline, where it keeps the arguments."""
@@ -440,7 +449,7 @@ class CallParts(Part):
 
     def _go(self) -> bool:
         place = self.program.unit.targets[0].place
-        return isinstance(place, UserTarget) and place.go
+        return isinstance(place, UserTarget) and place.has_goroutine
 
     def _goroutine(self) -> Number:
         return self.e.probe.register(_GOROUTINE[self.script.kernel.arch])

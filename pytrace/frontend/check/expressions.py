@@ -8,6 +8,7 @@ from functools import partial
 from pytrace.base.dispatch import handlers, handles, handles_names
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.probe_kinds import UserTarget
 from pytrace.core.source import Span
 from pytrace.core.types import (
     BOOL,
@@ -55,7 +56,7 @@ from pytrace.frontend.check.conversions import (
 from pytrace.frontend.check.maps import Maps
 from pytrace.frontend.check.members import Members, TypeNames, cast_span, loaded
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.typed_program import LoadTime, Signedness, TypeDescription
+from pytrace.frontend.syntax.typed_program import GoroutineNumber, LoadTime, Signedness, TypeDescription
 
 COUNTING = Flexible(0, INT64_MAX)
 """Result of arithmetic on constants and counters: 64 bits wide, with the signedness of the other operand."""
@@ -178,8 +179,15 @@ class Expressions:
         return String(size)
 
     @handles(nodes.CallPart)
-    def call_part(self, _node: nodes.CallPart) -> Type:
+    def call_part(self, node: nodes.CallPart) -> Type:
         """A part of what identifies a call."""
+        targets = self.checker.unit.targets if self.checker.unit is not None and node.part == "thread" else ()
+        places = [place for item in targets if isinstance(place := item.place, UserTarget) and place.has_goroutine]
+        offsets = {self.checker.kernel.user_goid(place.path, place.offset) for place in places}
+        offset = offsets.pop() if len(offsets) == 1 else None
+        if offset is not None:
+            paths = dict.fromkeys(place.path for place in places)
+            self.checker.program.facts[node] = GoroutineNumber(offset, tuple(paths))
         return UINT64
 
     @handles(nodes.OpenParameter)

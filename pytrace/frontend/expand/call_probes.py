@@ -320,6 +320,11 @@ class _Expansion:
         table = self._table(text, span)
         entry = words.entry_body(table, key, span)
         condition = _joined([words.without_entry(part) for part in early])
+        if condition is not None and target.family in (UPROBE, PYTHON):
+            # A call that was left at this place has a record, which the return of this one would find.
+            forget = nodes.Discard(span, nodes.Call(span, "delete", (_element(table, words.key(same, span)),)))
+            choice = nodes.If(condition.span, condition, entry, nodes.Block(span, (forget,)))
+            entry, condition = nodes.Block(span, (nodes.ExprStmt(span, choice),)), None
         yield nodes.Probe(
             probe.span, attached(target.entries), condition, entry, probe.head, off=probe.off, role=CALL_ENTRY
         )  # fmt: skip
@@ -628,9 +633,14 @@ class _Words:
         ]
         if self._deep:
             depth = nodes.Variable(span, _DEPTH)
+            # Threads and goroutines that are in no call leave nothing behind.
+            done = nodes.Discard(span, nodes.Call(span, "delete", (self._level(table, span),)))
+            less = nodes.Assign(span, self._level(table, span), "=", nodes.Variable(span, _DEPTH))
+            outermost = nodes.Binary(span, "==", nodes.Variable(span, _DEPTH), nodes.IntLiteral(span, 0))
+            fewer = nodes.If(span, outermost, nodes.Block(span, (done,)), nodes.Block(span, (less,)))
             statements += [
                 nodes.Let(span, depth, None, self._member(span, _FIRST + len(self._kept))),
-                nodes.Assign(span, self._level(table, span), "=", nodes.Variable(span, _DEPTH)),
+                nodes.ExprStmt(span, fewer),
             ]
         chosen: nodes.Expr = nodes.BlockExpr(body.span, body)
         if condition is not None:
@@ -662,7 +672,7 @@ class _Words:
 
     @staticmethod
     def _level(table: nodes.MapRef, span: Span) -> nodes.MapIndex:
-        """How many calls of the thread are under way."""
+        """How many calls of the thread or goroutine are under way."""
         return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}{CALL_LEVELS}"), (nodes.CallPart(span, "thread"),))
 
 

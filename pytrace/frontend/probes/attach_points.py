@@ -157,7 +157,8 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
         single = provider.single or match.raw or not shared or (match.kind.user and "uaddr" in uses)
-        single = single or (match.exits and not scope.feature("get_attach_cookie"))
+        moved = match.exits or (isinstance(match.place, UserTarget) and match.place.checked > 0)
+        single = single or (moved and not scope.feature("get_attach_cookie"))
         key = (match.kind.name, index if single else _layout(context, uses), provider.apart(match))
         groups.setdefault(key, _Group(context)).matches.append(match)
     yield from groups.values()

@@ -140,7 +140,7 @@ class UserProbe(BinaryProvider):
         many = target is not None and is_glob(target.text)
         for path in paths:
             places = self._binary_matches(point, path, scope, quiet=many, cpp=len(parts) == 3)
-            matches.extend(places if self.offsets else _exit_targets(point, places, scope))
+            matches.extend(_entries(path, places, scope) if self.offsets else _exit_targets(point, places, scope))
         if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
@@ -361,7 +361,8 @@ class UserProbe(BinaryProvider):
         return Match(point.kind, name, place, point.span, subject, wild)
 
     def apart(self, match: Match) -> Hashable:
-        return match.exits, match.of(UserTarget).go
+        place = match.of(UserTarget)
+        return match.exits, place.go, place.has_goroutine
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         function = match.subject
@@ -388,6 +389,44 @@ class UserProbe(BinaryProvider):
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
         return contexts.user_entry(match.probe, parameters, scope.kernel, strings, missing)
+
+
+_STACK_CHECK = re.compile(
+    rb"(?:\x49\x3b\x66\x10"  # cmp 0x10(%r14),%rsp
+    rb"|\x4c\x8d(?:\x64\x24.|\xa4\x24....)\x4d\x3b\x66\x10"  # lea -N(%rsp),%r12; cmp 0x10(%r14),%r12
+    # mov %rsp,%r12; sub $N,%r12; jb; cmp 0x10(%r14),%r12
+    rb"|\x49\x89\xe4\x49\x81\xec....(?:\x72.|\x0f\x82....)\x4d\x3b\x66\x10)"
+    rb"(?:\x76.|\x0f\x86....)",  # jbe
+    re.DOTALL,
+)
+"""The first instructions of functions of Go that compare the stack pointer with ``g.stackguard0``, since Go 1.17
+(``stacksplit`` of src/cmd/internal/obj/x86/obj6.go)."""
+_LONGEST_CHECK = 32
+
+
+def _entries(path: str, matches: list[Match], scope: Scope) -> list[Match]:
+    """The targets of uprobes: functions of Go are probed after they have compared the size of their stack.
+
+    Where it is too small, or the goroutine has to yield, the runtime calls the function anew from its first
+    instruction: a probe there would be hit twice for one call. Ahead-of-time files have the first instruction, as their
+    binaries may change.
+    """
+    chosen = [
+        number
+        for number, match in enumerate(matches)
+        if (place := match.of(UserTarget)).has_goroutine and place.symbol and not place.inside
+    ]
+    if not chosen or not scope.attaching or scope.options.ahead or scope.kernel.arch != "x86_64":
+        return matches
+    entries = list(matches)
+    offsets = [matches[number].of(UserTarget).offset for number in chosen]
+    for number, code in zip(chosen, scope.kernel.user_codes(path, offsets, _LONGEST_CHECK), strict=True):
+        check = _STACK_CHECK.match(code)
+        if check is not None:
+            place = matches[number].of(UserTarget)
+            checked = replace(place, offset=place.offset + check.end(), checked=check.end())
+            entries[number] = replace(matches[number], place=checked)
+    return entries
 
 
 def _exit_targets(point: Point, matches: list[Match], scope: Scope) -> list[Match]:

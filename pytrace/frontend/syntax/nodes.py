@@ -227,7 +227,7 @@ class CallPart(Expr, frozen=True, eq=False):
     """A part of what identifies a call at its entry and return, in probes of ``call:``.
 
     *part* is ``frame`` (where on the stack it is), ``function`` (its address), ``owner`` (the process, of Go the
-    goroutine) or ``thread``.
+    goroutine) or ``thread`` (of Go the number of the goroutine, and the process).
     """
 
     part: str

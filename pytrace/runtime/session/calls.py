@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Callable
 
 from pytrace.core.diagnostics import counted
 from pytrace.core.manifest import MapSpec
-from pytrace.core.probe_kinds import CALL_LEVELS
+from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT
 from pytrace.core.types import Tuple
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
@@ -16,6 +17,13 @@ from pytrace.runtime.session.services import CounterReader, Service
 
 _USER_KEY = ("owner", "frame", "function")
 """Parts of the keys of user functions (``frontend.syntax.nodes.CallPart``); those of Go have no address as frame."""
+_STACK_TOP, _STACK_POINTER = 8, 56
+"""Offsets of ``stack.hi`` and ``sched.sp`` in ``runtime.g`` (src/runtime/runtime2.go, Go 1.17 to 1.27)."""
+_STATUS = -8
+"""Where ``atomicstatus`` is, from the number of the goroutine."""
+_NONE, _RUNS, _DEAD = 0, 2, 6
+_STATUS_BITS = 0xFFF
+"""Without ``_Gscan``."""
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _START = 19
 """Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
@@ -25,8 +33,10 @@ class Calls(Service):
     """Removes the calls that were left without a return, and counts all that a probe has seen.
 
     A call whose thread has ended, or whose frame is no longer on the stack of its thread, was left: by ``longjmp``, an
-    exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. The command *command* that
-    a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then: *status* returns its status.
+    exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. A goroutine that has
+    ended, by a panic or ``runtime.Goexit``, and whose memory another one may have, has left its calls as well. The
+    command *command* that a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then:
+    *status* returns its status.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Calls(Service):
     def _look_at(
         self, spec: MapSpec, value: Tuple, threads: dict[int, tuple[int, int] | None], killed: int
     ) -> None:
+        goroutines = self._loaded.manifest.goroutine_numbers
         descriptor, key_size = self._loaded.map_fd(spec.symbol), spec.key.size if spec.key is not None else 0
         # Of user functions: what has the process, and the place of the return address on the stack.
         user = spec.key_names == _USER_KEY
@@ -73,6 +84,13 @@ class Calls(Service):
                     continue
                 began, thread = struct.unpack_from("=QQ", record)
                 owner, place = struct.unpack_from("=QQ", key) if user else (0, 0)
+                if owner >> GOROUTINE_PROCESS_SHIFT:
+                    process = owner >> GOROUTINE_PROCESS_SHIFT
+                    if process != killed and _left_goroutine(owner, thread, place, goroutines):
+                        left.append(key)
+                    else:
+                        self._under_way[spec.name] += 1
+                    continue
                 thread = killed if owner and owner == killed else thread
                 if thread not in threads:
                     threads[thread] = _state(thread)
@@ -104,10 +122,44 @@ class Calls(Service):
                 (under_way, "under way at the end"),
                 (replaced, "left without a return"),
                 (lost, "lost"),
-                (begun, "returned that had begun before"),
+                # The return of a call that was lost finds no entry either.
+                (max(0, begun - lost), "returned that had begun before"),
             ):
                 parts += [f"{count} {text}"] if count else []
             self._tell(f"{spec.name.removeprefix('@')}: {counted(entered, 'call')}, {', '.join(parts)}\n")
+
+
+def _left_goroutine(owner: int, thread: int, place: int, numbers: tuple[int, ...]) -> bool:
+    """Whether a goroutine has left a call whose return address is *place* below the top of its stack.
+
+    Args:
+        owner: process and memory of the goroutine, as ``codegen.walkers.program_filters.CallParts`` packs them.
+        thread: process and number of the goroutine at the entry.
+        place: the distance.
+        numbers: where in its memory its number may be.
+    """
+    process, low = owner >> GOROUTINE_PROCESS_SHIFT, (1 << GOROUTINE_PROCESS_SHIFT) - 1
+    address, number = (owner & low) << GOROUTINE_SHIFT, thread & low
+    try:
+        with open(f"/proc/{process}/mem", "rb", buffering=0) as file:
+            data = os.pread(file.fileno(), max(numbers, default=0) + 8, address)
+    except ProcessLookupError:
+        return True
+    except OSError as error:
+        # No memory: it has ended. Others may not be read.
+        return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
+    if not data:
+        return True
+    for offset in numbers:
+        if len(data) < offset + 8:
+            continue
+        own, status = (struct.unpack_from("=Q", data, offset)[0], struct.unpack_from("=I", data, offset + _STATUS)[0])
+        if (own or owner & low) != number:
+            continue
+        top, pointer = (struct.unpack_from("=Q", data, at)[0] for at in (_STACK_TOP, _STACK_POINTER))
+        status &= _STATUS_BITS
+        return status in (_NONE, _DEAD) or (status != _RUNS and own != 0 and top - pointer < place)
+    return bool(numbers)
 
 
 def _state(thread: int) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ import msgspec
 from pytrace.base import kernel_files, private_files, whole_files
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
-from pytrace.core.probe_kinds import known_kind
+from pytrace.core.probe_kinds import END, known_kind
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, confine, perf, privileges
@@ -33,6 +33,7 @@ CAT = "cat() reads files"
 SYSTEM = "system() starts programs, which keep what this user may do"
 COMMAND = "the command of -c is ended with the run"
 CPUS = "probes are attached again to CPUs that come online"
+CALLS = "calls that have not returned are looked for on the stacks of their threads"
 OLD_PROBES = "probes of this kernel are detached through tracefs and /proc/PID/mem"
 _OLD_MAPS = "this kernel wants it to read maps"
 _INSTALLATION = "Python is installed where only it can read"
@@ -108,6 +109,9 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
         wanted.keep(USER_SYMBOLS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
         # Files that were replaced or removed are read through /proc/PID/map_files.
         wanted.keep(USER_SYMBOLS, "CAP_CHECKPOINT_RESTORE")
+    if manifest.calls_of_programs and (options.verbose or any(item.kind == END for item in manifest.programs)):
+        wanted.all_files = wanted.all_files or CALLS
+        wanted.keep(CALLS, "CAP_SYS_PTRACE")
     if "cat" in kinds:
         wanted.all_files = wanted.all_files or CAT
         wanted.keep(CAT, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG")
