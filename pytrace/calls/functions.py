@@ -20,6 +20,7 @@ from pytrace.core.types import INT64, VOID, Type
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load.listing import python_functions, python_parameters
 from pytrace.runtime.load.live_kernel import LiveKernel
+from pytrace.runtime.machine.demangle import qualified_name
 
 ENTER, LEAVE, WHOLE, EXEC = range(8, 12)
 """Events: the entry of a function; its return; a call that is sent as a whole when it returns; a new program."""
@@ -140,7 +141,7 @@ class Selection:
         cpp = {symbol.name: (symbol, text) for one in patterns for symbol, text in self._kernel.cpp_symbols(path, one)}
         plain = self._kernel.user_symbols(path, pattern)
         symbols = [(symbol, symbol.name) for symbol in plain if symbol.name not in cpp]
-        symbols += [(symbol, _short(text)) for symbol, text in cpp.values()]
+        symbols += [(symbol, qualified_name(text.replace("[abi:cxx11]", ""))) for symbol, text in cpp.values()]
         if "*" in pattern:
             imported = self._imported(path)
             symbols = [(symbol, name) for symbol, name in symbols
@@ -242,18 +243,6 @@ def _unread(value: Value) -> Value:
         return value
     form = "number" if value.registers or value.constant is not None else "lost"
     return Value(value.name, value.type, form, (), value.registers, value.constant)
-
-
-def _short(text: str) -> str:
-    """The name of a C++ function without parameters and ABI tags."""
-    depth = 0
-    text = text.replace("[abi:cxx11]", "")
-    start = text.find("operator()") + len("operator()") if "operator()" in text else 0
-    for at in range(start, len(text)):
-        depth += (text[at] == "<") - (text[at] == ">" and text[at - 1] != "-")
-        if text[at] == "(" and depth <= 0 and not text.startswith("(anonymous", at):
-            return text[:at]
-    return text
 
 
 # ---------------------------------------------------------------------------------------------- the script

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 
 from pytrace.calls.run import Options, run_calls
 from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.session import child
 
 
 def run(words: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def run(words: Sequence[str]) -> int:
     options = Options(
         targets=tuple(line.operands) or ("syscall:*",),
         pids=tuple(pid for part in pids for pid in part),
-        command=() if command is None else _command(command),
+        command=() if command is None else tuple(child.words_of(command)),
         follow=line.flag("follow"), failed=line.flag("failed"), slow=line.argument("slow", int) or 0, depth=depth,
         summary=line.flag("summary"), longest=32 if size is None else min(size, 65536),
         stamp="time" if line.flag("time") else "relative" if line.flag("relative") else "",
@@ -45,13 +45,3 @@ def run(words: Sequence[str]) -> int:
         duration=line.argument("duration", float),
     )  # fmt: skip
     return run_calls(options)
-
-
-def _command(text: str) -> tuple[str, ...]:
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise TraceError(f"-c {text!r}: {error}") from None
-    if not words:
-        raise TraceError("-c needs a command")
-    return words

@@ -11,9 +11,10 @@ from pytrace.account.account import Account
 from pytrace.account.page import page
 from pytrace.account.reading import Reading, stacks
 from pytrace.account.screen import screen
-from pytrace.base import terminal, whole_files
+from pytrace.base import terminal
 from pytrace.base.control_characters import printable_lines
 from pytrace.base.interruption import interruptions
+from pytrace.cli import messages
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
@@ -81,7 +82,7 @@ def _write(found: Account, reading: Reading, format_: str, line: CommandLine) ->
     if (path := line.text("save")) is not None:
         Snapshot(stacks(reading)).save(path)
     if (path := line.text("html")) is not None:
-        _write_file(path, page(found, reading))
+        messages.write_file(path, page(found, reading))
     if format_ == "json":
         data = accounts.json_text(found)
     else:
@@ -93,11 +94,6 @@ def _write(found: Account, reading: Reading, format_: str, line: CommandLine) ->
         sys.stdout.buffer.write(printable_lines(data))
         sys.stdout.buffer.flush()
         return
-    _write_file(path, data)
+    messages.write_file(path, data)
 
 
-def _write_file(path: str, data: bytes) -> None:
-    try:
-        whole_files.write(path, data)
-    except OSError as error:
-        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error

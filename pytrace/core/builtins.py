@@ -524,6 +524,10 @@ BUILTINS: tuple[Builtin, ...] = (*VALUES, *FUNCTIONS, *AGGREGATES)
 _INDEX = {row.name: row for row in BUILTINS}
 
 
+JOINED = {"symbol": "context", "time": "process", "control": "output", "network": "string", "python": "string"}
+"""Families of builtins whose checks and whose code are in the module of another family."""
+
+
 def builtin(name: str) -> Builtin | None:
     """The row of a builtin by name; that of ``arg0``, ``arg1`` … is ``argN``."""
     number = name.removeprefix("arg")

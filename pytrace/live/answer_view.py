@@ -1,7 +1,10 @@
-"""``pytrace fleet --live``: the answer of many hosts so far, shown by a process that has the terminal."""
+"""``pytrace fleet --live``: the answer of many hosts so far, shown by a process that has the terminal; and the files
+that the user of a live view asks for.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -9,12 +12,13 @@ from contextlib import ExitStack
 
 from msgspec.structs import replace
 
-from pytrace.live import saved_files
+from pytrace.base import whole_files
+from pytrace.core.diagnostics import TraceError
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
-from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
+from pytrace.results.formats import table
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 
 REFRESH = 1.0
@@ -120,8 +124,38 @@ class AnswerView:
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":
-            self._write("html", saved_files.write_report)
+            self._write("html", write_report)
 
     def _write(self, suffix: str, write: Write) -> None:
         """Write the answer so far to a new file of the working directory."""
-        self._view.send(saved_files.written(self._take(), saved_files.new_path(suffix), write))
+        self._view.send(written(self._take(), new_path(suffix), write))
+
+
+# ---------------------------------------------------------------------------------------- files that the user asks for
+
+Write = Callable[[SnapshotData, str], None]
+"""Writes a snapshot to a path."""
+
+
+def new_path(suffix: str) -> str:
+    """The name of a new file, by the time of day."""
+    return time.strftime(f"pytrace-%Y%m%d-%H%M%S.{suffix}")
+
+
+def written(snapshot: SnapshotData, path: str, write: Write) -> Notice:
+    """Write a snapshot. Returns what the view says of it."""
+    try:
+        write(snapshot, path)
+    except OSError as error:
+        return Notice(f"{path} cannot be written: {error.strerror or error}", error=True)
+    except TraceError as error:
+        return Notice(f"{path} was not written: {'; '.join((error.message, *error.hints))}", error=True)
+    return Notice(f"written: {path}")
+
+
+def write_report(snapshot: SnapshotData, path: str) -> None:
+    """Write a snapshot as a report in HTML."""
+    row, settings = table.chosen("html", None)
+    write = row.writer()
+    with whole_files.replacing(os.path.abspath(path)) as file:
+        write(snapshot, settings, file)

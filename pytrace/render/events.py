@@ -272,9 +272,9 @@ def _refused(conversion: Conversion, type_: types.Type, _forms: TextForms) -> Pi
 
 
 def _gfp_flags(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
-    from pytrace.render import gfp_flags  # few scripts need it
+    from pytrace.render.names import gfp_names  # few scripts need it
 
-    return _of_word(gfp_flags.names)(conversion, type_, forms)
+    return _of_word(gfp_names)(conversion, type_, forms)
 
 
 ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {

@@ -1,4 +1,4 @@
-"""Names in output in place of numbers: symbols of addresses, stacks, users, times, cgroups."""
+"""Names in output in place of numbers: symbols of addresses, stacks, users, times, cgroups, flags."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Never, Protocol, TypeVar
 
 from pytrace.core.types import TRUNCATED, TRUNCATED_NAME, Stack, StackMode
-from pytrace.render.strftime import strftime
+from pytrace.render.text import strftime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -421,3 +421,54 @@ def joined_words(words: Iterable[str], type_: Stack) -> bytes:
     if type_.mode is not StackMode.INVERTED:
         listed.reverse()
     return os.fsencode(";".join(listed))
+
+
+# -------------------------------------------------------------------------------------------- flags of page allocation
+
+_GFP_NAMES = (
+    "DMA", "HIGHMEM", "DMA32", "MOVABLE", "RECLAIMABLE", "HIGH", "IO", "FS", "ZERO", "", "DIRECT_RECLAIM",
+    "KSWAPD_RECLAIM", "WRITE", "NOWARN", "RETRY_MAYFAIL", "NOFAIL", "NORETRY", "MEMALLOC", "COMP", "NOMEMALLOC",
+    "HARDWALL", "THISNODE", "ACCOUNT", "ZEROTAGS",
+)  # fmt: skip
+
+GFP_BITS: dict[str, int] = {f"__GFP_{name}": 1 << index for index, name in enumerate(_GFP_NAMES) if name}
+"""The single bits, lowest first."""
+
+_RECLAIM = GFP_BITS["__GFP_DIRECT_RECLAIM"] | GFP_BITS["__GFP_KSWAPD_RECLAIM"]
+_KERNEL = _RECLAIM | GFP_BITS["__GFP_IO"] | GFP_BITS["__GFP_FS"]
+_USER = _KERNEL | GFP_BITS["__GFP_HARDWALL"]
+_HIGHUSER = _USER | GFP_BITS["__GFP_HIGHMEM"]
+_MOVABLE = _HIGHUSER | GFP_BITS["__GFP_MOVABLE"]
+_LIGHT = (_MOVABLE | GFP_BITS["__GFP_COMP"] | GFP_BITS["__GFP_NOMEMALLOC"] | GFP_BITS["__GFP_NOWARN"]) & ~_RECLAIM
+
+GFP_COMPOUNDS: tuple[tuple[str, int], ...] = (
+    ("GFP_TRANSHUGE", _LIGHT | GFP_BITS["__GFP_DIRECT_RECLAIM"]),
+    ("GFP_TRANSHUGE_LIGHT", _LIGHT),
+    ("GFP_HIGHUSER_MOVABLE", _MOVABLE),
+    ("GFP_HIGHUSER", _HIGHUSER),
+    ("GFP_USER", _USER),
+    ("GFP_KERNEL_ACCOUNT", _KERNEL | GFP_BITS["__GFP_ACCOUNT"]),
+    ("GFP_KERNEL", _KERNEL),
+    ("GFP_NOFS", _RECLAIM | GFP_BITS["__GFP_IO"]),
+    ("GFP_NOIO", _RECLAIM),
+    ("GFP_ATOMIC", GFP_BITS["__GFP_HIGH"] | GFP_BITS["__GFP_KSWAPD_RECLAIM"]),
+    ("GFP_NOWAIT", GFP_BITS["__GFP_KSWAPD_RECLAIM"]),
+    ("GFP_DMA32", GFP_BITS["__GFP_DMA32"]),
+    ("GFP_DMA", GFP_BITS["__GFP_DMA"]),
+)
+"""Combinations that have names, those with more bits before those that they contain."""
+
+
+def gfp_names(flags: int) -> bytes:
+    """The names of *flags* joined by ``|``: compounds first, then single bits, then what has no name in hex."""
+    if not flags:
+        return b"0"
+    texts, rest = [], flags
+    for table in (GFP_COMPOUNDS, GFP_BITS.items()):
+        for name, bits in table:
+            if rest & bits == bits:
+                texts.append(name)
+                rest &= ~bits
+    if rest:
+        texts.append(f"{rest:#x}")
+    return "|".join(texts).encode()

@@ -1,4 +1,4 @@
-"""Decoded values and their text: the names that all output shares, and texts that depend on no type.
+"""Decoded values and their text: the names that all output shares, texts that depend on no type, and wall times.
 
 A form takes a decoded value (:mod:`pytrace.render.value_kind`) and returns bytes: strings of traced programs are
 printed as they are, in any encoding. Every start imports this module.
@@ -6,8 +6,11 @@ printed as they are, in any encoding. Every start imports this module.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Never, TypeAlias, TypeVar, cast
 
 Memory = bytes | bytearray | memoryview
@@ -104,3 +107,50 @@ def hex_escaped(data: bytes) -> bytes:
 def hex_spaced(data: bytes) -> bytes:
     """``%rh``: two hex digits for each byte, separated by spaces."""
     return data.hex(" ").encode()
+
+
+# --------------------------------------------------------------------------------------------------------------- times
+
+_SECOND = 1_000_000_000
+_FRACTIONS = {"f": (6, 1_000), "k": (9, 1), "l": (3, 1_000_000)}
+"""Conversions that ``strftime`` of the C library lacks or means otherwise: digits, and nanoseconds of the last one."""
+
+_CONVERSION = re.compile(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
+
+
+def strftime(layout: str, wall: int) -> bytes:
+    """*wall* (nanoseconds since 1970) in local time, by the C library's conversions and three more.
+
+    ``%f`` are microseconds (6 digits), ``%k`` nanoseconds (9 digits), ``%l`` milliseconds (3 digits).
+    """
+    second, rest = divmod(wall, _SECOND)
+    parts = []
+    for text, fraction in _split(layout):
+        if fraction:
+            digits, unit = _FRACTIONS[fraction]
+            parts.append(b"%0*d" % (digits, rest // unit))
+        else:
+            parts.append(_calendar(text, second))
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=256)
+def _split(layout: str) -> tuple[tuple[str, str], ...]:
+    """The layout as pieces for the C library and conversions of our own between them."""
+    pieces: list[tuple[str, str]] = []
+    start = 0
+    for match in _CONVERSION.finditer(layout):
+        letter = match.group()[1:]
+        if letter in _FRACTIONS:
+            if match.start() > start:
+                pieces.append((layout[start : match.start()], ""))
+            pieces.append(("", letter))
+            start = match.end()
+    if start < len(layout):
+        pieces.append((layout[start:], ""))
+    return tuple(pieces)
+
+
+@lru_cache(maxsize=1024)
+def _calendar(layout: str, second: int) -> bytes:
+    return time.strftime(layout, time.localtime(second)).encode("utf-8", "surrogateescape")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytrace.core.types import TSeries, truncated, wrapped
 from pytrace.render import json
-from pytrace.render.strftime import strftime
+from pytrace.render.text import strftime
 from pytrace.render.value_kind import (
     Change,
     Counts,

@@ -9,7 +9,7 @@ import pytest
 
 from pytrace.calls import spans
 from pytrace.calls.function_values import Texts, Value, enumerators, failed, of_parameter, of_result
-from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, _short, lines
+from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, lines
 from pytrace.calls.library_functions import signature
 from pytrace.calls.tree import Shown, Tree
 from pytrace.core.diagnostics import TraceError
@@ -70,10 +70,6 @@ def test_values(value: Value, reads: tuple[object, ...], text: str) -> None:
 
 def test_names_and_failures() -> None:
     assert [enumerators(BITS, number) for number in (2, 11, 4, 0)] == ["B", "A|B|C", "4", "0"]
-    assert _short("Shop::add(std::vector<int (*)(int)> const&, int)") == "Shop::add"
-    assert _short("Shop::operator()(int) const") == "Shop::operator()"
-    assert _short("(anonymous namespace)::f(int)") == "(anonymous namespace)::f"
-    assert _short("void g<int>(int)") == "void g<int>"
     assert [failed(type_, result) for type_, result in (
         (INT32, 0xFFFFFFFF), (INT32, 0), (Pointer(VOID), 0), (Pointer(VOID), 1), (INT64, 0xFFFFFFFF), (None, -1),
         (None, 0), (UINT64, -1),

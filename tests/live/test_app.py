@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.live import messages, saved_files, view_process
+from pytrace.live import answer_view, messages, view_process
 from pytrace.live.app import KEYS, LiveApp, Panels
 from pytrace.live.glyphs import Glyphs
 from pytrace.live.log import Log
@@ -607,18 +607,18 @@ def test_what_was_dropped_is_counted_and_joins_no_lines() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- saved files
-# pytrace.live.saved_files: what a view says of files that were asked for.
+# pytrace.live.answer_view: what a view says of files that were asked for.
 
 
 def test_files_are_named_by_the_time() -> None:
-    assert re.fullmatch(r"pytrace-\d{8}-\d{6}\.html", saved_files.new_path("html"))
+    assert re.fullmatch(r"pytrace-\d{8}-\d{6}\.html", answer_view.new_path("html"))
 
 
 def test_snapshots_and_reports(tmp_path: Path) -> None:
     data = snapshot(map_data("@", STRING, COUNT, {"a": 3}))
-    for name, write in (("x.pts", file_form.write), ("x.html", saved_files.write_report)):
+    for name, write in (("x.pts", file_form.write), ("x.html", answer_view.write_report)):
         path = str(tmp_path / name)
-        assert saved_files.written(data, path, write) == Notice(f"written: {path}")
+        assert answer_view.written(data, path, write) == Notice(f"written: {path}")
     assert file_form.read(str(tmp_path / "x.pts")).maps["@"].entries == {"a": 3}
     assert "<html" in (tmp_path / "x.html").read_text()
 
@@ -629,6 +629,6 @@ def test_why_a_file_was_not_written() -> None:
     def refused(_data: SnapshotData, _path: str) -> None:
         raise TraceError("too large", hints=("write less",))
 
-    said = saved_files.written(data, "/nowhere/x.pts", file_form.write)
+    said = answer_view.written(data, "/nowhere/x.pts", file_form.write)
     assert said == Notice("/nowhere/x.pts cannot be written: No such file or directory", error=True)
-    assert saved_files.written(data, "x", refused) == Notice("x was not written: too large; write less", error=True)
+    assert answer_view.written(data, "x", refused) == Notice("x was not written: too large; write less", error=True)

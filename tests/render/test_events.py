@@ -38,8 +38,7 @@ from pytrace.core.types import (
 from pytrace.render import events, json
 from pytrace.render.events import Formatter, Piece, Plan, Tally, Texts, each, formatter, reader, sequence_formatter
 from pytrace.render.forms import TextForms
-from pytrace.render.gfp_flags import BITS, COMPOUNDS, names
-from pytrace.render.names import Names
+from pytrace.render.names import GFP_BITS, GFP_COMPOUNDS, Names, gfp_names
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import HostNames
 from tests.support.encode import Cut, Run, Symbols, encode_event, record
@@ -359,7 +358,7 @@ def _formatted(layout: str, kind: types.Type, value: object) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------- gfp flags
-# pytrace.render.gfp_flags: names of flags, the longest combination first.
+# pytrace.render.names: names of flags, the longest combination first.
 
 
 @each_row(
@@ -386,18 +385,18 @@ def _formatted(layout: str, kind: types.Type, value: object) -> bytes:
     ],
 )
 def test_names_of_flags(flags: int, text: bytes) -> None:
-    assert names(flags) == text
+    assert gfp_names(flags) == text
 
 
 def test_a_combination_comes_before_those_that_it_contains() -> None:
-    for at, (name, bits) in enumerate(COMPOUNDS):
-        assert not any(bits & other == bits for _, other in COMPOUNDS[at + 1 :]), name
-        assert names(bits) == name.encode()
+    for at, (name, bits) in enumerate(GFP_COMPOUNDS):
+        assert not any(bits & other == bits for _, other in GFP_COMPOUNDS[at + 1 :]), name
+        assert gfp_names(bits) == name.encode()
 
 
 def test_no_bit_is_lost() -> None:
-    every = reduce(or_, BITS.values())
-    known = {**BITS, **dict(COMPOUNDS)}
-    for flags in (every, every ^ BITS["__GFP_FS"], BITS["__GFP_IO"] | BITS["__GFP_COMP"]):
-        parts = names(flags).decode().split("|")
+    every = reduce(or_, GFP_BITS.values())
+    known = {**GFP_BITS, **dict(GFP_COMPOUNDS)}
+    for flags in (every, every ^ GFP_BITS["__GFP_FS"], GFP_BITS["__GFP_IO"] | GFP_BITS["__GFP_COMP"]):
+        parts = gfp_names(flags).decode().split("|")
         assert reduce(or_, (known[part] for part in parts)) == flags

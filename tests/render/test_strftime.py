@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytrace.render.strftime import strftime
+from pytrace.render.text import strftime
 from tests.support.zone import zone
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytrace.core import types
-from pytrace.render.strftime import strftime
+from pytrace.render.text import strftime
 from pytrace.results.snapshot import MapData, StackTrace
 
 

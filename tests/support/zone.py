@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytrace.render import strftime
+from pytrace.render import text
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def zone(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", name)
         time.tzset()
-        strftime._calendar.cache_clear()
+        text._calendar.cache_clear()
         yield
     time.tzset()
-    strftime._calendar.cache_clear()
+    text._calendar.cache_clear()

@@ -7,7 +7,7 @@ Where a string of a tracepoint or kernel function is not resident, most such pro
 kept in a map, and sent when its strings have been read.  Kernels since 6.18 let the program schedule work of the task
 (``bpf_task_work_schedule_resume``, kernel/bpf/helpers.c), which runs before the task returns to user mode and may
 sleep.  Before that, events of the entry of a system call are completed when it returns, as the kernel has read its
-arguments by then (:mod:`pytrace.codegen.walkers.system_calls`).
+arguments by then (:mod:`pytrace.codegen.walkers.service_programs`).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Script(msgspec.Struct, eq=False):
     """Maps of events that wait for their strings (``codegen.emit.events``)."""
     returning: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Of the places whose events wait for the return of a system call: their maps, and the functions that complete
-    them (``codegen.walkers.system_calls``)."""
+    them (``codegen.walkers.service_programs``)."""
     deciding: frozenset[nodes.Node] = frozenset()
     """The calls of ``str()`` and ``buf()`` that keys and conditions use: those that fail are counted."""
     string_function: str = ""

@@ -17,7 +17,7 @@ from pytrace.codegen.lower.maps import Maps
 from pytrace.codegen.lower.operators import Members, Operators
 from pytrace.codegen.walkers.program_filters import CallParts
 from pytrace.codegen.walkers.python_calls import PythonCalls
-from pytrace.core.builtins import Builtin, Mode
+from pytrace.core.builtins import JOINED, Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probe_kinds import PYTHON_KINDS
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Float, Int, Pointer, String, Struct, Type, USym, Void
@@ -70,7 +70,7 @@ def family_of(row: Builtin) -> type[Builtins]:
         return Builtins
     if row.family not in FAMILIES:
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
-    module = import_module(f"pytrace.codegen.lower.{row.family}_family")
+    module = import_module(f"pytrace.codegen.lower.{JOINED.get(row.family, row.family)}_family")
     family: type[Builtins] = getattr(module, f"{row.family.title()}Builtins")
     return family
 

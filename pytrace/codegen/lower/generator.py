@@ -27,12 +27,11 @@ from pytrace.codegen.walkers import (
     program_filters,
     python_calls,
     service_programs,
-    system_calls,
     unwinding,
 )
 from pytrace.codegen.walkers.program_filters import Filters, FunctionExits, Gates, Watchdog
 from pytrace.codegen.walkers.python_calls import PythonCalls
-from pytrace.codegen.walkers.system_calls import PART
+from pytrace.codegen.walkers.service_programs import PART
 from pytrace.core import stack_formats
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
@@ -98,9 +97,9 @@ def generate(
         if unit.part_of and unit.multi == KPROBE_SESSION:
             _session(script, unit)
     if any(unit.calls for unit in checked.units):
-        system_calls.call_programs(script)
+        service_programs.call_programs(script)
     if script.returning:
-        services += (system_calls.return_service(script),)
+        services += (service_programs.return_service(script),)
     if returns:
         services += service_programs.exit_services(script)
     if script.images:
@@ -201,7 +200,7 @@ def _entry(program: Program) -> None:
     if not unit.combined:
         b = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
     else:
-        alone = system_calls.alone(program.script, unit)
+        alone = service_programs.alone(program.script, unit)
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = ScriptEmitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     Filters(e).check(unit)

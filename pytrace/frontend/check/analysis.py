@@ -13,7 +13,7 @@ from importlib import import_module
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers
-from pytrace.core.builtins import Builtin, builtin
+from pytrace.core.builtins import JOINED, Builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
@@ -35,10 +35,7 @@ from pytrace.frontend.syntax.typed_program import CheckedProgram, Existence, Fun
 
 _MAX_PASSES = 60
 
-_MODULES = {
-    "stack": "context", "symbol": "context", "time": "process", "aggregate": "map", "control": "output",
-    "network": "string", "python": "string",
-}  # fmt: skip
+_MODULES = {**JOINED, "stack": "context", "aggregate": "map"}
 """Families of builtins whose checks are in the module of another one."""
 
 

@@ -25,6 +25,7 @@ import msgspec
 
 from pytrace.base import cgroups, limited_process, typed_json
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.text import within
 from pytrace.runtime.machine.foreign_files import (
     Contents,
     contents_of,
@@ -36,7 +37,6 @@ from pytrace.runtime.machine.foreign_files import (
     status_of,
     trusted,
 )
-from pytrace.runtime.machine.name_patterns import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.text import matching, name_pattern
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.binaries import btf_types
 from pytrace.runtime.binaries import btf_types as btf_file
 from pytrace.runtime.binaries.btf_types import Btf
 from pytrace.runtime.machine import bpf, fingerprints
-from pytrace.runtime.machine.name_patterns import matching, name_pattern
 from pytrace.runtime.machine.syscalls import Memory
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from pytrace.base.limited_process import LimitError, limited_block
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import IndirectFunction, UsdtProbe, UserParameter, UserSymbol
+from pytrace.core.text import matching, name_pattern
 from pytrace.core.types import Struct
 from pytrace.runtime.binaries import debug_files, go_binaries
 from pytrace.runtime.binaries.elf_file import (
@@ -38,7 +39,6 @@ from pytrace.runtime.binaries.go_binaries import GoLines
 from pytrace.runtime.machine import fingerprints, foreign_files, procfs
 from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
 from pytrace.runtime.machine.foreign_files import is_regular, look, open_regular
-from pytrace.runtime.machine.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

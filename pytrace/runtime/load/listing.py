@@ -58,11 +58,11 @@ from pytrace.core.probe_kinds import (
     probe_kind,
     probe_names,
 )
+from pytrace.core.text import matching
 from pytrace.runtime.binaries.btf_types import TYPE_KINDS, Kind, Member, TypeReader
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.foreign_files import open_regular
-from pytrace.runtime.machine.name_patterns import matching
 
 _KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
 """Kinds that are listed, in this order, when no provider is named."""

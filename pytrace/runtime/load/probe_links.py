@@ -43,7 +43,8 @@ from functools import cache, cached_property, partial
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.base.control_characters import printable
+from pytrace.base.control_characters import printable_text
+from pytrace.base.kernel_files import process_name
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.probe_kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind, UserTarget, known_kind
@@ -491,8 +492,7 @@ def named_processes(pids: Iterable[int]) -> str:
     names: dict[str, list[str]] = {}
     ordered = sorted(pids)
     for pid in ordered[:NAMED_PROCESSES]:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
-            name = printable(file.read().rstrip(b"\n")).decode(errors="replace")
+        if name := printable_text(process_name(pid)):
             names.setdefault(name, []).append(str(pid))
     texts = [f"{name} {', '.join(numbers)}" for name, numbers in names.items()]
     more = len(ordered) - NAMED_PROCESSES

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.base import kernel_files
+from pytrace.core.text import matching
 from pytrace.runtime.machine import fingerprints
-from pytrace.runtime.machine.name_patterns import matching
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import msgspec
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import DefinedEvent, TracepointField
+from pytrace.core.text import name_pattern
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 from pytrace.runtime.machine import fingerprints
-from pytrace.runtime.machine.name_patterns import name_pattern
 
 _TypeLookup = Callable[[str, str], Type | None]
 """``(kind, name)`` to type: kind ``struct``, ``union``, ``enum`` or ``typedef``; None when the kernel has none."""

@@ -35,7 +35,7 @@ from pytrace.core.event_layout import (
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.render import events, json
 from pytrace.render.events import Formatter, RunHandler, Tally, Texts, each, formatter, reader
-from pytrace.render.strftime import strftime
+from pytrace.render.text import strftime
 from pytrace.runtime.output import messages
 
 if TYPE_CHECKING:

@@ -270,7 +270,7 @@ def start(
     Raises:
         TraceError: the command is empty, is not well quoted, or names no program; or no process can be started.
     """
-    words = _words(command)
+    words = words_of(command)
     try:
         path = _program(words[0])
     except TraceError as error:
@@ -323,7 +323,12 @@ def in_shell(command: str) -> str:
     return f"-c \"sh -c '{plain}'\" runs it in a shell"
 
 
-def _words(command: str) -> list[str]:
+def words_of(command: str) -> list[str]:
+    """The words of a ``-c`` command, quoted as for a shell.
+
+    Raises:
+        TraceError: the quoting is wrong, or there is no word.
+    """
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
-from pytrace.live import board, saved_files
+from pytrace.live import answer_view, board
+from pytrace.live.answer_view import Write
 from pytrace.live.glyphs import Glyphs
 from pytrace.live.inspector import Inspector
 from pytrace.live.messages import Answer, Command, Lines, Meters, Notice, Start, State
-from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import ViewProcess
 from pytrace.results import file_form
@@ -199,7 +199,7 @@ class LiveView(Service):
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":
-            self._write("html", saved_files.write_report)
+            self._write("html", answer_view.write_report)
         elif command.do == "ask" and self._inspector is not None:
             self._inspector.ask(command)
 
@@ -221,8 +221,8 @@ class LiveView(Service):
 
     def _write(self, suffix: str, write: Write) -> None:
         """Write a snapshot to a new file; a thread does, as that may take long."""
-        arguments = self._snapshots.take(), saved_files.new_path(suffix), write
+        arguments = self._snapshots.take(), answer_view.new_path(suffix), write
         Thread(target=self._written, args=arguments, name="pytrace-saving", daemon=True).start()
 
     def _written(self, snapshot: SnapshotData, path: str, write: Write) -> None:
-        self._results.put(saved_files.written(snapshot, path, write))
+        self._results.put(answer_view.written(snapshot, path, write))

@@ -12,9 +12,9 @@ from elftools.elf.elffile import ELFFile
 from msgspec.structs import asdict
 
 from pytrace.base.dispatch import methods
-from pytrace.codegen.lower.control_family import WRITE_MOST
 from pytrace.codegen.lower.expressions import FAMILIES, family_of
 from pytrace.codegen.lower.maps import Aggregates
+from pytrace.codegen.lower.output_family import WRITE_MOST
 from pytrace.codegen.lower.string_family import NEEDLE_FOLLOWED
 from pytrace.codegen.walkers.frame_pointers import CODE_64
 from pytrace.core.builtins import AGGREGATES, BUILTINS, Builtin, Mode

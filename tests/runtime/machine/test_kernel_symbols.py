@@ -16,6 +16,7 @@ import pytest
 
 from pytrace.base import private_files
 from pytrace.core.kernel_info import NO_HEADERS, DefinedEvent, KernelHeaders
+from pytrace.core.text import matching, name_pattern, within
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -36,7 +37,6 @@ from pytrace.core.types import (
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions, kernel_headers, tracefs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms, KernelPlace, ModuleIndex, module_name
-from pytrace.runtime.machine.name_patterns import matching, name_pattern, within
 from tests.support.headers import build_tree, debian_build, source_tree
 from tests.support.rows import each_row
 
@@ -261,7 +261,7 @@ def test_symbols_that_are_no_functions(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 # ---------------------------------------------------------------------------------------------- name patterns
-# pytrace.runtime.machine.name_patterns: what a ``*`` accepts, whichever of its quick ways answers.
+# pytrace.core.text: what a ``*`` accepts, whichever of its quick ways answers.
 
 
 NAMES = ["vfs_read", "vfs_readv", "ksys_read", "read", "vfs", "a.b", "a\nb", "aXb", "[x]", ""]

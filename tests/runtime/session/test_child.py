@@ -270,7 +270,7 @@ def test_standard_streams_of_a_program_are_not_touched(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("command", ["'", ""])
 def test_commands_that_are_none(command: str) -> None:
     with pytest.raises(TraceError, match="-c command is"):
-        child._words(command)
+        child.words_of(command)
 
 
 def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
