@@ -159,12 +159,16 @@ class Layout(msgspec.Struct, frozen=True):
     address: int = 0
 
 
+_DAMAGE = (struct.error, OverflowError)
+"""Errors of :mod:`struct` for a place outside of the data, and for one that no offset can be."""
+
+
 def functions(file: ElfFile) -> SymbolTable | None:
     """The functions of a Go program; None if it is none, or its table is of another format or damaged."""
     found = parsed(file)
     try:
         return None if found is None else _table(*found)
-    except struct.error:
+    except _DAMAGE:
         return None
 
 
@@ -179,7 +183,7 @@ def code(file: ElfFile) -> range:
         (count,) = struct.unpack_from("<Q", data, 8)
         (start,) = word.unpack_from(data, layout.functions)
         (end,) = word.unpack_from(data, layout.functions + 2 * min(count, len(data)) * word.size)
-    except struct.error:
+    except _DAMAGE:
         return range(0)
     return range(layout.text + start, layout.text + end)
 
@@ -193,7 +197,7 @@ def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
         if layout is None or max(layout.names, layout.functions, layout.steps, layout.units, layout.files) > len(data):
             return None
         return data, layout
-    except struct.error:
+    except _DAMAGE:
         return None
 
 
@@ -288,14 +292,14 @@ class GoLines:
         found = parsed(file)
         try:
             return None if found is None or not found[1].flags else cls(file, *found)
-        except struct.error:
+        except _DAMAGE:
             return None
 
     def frames(self, address: int) -> list[Place]:
         """The functions of an address, inlined ones first; empty when it is not known."""
         try:
             return list(self._frames(address))
-        except (struct.error, IndexError):
+        except (*_DAMAGE, IndexError):
             return []
 
     def _frames(self, address: int) -> Iterator[Place]:

@@ -140,6 +140,9 @@ def test_an_offset_that_is_too_large() -> None:
     whole = bytearray(table(go_binaries._GO120))
     whole[24 + 5 * 8 : 24 + 6 * 8] = (1 << 63 | 100).to_bytes(8, "little")
     assert functions(go_functions_file(bytes(whole))) is None
+    whole = bytearray(table(go_binaries._GO12))
+    whole[16 + 8 : 16 + 16] = b"\xff" * 8
+    assert functions(go_functions_file(bytes(whole))) is None
 
 
 @examples(60)
