@@ -101,9 +101,12 @@ class Thread(msgspec.Struct):
     """Of *blocked*: waiting for work."""
     idle_in: str = ""
     kernel_cpu: int = -1
-    """The kernel's own account of time on CPU (``se.sum_exec_runtime``); -1 where unknown."""
+    """The kernel's own account of time on CPU (``se.sum_exec_runtime``), from where it is complete first, mostly the
+    thread's beginning, to when the thread last left a CPU; -1 where unknown."""
     kernel_delay: int = -1
     """The same of waiting for one (``sched_info.run_delay``)."""
+    compared: int = 0
+    """What the account has of both in the same stretch."""
 
     @property
     def life(self) -> int:
@@ -208,7 +211,7 @@ class Account(msgspec.Struct):
         """How far time on and waiting for a CPU is from the kernel's own account, as a share of all threads' time."""
         known = [thread for thread in self.threads if thread.kernel_cpu >= 0]
         total = sum(thread.life for thread in known)
-        ours = sum(thread.cpu + thread.ready for thread in known)
+        ours = sum(thread.compared for thread in known)
         kernels = sum(thread.kernel_cpu + thread.kernel_delay for thread in known)
         return abs(ours - kernels) / total if total else 0.0
 

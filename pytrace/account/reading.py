@@ -15,7 +15,6 @@ from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
 from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, waiting_function
-from pytrace.base.kernel_files import process_name
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -59,17 +58,37 @@ class _Site(NamedTuple):
 
 
 class _Life(NamedTuple):
-    """A thread: the value of ``@life``. Its CPU time and wait for one at the beginning, and at the end."""
+    """A thread: the value of ``@life``.
+
+    *cpu* is its CPU time at the beginning; *base* and *delay* are the kernel's account where that is comparable first;
+    *ran*, *delayed* and *seen* (the script's own) those of a thread that has ended.
+    """
 
     pid: int
     comm: str
     begin: int
     end: int
     cpu: int
+    base: int
     delay: int
     ran: int
     delayed: int
+    seen: int
     parent: int
+
+
+class _State(NamedTuple):
+    """What a thread that has not ended is in: the value of ``@thread``."""
+
+    at: int
+    state: int
+    object: int
+    owner: int
+    held: int
+    counted: int
+    seen: int
+    ran: int
+    delayed: int
 
 
 class _Description(NamedTuple):
@@ -89,14 +108,6 @@ class _Spent(NamedTuple):
     times: int
     ns: int
     most: int
-
-
-class Kernel(NamedTuple):
-    """What ``/proc`` says of a thread that still runs at the end."""
-
-    name: str
-    cpu: int
-    delay: int
 
 
 class _Group:
@@ -145,12 +156,12 @@ class Reading:
         target: what was traced, for people.
         options: options that select the same for another tool.
         attached: the processes ran already (``-p``): their main threads may be idle, too.
-        alive: by thread id, what ``/proc`` says of threads that have not ended.
+        alive: by thread id, the names of threads that have not ended.
         limit: nanoseconds of the shortest waits of chains.
     """
 
     def __init__(
-        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, Kernel],
+        self, snapshot: SnapshotData, target: str, options: str, *, attached: bool, alive: Mapping[int, str],
         limit: int = 1_000_000,
     ) -> None:  # fmt: skip
         self._maps = {name: data.entries for name, data in snapshot.maps.items()}
@@ -176,9 +187,8 @@ class Reading:
         }
 
     @cached_property
-    def _running(self) -> dict[int, tuple[int, int, int, int, int]]:
-        """Of threads that have not ended: since when they are in which state, its object, an owner and its state."""
-        return dict(self.recorded("@thread", list[tuple[int, tuple[int, int, int, int, int]]]))
+    def _running(self) -> dict[int, _State]:
+        return dict(self.recorded("@thread", list[tuple[int, _State]]))
 
     @cached_property
     def _lives(self) -> dict[int, _Life]:
@@ -189,12 +199,11 @@ class Reading:
         over, found = self._number("@over"), {}
         for tid, life in self._lives.items():
             thread = Thread(tid, life.pid, life.comm, life.begin, life.end or over)
-            known = self._alive.get(tid)
-            if life.end:
-                thread.kernel_cpu, thread.kernel_delay = life.ran - life.cpu, life.delayed - life.delay
-            elif tid in self._running and known is not None:
-                thread.name = known.name
-                thread.kernel_cpu, thread.kernel_delay = known.cpu - life.cpu, known.delay - life.delay
+            thread.name = self._alive.get(tid) or life.comm
+            last = life if life.end else self._running.get(tid)
+            if last is not None and last.ran:
+                thread.kernel_cpu, thread.kernel_delay = last.ran - life.base, last.delayed - life.delay
+                thread.compared = last.seen
             found[tid] = thread
         return found
 
@@ -207,7 +216,7 @@ class Reading:
         """Thread, state and object, with what was spent; open states reach to the end."""
         found = dict(self.recorded("@time", list[tuple[tuple[int, int, int], _Spent]]))
         over = self._number("@over")
-        for tid, (at, state, object_, _, _) in self._running.items():
+        for tid, (at, state, object_, *_) in self._running.items():
             ns = max(over - at, 0)
             old = found.get((tid, state, object_), _Spent(0, 0, 0))
             found[tid, state, object_] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
@@ -368,9 +377,9 @@ class Reading:
         spans = {}
         for tid, life in self._lives.items():
             thread = self._threads[tid]
-            ran = life.ran if life.end else life.cpu + max(thread.kernel_cpu, 0)
+            ran = life.cpu + self._time.get((tid, ON_CPU, 0), _Spent(0, 0, 0)).ns
             spans[tid] = Span(thread.begin, thread.end, life.cpu, ran, life.parent)
-        for tid, (at, state, object_, _, _) in self._running.items():
+        for tid, (at, state, object_, *_) in self._running.items():
             if state != ON_CPU and over - at >= self._limit and tid in spans:
                 waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
         direct = (
@@ -667,17 +676,3 @@ def stacks(reading: Reading) -> SnapshotData:
 
 def _joined(old: _Spent | None, new: _Spent) -> _Spent:
     return new if old is None else _Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))
-
-
-def proc_threads(threads: Iterable[int]) -> dict[int, Kernel]:
-    """What ``/proc`` says of threads: names, and time on and waiting for a CPU (``schedstat``)."""
-    found: dict[int, Kernel] = {}
-    for tid in threads:
-        name = process_name(tid)
-        try:
-            with open(f"/proc/{tid}/task/{tid}/schedstat", encoding="ascii") as file:
-                cpu, delay = file.read().split()[:2]
-        except (OSError, ValueError):
-            continue
-        found[tid] = Kernel(name, int(cpu), int(delay))
-    return found

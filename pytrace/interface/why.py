@@ -9,7 +9,7 @@ from typing import Unpack
 
 from pytrace.account import causes
 from pytrace.account.account import Account
-from pytrace.account.reading import Reading, proc_threads
+from pytrace.account.reading import Reading
 from pytrace.account.requests import requests
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
@@ -77,7 +77,7 @@ def traced(
         else:
             trace.wait(duration)
         trace.stop()
-        alive = proc_threads(_numbers(trace))
+        alive = {number: kernel_files.process_name(number) for number in _numbers(trace)}
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
     reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))

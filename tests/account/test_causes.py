@@ -124,7 +124,7 @@ def test_an_interrupt_is_a_waker_of_its_own(kernel: str, device: str) -> None:
 
 def account(target: str, options: str, **changes: object) -> Account:
     thread = Thread(7, 7, "app", 0, 4_000_000_000, cpu=1_000_000_000, ready=0, blocked=3_000_000_000)
-    thread.kernel_cpu, thread.kernel_delay = 1_000_000_000, 0
+    thread.kernel_cpu, thread.kernel_delay, thread.compared = 1_000_000_000, 0, 1_000_000_000
     waiting = Line(
         causes.LOCK, 3_000_000_000, 0.75, 5, 900_000_000, 850_000_000,
         parts=(Part(Place("work", "app.c", 31), 3_000_000_000),),

@@ -23,7 +23,7 @@ def reading(waits: int = 1, name: str = "app", by: int = WAKER, threads: int = 1
     futex = trace("futex_wait do_futex", user=False)
     maps: dict[str, dict[Portable, Portable]] = {
         "@over": {None: 100 * MS},
-        "@life": dict.fromkeys(range(7, 8 + threads), (7, name, 0, 100 * MS, 0, 0, 30 * MS, 0, 0)),
+        "@life": dict.fromkeys(range(7, 8 + threads), (7, name, 0, 100 * MS, 0, 0, 0, 30 * MS, 0, 30 * MS, 0)),
         "@time": {
             **{(tid, ON_CPU, 0): (1, 100 * MS - 5 * waits * MS, MS) for tid in range(8, 8 + threads)},
             **{(tid, LOCK, 0): (waits, 5 * waits * MS, 5 * MS) for tid in range(8, 8 + threads)},

@@ -55,7 +55,8 @@ def made() -> tuple[Account, Requests]:
     maps: dict[str, dict[Portable, Portable]] = {
         "@over": {None: over},
         "@life": {
-            WORKER: (7, "worker", 0, over, 0, 0, cpu, 0, 0), KEEPER: (7, "keeper", 0, over, 0, 0, 0, 0, 0),
+            WORKER: (7, "worker", 0, over, 0, 0, 0, cpu, 0, cpu, 0),
+            KEEPER: (7, "keeper", 0, over, 0, 0, 0, 0, 0, 0, 0),
         },
         "@time": {(WORKER, ON_CPU, 0): (1, cpu, MS)},
         "@place": {

@@ -39,7 +39,7 @@ def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Acco
     need("rawtracepoint", "iter", "bpf_loop")
     folder = tmp_path_factory.mktemp("whys")
     command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
-    # A thread waits for a CPU from where it is woken; for the kernel once it is queued, which a busy CPU delays.
+    # A thread waits for a CPU from where it is woken; for the kernel once it is queued, some microseconds later.
     runs: list[tuple[Account, list[list[str]]]] = []
     while len(runs) < 4 and not (runs and runs[-1][0].kernel_difference < 0.001):
         with (folder / "own").open("w+", encoding="ascii") as own:
@@ -70,7 +70,7 @@ def test_every_moment_is_in_one_state(told: tuple[Account, dict[str, int]]) -> N
 def test_the_kernel_says_the_same_of_time_on_and_for_a_cpu(told: tuple[Account, dict[str, int]]) -> None:
     account, _ = told
     assert all(thread.kernel_cpu >= 0 for thread in account.threads)
-    assert account.kernel_difference < 0.003  # below 0.001 where a CPU is free for each thread
+    assert account.kernel_difference < 0.0015
 
 
 @pytest.mark.parametrize("part", BLOCKED)
@@ -286,6 +286,7 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     found = json.loads(text)
     assert len(found["threads"]) == 6
     assert abs(found["accounted"] - 1) < 0.001
+    assert found["kernel_difference"] < 0.005
     names = [row[0] for row in found["idle"]]
     assert any("before the trace" in name or "condition" in name for name in names)
     assert any(line["cause"]["name"] == "lock" for line in found["lines"])
