@@ -6,6 +6,7 @@ the record ``a``, ``a.0`` the first of the tuple ``a``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -223,16 +224,31 @@ def row_tables(statements: Iterable[tuple[int, TableSchema]]) -> dict[int, RowTa
 # ---------------------------------------------------------------------------------------------- maps
 
 
-def key_columns(type_: Type | None) -> tuple[Column, ...]:
-    """Columns of a map's key: ``key``; of several ``key1``, ``key2`` …; of a record the names of its members."""
+def key_columns(type_: Type | None, names: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Columns of a map's key: of a record the names of its members, else what the script calls them (*names*), as
+    identifiers; what has no name is ``key``, of several ``key1``, ``key2`` ….
+    """
     if type_ is None:
         return ()
     if isinstance(type_, Record) and type_.members:
         return TableSchema.of(("",), (type_,)).columns
     if isinstance(type_, Tuple) and type_.members:
-        names = [f"key{number}" for number in range(1, len(type_.members) + 1)]
-        return TableSchema.of(names, type_.members).columns
-    return (Column.of("key", type_),)
+        members = type_.members
+        # Names are of columns: where a member has several, it is not known which name is of which.
+        nested = any(isinstance(member, Record | Tuple) for member in members)
+        return TableSchema.of(_identifiers(() if nested else names, len(members), "key{}"), members).columns
+    return (Column.of(_identifiers(names, 1, "key")[0], type_),)
+
+
+def _identifiers(names: Sequence[str], count: int, other: str) -> list[str]:
+    """*count* different names of columns; *other* of those that have none."""
+    known = names if len(names) == count else ("",) * count
+    found: list[str] = []
+    for number, name in enumerate(known, 1):
+        word = "" if name.startswith('"') else re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
+        taken = not word or word[0].isdigit() or word in found or re.fullmatch(r"key\d*", word)
+        found.append(other.format(number) if taken else word)
+    return found
 
 
 def map_unit(name: str) -> str:

@@ -136,7 +136,8 @@ def map_table(view: MapView, page: Page, shown: Shown | None = None, *, always: 
     shown = shown or Shown()
     items = view.entries(shown, always=always)
     last = last_interval(items) if isinstance(view.value_type, types.TSeries) else 0
-    return b"".join(map_parts(view, page, key_columns(view.key_type), [items] if items else [], shown, last))
+    keys = key_columns(view.key_type, view.spec.key_names)
+    return b"".join(map_parts(view, page, keys, [items] if items else [], shown, last))
 
 
 def map_parts(
@@ -151,7 +152,7 @@ def quantiles_table(view: MapView, page: Page, percents: Sequence[str]) -> bytes
     """Percentiles of a hist map as a table of its own."""
     name, of_value = view.title, view.quantiles(percents)
     columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
-    schema = TableSchema((*key_columns(view.key_type), *columns))
+    schema = TableSchema((*key_columns(view.key_type, view.spec.key_names), *columns))
 
     def rows(value: Value) -> list[list[bytes]]:
         return [

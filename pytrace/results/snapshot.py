@@ -184,13 +184,13 @@ class MapData(msgspec.Struct):
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
-        """The columns of its keys; after that of a label they are named as those of one host."""
+        """The columns of its keys, by the names of the script; after that of a label they are those of one host."""
         key = self.key
         if not self.label or key is None:
-            return key_columns(key)
+            return key_columns(key, self.key_names)
         if not isinstance(key, Tuple):
             return (Column.of(self.label, key),)
-        own = key_columns(key.members[1] if len(key.members) == FEWEST else Tuple(key.members[1:]))
+        own = key_columns(key.members[1] if len(key.members) == FEWEST else Tuple(key.members[1:]), self.key_names)
         label = self.label
         while any(column.name == label for column in own):
             label += "_"
@@ -215,7 +215,8 @@ class MapData(msgspec.Struct):
         known: list[str] = []
         counts: dict[str, int] = {}
         for name, column in zip(names, own, strict=True):
-            title = " ".join(_TITLES.get(word, word) for word in name.split(" "))
+            quoted = name.startswith('"')
+            title = name[1:-1] if quoted else " ".join(_TITLES.get(word, word) for word in name.split(" "))
             if not title and isinstance(column.type, Stack):
                 title = "user stack" if column.type.user else "kernel stack"
             title = title or column.name

@@ -175,7 +175,7 @@ def test_one_run_in_every_format(tmp_path: Path, programs: Path) -> None:
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     calls = families["pytrace_calls"]
     assert (calls.type, calls.documentation) == ("counter", "Calls by parity")
-    assert {item.labels["key"]: item.value for item in calls.samples} == {"0": 20, "1": 20}
+    assert {item.labels["arg0"]: item.value for item in calls.samples} == {"0": 20, "1": 20}
     assert [item.value for item in families["pytrace_l"].samples] == [0, 5, 10, 15, 20, 40]
     assert [item.value for item in families["pytrace_stats"].samples] == [40, sum(range(40))]
     # Tables.

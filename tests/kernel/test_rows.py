@@ -136,7 +136,7 @@ def test_each_map_print_can_be_told_from_the_next() -> None:
             tables[-1].append(row)
         else:
             tables.append([])
-    assert {tuple(table[0]) for table in tables} == {("key1", "key2", "@")}
+    assert {tuple(table[0]) for table in tables} == {("comm", "cpu", "@")}
     assert all(row[0] == "syscalls" for table in tables for row in table[1:])
     assert sum(int(row[2]) for table in tables for row in table[1:]) == CALLS
 

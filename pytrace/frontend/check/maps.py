@@ -129,12 +129,13 @@ def key_names(keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
     """What a script calls the members of a key: ``comm``, ``filename`` of ``str(args.filename)``; else empty.
 
     Members of several records of one name have that of the record, too: ``waker comm`` of ``$waker.comm``. A text in
-    quotes is its own name.
+    quotes is its own name, with its quotes: it is a name for people, not for columns of files.
     """
     if len(keys) == 1 and isinstance(keys[0], nodes.TupleLiteral):
         keys = keys[0].members
     names = [
-        key.value.decode("utf-8", "replace") if isinstance(key, nodes.StringLiteral) else _name_of(key) for key in keys
+        f'"{key.value.decode("utf-8", "replace")}"' if isinstance(key, nodes.StringLiteral) else _name_of(key)
+        for key in keys
     ]
     return tuple(
         f"{_name_of(key.base)} {name}".lstrip()
@@ -180,10 +181,13 @@ def _of_branch(node: nodes.Block | nodes.If | None) -> str:
 
 
 def _first_names(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """*known* names, with those of *names* where it lacks any."""
+    """*known* names, with those of *names* where it lacks any; two texts in quotes name nothing."""
     if len(known) != len(names):
         return known or names
-    return tuple(one or other for one, other in zip(known, names, strict=True))
+    return tuple(
+        '""' if one != other and one[:1] == other[:1] == '"' else one or other
+        for one, other in zip(known, names, strict=True)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- print and clear

@@ -57,7 +57,7 @@ def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[byte
 def _key(data: MapData, key: Portable) -> str:
     if data.key is None:
         return ""
-    pairs = zip(key_columns(data.key), members_of(data.key, key), strict=True)
+    pairs = zip(data.key_columns, members_of(data.key, key), strict=True)
     return f"[{', '.join(str(shown(column.type, item)) for column, item in pairs)}]"
 
 

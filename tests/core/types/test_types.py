@@ -335,7 +335,12 @@ def test_columns_of_maps() -> None:
     assert names(key_columns(None)) == []
     assert names(key_columns(UINT32)) == ["key"]
     assert names(key_columns(pair)) == ["key1", "key2"]
-    assert names(key_columns(record)) == ["pid", "comm"]
+    assert names(key_columns(record, ("a", "b"))) == names(key_columns(record)) == ["pid", "comm"]
+    assert names(key_columns(UINT32, ("str args.name",))) == ["str_args_name"]
+    assert names(key_columns(pair, ("pid", ""))) == ["pid", "key2"]
+    assert names(key_columns(pair, ("flags", "flags"))) == ["flags", "key2"]
+    assert names(key_columns(pair, ('"waker"', "key1"))) == ["key1", "key2"], "what is quoted is a value"
+    assert names(key_columns(Tuple((pair, INT8)), ("a", "b"))) == ["key1.0", "key1.1", "key2"]
     assert names(key_columns(Tuple((pair, INT8)))) == ["key1.0", "key1.1", "key2"]
     assert names(value_columns("@a", INT64)) == names(value_columns("@a", Count())) == ["@a"]
     assert names(value_columns("@a", Stats())) == ["@a.count", "@a.average", "@a.total"]
