@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.calls.values import octal, quoted
 from pytrace.core.kernel_info import RegisterPart, UserParameter
-from pytrace.core.types import Array, Bool, Enum, Field, Float, Int, Pointer, Struct, Type, Void
+from pytrace.core.types import Array, Bool, Enum, Field, Float, Int, Pointer, String, Struct, Type, Void
 
 REGISTERS = {"x86_64": ("di", "si", "dx", "cx", "r8", "r9"), "aarch64": tuple(f"r{number}" for number in range(8))}
 """Registers of the first integer arguments: ``arg0`` and so on."""
@@ -225,6 +225,9 @@ class Texts:
         if len(data) < type_.size:
             return "..."
         data = data[: type_.size]
+        if isinstance(type_, String):
+            text = data.partition(b"\0")[0]
+            return self._characters(text, len(text))
         number = int.from_bytes(data, "little", signed=isinstance(type_, Int | Enum) and type_.signed)
         if isinstance(type_, Bool):
             return "true" if number else "false"

@@ -16,7 +16,7 @@ from pytrace.calls.function_values import REGISTERS, Value, of_parameter, of_res
 from pytrace.calls.library_functions import signature
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.types import INT64, VOID, Type
+from pytrace.core.types import INT64, VOID, Float, Type
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load.listing import python_functions, python_parameters
 from pytrace.runtime.load.live_kernel import LiveKernel
@@ -57,6 +57,11 @@ class Function(msgspec.Struct, frozen=True):
     def result_type(self) -> Type | None:
         """The type of its result."""
         return None if self.result is None else self.result.type
+
+    @property
+    def readable(self) -> bool:
+        """Whether programs can read its result: a Python object has an address, a float is in another register."""
+        return not self.python and not isinstance(self.result_type, Float)
 
     @property
     def entry_reads(self) -> tuple[str, ...]:
@@ -259,7 +264,7 @@ def lines(
     groups: dict[tuple[object, ...], list[Function]] = {}
     for function in functions:
         own = function.point if function.python else ""
-        groups.setdefault((own, function.entry_reads, function.result_reads), []).append(function)
+        groups.setdefault((own, function.readable, function.entry_reads, function.result_reads), []).append(function)
     texts: list[str] = []
     for group in groups.values():
         texts += _group(group, machine, scope=scope, slow=slow, failed=failed)
@@ -273,7 +278,7 @@ def _group(
     points = ",".join(_written(function.point) for function in group)
     registers = [] if first.python else [f"arg{number}" for number in range(len(REGISTERS[machine]))]
     name = "func" if first.python else "probe"
-    result = ["(uint64)retval" if not first.python else "(uint64)0", *first.result_reads]
+    result = ["(uint64)retval" if first.readable else "(uint64)0", *first.result_reads]
     conditions = list(scope)
     if not slow and not failed:
         place = "(uint64)0" if first.python else 'reg("sp")'
@@ -288,7 +293,9 @@ def _group(
     conditions += [f"duration >= {slow}"] if slow else []
     # Of Python nothing is known at the end of the run.
     unfinished = "0" if first.python else "unfinished"
-    if failed and not first.python:
+    if failed and not first.python and not first.readable:
+        conditions += ["unfinished"]
+    elif failed and not first.python:
         conditions += ["(unfinished || (uint64)retval == 0 || (int64)retval < 0 || (int32)retval < 0)"]
     kept = [f"entry({value})" for value in (*registers, *first.entry_reads)]
     values = [str(WHOLE), "entry(nsecs)", "tid", "pid", name, "duration", unfinished, result[0], *kept, *result[1:]]
@@ -336,16 +343,16 @@ def summary_lines(functions: Sequence[Function], *, scope: Sequence[str], slow: 
     That is 1 for zero, 2 for a negative number of 64 bits, 3 for one of 32 bits, 0 for anything else.
     """
     texts = []
-    for python in (False, True):
-        group = [function for function in functions if function.python is python]
+    for python, readable in ((False, True), (False, False), (True, False)):
+        group = [function for function in functions if (function.python, function.readable) == (python, readable)]
         if not group:
             continue
         conditions = [*scope, *([f"duration >= {slow}"] if slow else [])]
         kind = "(uint64)retval == 0 ? 1 : (int64)retval < 0 ? 2 : (int32)retval < 0 ? 3 : 0"
-        key = f"{'func' if python else 'probe'}, {'0' if python or not failed else '$kind'}"
+        key = f"{'func' if python else 'probe'}, {'$kind' if readable and failed else '0'}"
         texts += [
             f"{','.join(_written(function.point) for function in group)} {_predicate(conditions)} {{",
-            f"  let $kind = {'0' if python else kind};",
+            f"  let $kind = {kind if readable else '0'};",
             f"  @ftotal[{key}] = sum(duration); @ftimes[{key}] = hist(duration, 4);",
             f"  if ($kind != 0) {{ @fresults[{'func' if python else 'probe'}, $kind] = count(); }}",
             "}",

@@ -27,6 +27,7 @@ from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core.diagnostics import TraceError, similar
+from pytrace.core.failures import NONE_RETURNED
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
 from pytrace.render.histogram import Histogram
@@ -214,6 +215,10 @@ class _Run:
         """Show what has not returned, tell what was lost, write what was kept."""
         if self._options.summary:
             self._summary(trace)
+            for text in trace.warnings:
+                if NONE_RETURNED in text:
+                    sys.stderr.write(f"WARNING: {text}\n")
+            self._report_children(trace)
             return
         if self._chosen:
             self._unfinished(trace.maps["@calls"])
@@ -223,6 +228,11 @@ class _Run:
             self._report_functions(self._tree, trace)
         if self._spans is not None:
             self._spans.write(self._options.format, self._out.buffer, self._losses(trace))
+        self._report_children(trace)
+
+    def _report_children(self, trace: tracing.Trace) -> None:
+        if trace.child_had_children and not self._options.follow:
+            sys.stderr.write("processes that the command started were not traced: --follow traces them, too\n")
 
     def _opened(self, command: list[str] | None) -> tracing.Trace:
         """The run, by the script that the kernel's verifier follows to its end."""

@@ -74,6 +74,9 @@ FAILURES: dict[str, LossKind] = {
     "helper": LossKind("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip
 
+NONE_RETURNED = "none of"
+"""In the message that calls of a probe were entered and none returned, before their number."""
+
 
 def failure(kind: str) -> LossKind:
     """The row of a counter kind; one that has none counts under its own name."""

@@ -310,6 +310,11 @@ class Trace:
         """Exit status of the command, or the negated number of the signal that killed it; None while it runs."""
         return self._session.child_status
 
+    @property
+    def child_had_children(self) -> bool:
+        """Whether the command has ended, and had waited for processes that it started."""
+        return self._session.child_had_children
+
     # ---- results
 
     @property

@@ -245,6 +245,35 @@ def test_functions_in_other_forms(server: Server, tmp_path: Path) -> None:
     assert "it is stripped" in result.stderr
 
 
+FLOATS_AND_ENDS = """
+#include <sys/wait.h>
+#include <unistd.h>
+struct item { char name[16]; double price; };
+__attribute__((noinline)) double priced(struct item *item, double rate) { return item->price * rate; }
+__attribute__((noinline)) void ends(int deep) { if (deep == 2) _exit(0); ends(deep + 1); __asm__(""); }
+struct item item = {"thing", 2.5};
+int main(void) {
+    item.price = priced(&item, 2);
+    if (fork() == 0) ends(item.price < 0);
+    return wait(0) < 0;
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+def test_results_in_other_registers_and_calls_that_never_return(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    program = compiled(tmp_path, "floats", FLOATS_AND_ENDS, "-g", "-O1")
+    (line, _) = function_calls(server, tmp_path, str(program), "./floats:priced")
+    assert re.fullmatch(r'priced\(item={name="thing", price=2.5}, rate=\?\) = \? <.*>', line), line
+    table = ("calls", "--summary", "-c", str(program))
+    result = server.run((*table, "./floats:priced"), cwd=tmp_path)
+    assert [row.split()[2] for row in result.stdout.splitlines()[1:]] == ["1", "1"]
+    assert result.stderr == "processes that the command started were not traced: --follow traces them, too\n"
+    result = server.run((*table, "--follow", "./floats:ends"), cwd=tmp_path)
+    assert result.stderr == "WARNING: call:./floats:ends: none of 3 calls returned: 3 left without a return\n"
+
+
 def function_calls(server: Server, folder: Path, command: str, *options: str) -> list[str]:
     result = server.run(("calls", "-o", "calls", "-c", command, *options), cwd=folder, timeout=60)
     assert result.status == 0, result

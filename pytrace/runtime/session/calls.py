@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 
 from pytrace.core.diagnostics import counted
+from pytrace.core.failures import NONE_RETURNED
 from pytrace.core.manifest import MapSpec
 from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT
 from pytrace.core.types import Tuple
@@ -36,7 +37,8 @@ class Calls(Service):
     exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. A goroutine that has
     ended, by a panic or ``runtime.Goexit``, and whose memory another one may have, has left its calls as well. The
     command *command* that a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then:
-    *status* returns its status.
+    *status* returns its status. *tell* prints what each probe has seen, with *verbose*; *warn* says, always, that calls
+    of a probe were entered and none returned: nothing else shows that there were any.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class Calls(Service):
         command: int | None,
         status: Callable[[], int | None],
         tell: Callable[[str], None],
+        warn: Callable[[str], None],
         *,
         verbose: bool,
     ) -> None:
         self._loaded = loaded
         self._command = command
         self._status = status
-        self._tell = tell if verbose else None
+        self._tell, self._warn, self._verbose = tell, warn, verbose
         self._left = dict.fromkeys((spec.name for spec in loaded.manifest.call_maps), 0)
         self._under_way = dict(self._left)
 
@@ -104,9 +107,7 @@ class Calls(Service):
             return
 
     def report(self) -> None:
-        """Tell what each probe has seen, with ``-v``."""
-        if self._tell is None:
-            return
+        """Tell what each probe has seen, with ``-v``, and of which nothing was seen as no call returned."""
         totals = CounterReader(self._loaded).totals()
         before = len(self._loaded.manifest.maps)
         for number, spec in enumerate(self._loaded.manifest.call_maps, before):
@@ -126,7 +127,11 @@ class Calls(Service):
                 (max(0, begun - lost), "returned that had begun before"),
             ):
                 parts += [f"{count} {text}"] if count else []
-            self._tell(f"{spec.name.removeprefix('@')}: {counted(entered, 'call')}, {', '.join(parts)}\n")
+            probe = spec.name.removeprefix("@")
+            if self._verbose:
+                self._tell(f"{probe}: {counted(entered, 'call')}, {', '.join(parts)}\n")
+            elif entered and not returned:
+                self._warn(f"{probe}: {NONE_RETURNED} {counted(entered, 'call')} returned: {', '.join(parts[1:])}")
 
 
 def _left_goroutine(owner: int, thread: int, place: int, numbers: tuple[int, ...]) -> bool:

@@ -401,7 +401,9 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
         from pytrace.runtime.session.calls import Calls  # scripts with call:
 
         wanted.append(
-            Calls(loaded, run.command.pid, run.command.poll, run.notices.tell, verbose=options.verbose)
+            Calls(
+                loaded, run.command.pid, run.command.poll, run.notices.tell, run.notices.warn, verbose=options.verbose
+            )
         )
     if options.heat:
         from pytrace.runtime.session.heat import Heat  # with --heat

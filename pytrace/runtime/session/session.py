@@ -782,6 +782,11 @@ class Session:
         return self._run.command.pid
 
     @property
+    def child_had_children(self) -> bool:
+        """Whether the command has ended, and had waited for processes that it started."""
+        return self._run.command.had_children
+
+    @property
     def child_status(self) -> int | None:
         """The command's exit status, as of :meth:`Child.poll`; None while it runs."""
         return self._run.command.poll()
