@@ -235,6 +235,13 @@ def test_an_interrupt_ends_the_process_unless_it_was_ignored(before: str, action
     assert done.stdout == f"{action}\n", done.stderr
 
 
+def test_nothing_of_the_library_is_imported_before_an_interrupt_is_silent() -> None:
+    """Ctrl-C inside of Python's `signal` and `enum` showed a traceback."""
+    code = "import sys; before = set(sys.modules); import pytrace.cli.entry; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["__future__", "pytrace", "pytrace.cli", "pytrace.cli.entry"], done.stderr
+
+
 def test_no_memory_at_all() -> None:
     done = run("from pytrace.cli import main\ndef command(*_):\n    raise MemoryError\nmain.command = command")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "ERROR: out of memory\n")
