@@ -136,8 +136,8 @@ _PYTHON = re.compile(r"(?:import|from) \w|(?:def|class) \w+\(")
 _MESSAGE = re.compile(r"(?:BUG|ERROR|WARNING|NOTE|HINT|web\d*(?:\[\S+\])?): ")
 """Messages of pytrace, of a fleet about a host."""
 _COMMANDS = {
-    "pytrace", "scripts/run", "scripts/test", "./tool", "pipx", "python3", "setpriv", "systemd-run", "flamegraph.pl",
-    "go", "java", "jcmd", "curl", "ln", "request", "apt", "c++", "cc", "rustc", "/opt/pytrace/bin/pip",
+    "pytrace", "docker", "scripts/run", "scripts/test", "./tool", "pipx", "python3", "setpriv", "systemd-run",
+    "flamegraph.pl", "go", "java", "jcmd", "curl", "ln", "request", "apt", "c++", "cc", "rustc", "/opt/pytrace/bin/pip",
 }  # fmt: skip
 """First words of commands in blocks without a prompt."""
 _SCRIPTS = ("script.bt", "opens.bt", "slow-opens.bt", "tool")

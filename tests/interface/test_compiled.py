@@ -66,8 +66,8 @@ def test_a_saved_script_is_a_file_that_runs(tmp_path: Path) -> None:
 def test_what_is_no_script(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
     for given, message in (
-        (tmp_path / "none", "No such file"), (tmp_path, "is a directory"), ("", "No such file"), ("a\0b", "null byte"),
-        (tmp_path / "binary", "zero bytes"),
+        (tmp_path / "none", "No such file"), (tmp_path, "is a directory"), ("", "No such file"),
+        ("a\0b", "embedded null"), (tmp_path / "binary", "zero bytes"),
     ):  # fmt: skip
         with pytest.raises(TraceError, match=message):
             read(given)
