@@ -398,6 +398,7 @@ def accepted(words: list[str]) -> CommandLine | None:
 def enter_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Go to a folder with the scripts that documents name, as at a terminal."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm-256color")
     try:
         fingerprints.tracefs_root()
     except TraceError:  # on a kernel that does not trace, or without rights
