@@ -20,6 +20,8 @@ from pytrace.core.types import Array, Bool, Enum, Field, Float, Int, Pointer, St
 
 REGISTERS = {"x86_64": ("di", "si", "dx", "cx", "r8", "r9"), "aarch64": tuple(f"r{number}" for number in range(8))}
 """Registers of the first integer arguments: ``arg0`` and so on."""
+GO_REGISTERS = ("ax", "bx", "cx", "di", "si", "r8", "r9", "r10", "r11")
+"""Registers of arguments and results of functions of Go (src/cmd/compile/abi-internal.md, x86-64)."""
 LARGEST = 128
 """Bytes of a struct that are read."""
 SHOWN_MEMBERS, SHOWN_ELEMENTS = 8, 8
@@ -34,6 +36,8 @@ _STRING_SIZE, _VIEW_SIZE = 32, 16
 """Sizes of ``std::string`` and ``std::string_view`` of libstdc++ (bits/basic_string.h): pointer, length, 16 bytes of
 room; length, pointer."""
 _ROOM = 16
+_INTERFACES = ("runtime.iface", "runtime.eface")
+"""Two words: of a type with methods a table for them, or the descriptor of a type; and the value."""
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -41,7 +45,8 @@ class Value(msgspec.Struct, frozen=True):
 
     *form* says how its text is made: ``number``, ``octal``, ``string`` (an address of characters), ``std::string``
     (its address), ``string_view``, ``bytes`` (a struct), ``address`` (of a struct, which is read), ``object`` (text of
-    a Python object), ``lost`` (in a floating-point register), ``rest`` (further ones), ``nothing``. *reads* are the
+    a Python object), ``slice`` and ``interface`` (of Go: elements and number; the word that says its type), ``lost``
+    (in a floating-point register), ``rest`` (further ones), ``nothing``. *reads* are the
     expressions of the script whose values the event has for it; a number without one is in *registers*, at their
     offsets, or the *constant*.
     """
@@ -96,6 +101,48 @@ def of_result(type_: Type, longest: int, declaration: str = "") -> Value:
     if isinstance(type_, Pointer) and isinstance(type_.target, Int) and type_.target == Int(1, True):
         declaration = declaration or "char *"
     return _scalar("", type_, "ax", "retval", declaration, "", longest)
+
+
+def of_go(parameter: UserParameter, longest: int) -> Value:
+    """A parameter or result of a function of Go; of strings *longest* bytes are shown."""
+    name, type_, parts = parameter.name, parameter.type, parameter.parts
+    name = "" if name.startswith("~") or name == "_" else name
+    if not parameter.readable:
+        return Value(name, type_, "lost")
+    where, plus, distance = parameter.location.partition("+")
+    place = f'(reg("{where}") + {distance or 0})' if where else ""
+    # The words of a value of which several words are looked at.
+    words = [f"*uptr((uint64 *)({place} + {8 * number}))" for number in range(2)] if plus else [
+        f'reg("{part.register}")' for part in parts
+    ]  # fmt: skip
+    if parameter.text and len(words) > 1:
+        return Value(name, type_, "std::string", (_counted(words, longest), words[1]))
+    if parameter.declaration.startswith("[]") and isinstance(type_, Struct) and len(words) > 1:
+        array = next((field.type for field in type_.fields if isinstance(field.type, Pointer)), None)
+        size = 0 if array is None else array.target.size
+        if parameter.declaration == "[]uint8":
+            return Value(name, type_, "std::string", (_counted(words, longest), words[1]))
+        most = min(SHOWN_ELEMENTS, LARGEST // size) if size else 0
+        read = f"buf((uint8 *){words[0]}, {words[1]} < {most} ? {words[1]} * {size} : {most * size})"
+        return Value(name, type_, "slice", (words[1], *((read,) if most else ())))
+    if isinstance(type_, Struct) and type_.name in _INTERFACES and words:
+        return Value(name, type_, "interface", (words[0],))
+    if plus:
+        if type_.size <= 8 and not isinstance(type_, Struct | Array):
+            return Value(name, type_, "number", (f"*uptr((uint64 *){place})",))
+        return Value(name, type_, "bytes", (_bytes(place, min(type_.size, LARGEST)),))
+    if parts:
+        return Value(name, type_, "number", (), parts)
+    held = (RegisterPart(0, 8, where),)
+    target = type_.target if isinstance(type_, Pointer) else None
+    if isinstance(target, Struct) and 0 < target.size <= LARGEST and target.fields:
+        return Value(name, type_, "address", (_bytes(f'reg("{where}")', target.size),), held)
+    return Value(name, type_, "number", (), held)
+
+
+def _counted(words: Sequence[str], longest: int) -> str:
+    """The expression of characters at an address, of which the second word has the number."""
+    return f"str((char *){words[0]}, {words[1]} < {longest + 1} ? {words[1]} : {longest + 1})"
 
 
 def _scalar(
@@ -161,10 +208,10 @@ def _is_character(type_: Type, declaration: str) -> bool:
 
 
 class Texts:
-    """Texts of values. *longest*: bytes of strings that are shown."""
+    """Texts of values. *registers*: those whose words events have. *longest*: bytes of strings that are shown."""
 
-    def __init__(self, machine: str, longest: int) -> None:
-        self._numbers = {name: index for index, name in enumerate(REGISTERS.get(machine, ()))} | {"ax": 0}
+    def __init__(self, registers: Sequence[str], longest: int) -> None:
+        self._numbers = {name: index for index, name in enumerate(registers)} | {"ax": 0}
         self._longest = longest
         self.unreadable = 0
 
@@ -180,6 +227,8 @@ class Texts:
         if form == "std::string":
             length = reads[1]
             return self._characters(_data(reads[0]), length if isinstance(length, int) else 0)
+        if form in ("slice", "interface"):
+            return self._of_go(value, reads)
         if form == "bytes":
             return self._of_bytes(value.type, _data(reads[0]))
         word = self._word(value, registers, reads)
@@ -214,6 +263,18 @@ class Texts:
             held = registers[number] & _WORD if number < len(registers) else 0
             word |= (held & (1 << 8 * part.size) - 1) << 8 * part.offset
         return word
+
+    def _of_go(self, value: Value, reads: Sequence[int | str | bytes]) -> str:
+        """The first elements of a slice, or how many it has; the word of an interface."""
+        if value.form == "interface":
+            return "nil" if reads[0] == 0 else f"{int(reads[0]) & _WORD:#x}"
+        length, data, type_ = int(reads[0]), _data(reads[1]) if len(reads) > 1 else b"", value.type
+        assert isinstance(type_, Struct)
+        element = next(field.type.target for field in type_.fields if isinstance(field.type, Pointer))
+        if not data and length:
+            return f"[{length} elements]"
+        parts = [self._of_bytes(element, data[at : at + element.size]) for at in range(0, len(data), element.size)]
+        return f"[{', '.join(parts)}{', ...' if length > len(parts) else ''}]"
 
     def _characters(self, data: bytes, length: int) -> str:
         return quoted(data[: self._longest], cut=max(length, len(data)) > min(len(data), self._longest))

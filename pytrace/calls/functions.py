@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from pytrace.calls.function_values import REGISTERS, Value, of_parameter, of_result
+from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, of_go, of_parameter, of_result
 from pytrace.calls.library_functions import signature
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.kernel_info import UserSymbol
@@ -33,6 +33,8 @@ MOST_ARGUMENTS = 4
 """Arguments of a Python function that are shown: their texts have to fit the stack of a BPF program."""
 MOST_SHAPES = 48
 """Combinations of what is read at addresses; functions of further ones show the addresses."""
+_GO_TOP = 1 << 40
+"""Added to places on stacks of Go, so that deeper ones are lower."""
 _HEADROOM = 100_000
 """Probes that the script may attach: a function has one for each of its return instructions."""
 
@@ -44,7 +46,10 @@ _STARTUP = frozenset({
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function: its attach point, its names, its parameters and result (None: not known)."""
+    """A function: its attach point, its names, its parameters and result (None: not known).
+
+    *results* are all of a function of *go*, which returns in several registers, its errors in *error*.
+    """
 
     point: str
     name: str
@@ -52,6 +57,16 @@ class Function(msgspec.Struct, frozen=True):
     arguments: tuple[Value, ...] | None = None
     result: Value | None = None
     python: bool = False
+    go: bool = False
+    results: tuple[Value, ...] = ()
+    error: str = ""
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        """Further registers that the event of a return has."""
+        used = {part.register for value in self.results for part in value.registers}
+        last = max((GO_REGISTERS.index(name) for name in used if name in GO_REGISTERS), default=0)
+        return GO_REGISTERS[1 : last + 1]
 
     @property
     def result_type(self) -> Type | None:
@@ -60,8 +75,10 @@ class Function(msgspec.Struct, frozen=True):
 
     @property
     def readable(self) -> bool:
-        """Whether programs can read its result: a Python object has an address, a float is in another register."""
-        return not self.python and not isinstance(self.result_type, Float)
+        """Whether programs can read its result as a number: a Python object has an address, a float is in another
+        register, results of Go are in several.
+        """
+        return not self.python and not self.go and not isinstance(self.result_type, Float)
 
     @property
     def entry_reads(self) -> tuple[str, ...]:
@@ -71,6 +88,9 @@ class Function(msgspec.Struct, frozen=True):
     @property
     def result_reads(self) -> tuple[str, ...]:
         """Expressions that are read at the return."""
+        if self.go:
+            registers = [f'reg("{name}")' for name in self.registers]
+            return (*registers, *(read for value in self.results for read in value.reads))
         return () if self.result is None else self.result.reads
 
 
@@ -178,6 +198,8 @@ class Selection:
 
     def _function(self, path: str, symbol: UserSymbol, name: str) -> Function:
         point = f"call:{path}:{symbol.name}"
+        if symbol.go and not symbol.name.endswith(".abi0") and self._machine == "x86_64":
+            return self._bounded(self._of_go(point, path, symbol.name))
         known = signature(symbol.name, self._machine, self._longest)
         parameters = self._kernel.user_parameters(path, symbol.name)
         # DWARF knows no parameters of functions in assembly, nor those of what a resolver (IFUNC) stands for.
@@ -188,6 +210,18 @@ class Selection:
         result = None if type_ is None else of_result(type_, self._longest)
         return self._bounded(Function(point, name, path, arguments, result))
 
+    def _of_go(self, point: str, path: str, name: str) -> Function:
+        parameters = self._kernel.user_parameters(path, name)
+        if parameters is None:
+            return Function(point, name, path, go=True)
+        # A generic function has a hidden one.
+        arguments = tuple(of_go(item, self._longest) for item in parameters if item.name != ".dict")
+        declared = self._kernel.user_go_results(path, name)
+        results = tuple(of_go(item, self._longest) for item in declared)
+        last = declared[-1] if declared and declared[-1].declaration == "error" else None
+        error = last.parts[0].register if last is not None and last.parts else ""
+        return Function(point, name, path, arguments, go=True, results=results, error=error)
+
     def _bounded(self, function: Function) -> Function:
         """*function* with what is read of it, unless there are too many combinations."""
         shape = (*function.entry_reads, "", *function.result_reads)
@@ -195,7 +229,8 @@ class Selection:
             if len(self._shapes) >= MOST_SHAPES:
                 arguments = None if function.arguments is None else tuple(map(_unread, function.arguments))
                 result = None if function.result is None else _unread(function.result)
-                return msgspec.structs.replace(function, arguments=arguments, result=result)
+                results = tuple(map(_unread, function.results))
+                return msgspec.structs.replace(function, arguments=arguments, result=result, results=results)
             self._shapes.add(shape)
         return function
 
@@ -264,7 +299,11 @@ def lines(
     groups: dict[tuple[object, ...], list[Function]] = {}
     for function in functions:
         own = function.point if function.python else ""
-        groups.setdefault((own, function.readable, function.entry_reads, function.result_reads), []).append(function)
+        if failed and function.go and not function.error:
+            continue
+        error = function.error if failed else ""
+        key = (own, function.go, error, function.readable, function.entry_reads, function.result_reads)
+        groups.setdefault(key, []).append(function)
     texts: list[str] = []
     for group in groups.values():
         texts += _group(group, machine, scope=scope, slow=slow, failed=failed)
@@ -279,27 +318,35 @@ def _group(
     registers = [] if first.python else [f"arg{number}" for number in range(len(REGISTERS[machine]))]
     name = "func" if first.python else "probe"
     result = ["(uint64)retval" if first.readable else "(uint64)0", *first.result_reads]
+    place, thread = "(uint64)0" if first.python else 'reg("sp")', "tid"
+    if first.go:
+        registers = [f'reg("{register}")' for register in GO_REGISTERS]
+        result[0] = 'reg("ax")'
+        # Stacks move: a place is counted from the top of the goroutine's.
+        place, thread = f'({_GO_TOP} + reg("sp") - *uptr((uint64 *)(reg("r14") + 8)))', "goid"
     conditions = list(scope)
     if not slow and not failed:
-        place = "(uint64)0" if first.python else 'reg("sp")'
-        entry = [str(ENTER), "$n", "tid", "pid", name, place, *registers, *first.entry_reads]
+        entry = [str(ENTER), "$n", thread, "pid", name, place, *registers, *first.entry_reads]
         return [
             f"{points} {_predicate(conditions)} {{",
             f"  let $s = entry({{ let $n = nsecs; {_send(entry)} @entered = count(); $n }});",
-            f"  {_send([str(LEAVE), '$s', 'tid', 'pid', name, 'duration', *result])}",
+            f"  {_send([str(LEAVE), '$s', thread, 'pid', name, 'duration', *result])}",
             "  @left = count();",
             "}",
         ]
     conditions += [f"duration >= {slow}"] if slow else []
-    # Of Python nothing is known at the end of the run.
-    unfinished = "0" if first.python else "unfinished"
-    if failed and not first.python and not first.readable:
+    # Of Python nothing is known at the end of the run, nor are registers.
+    untold = first.python or first.go
+    unfinished = "0" if untold else "unfinished"
+    if failed and first.go:
+        conditions += [f'reg("{first.error}") != 0']
+    elif failed and not first.python and not first.readable:
         conditions += ["unfinished"]
     elif failed and not first.python:
         conditions += ["(unfinished || (uint64)retval == 0 || (int64)retval < 0 || (int32)retval < 0)"]
     kept = [f"entry({value})" for value in (*registers, *first.entry_reads)]
-    values = [str(WHOLE), "entry(nsecs)", "tid", "pid", name, "duration", unfinished, result[0], *kept, *result[1:]]
-    returned = "@left = count();" if first.python else "if (!unfinished) { @left = count(); }"
+    values = [str(WHOLE), "entry(nsecs)", thread, "pid", name, "duration", unfinished, result[0], *kept, *result[1:]]
+    returned = "@left = count();" if untold else "if (!unfinished) { @left = count(); }"
     return [f"{points} {_predicate(conditions)} {{ {_send(values)} {returned} }}"]
 
 

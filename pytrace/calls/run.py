@@ -20,7 +20,7 @@ from pytrace.base import whole_files
 from pytrace.base.interruption import interruptions
 from pytrace.calls import capture, functions
 from pytrace.calls.descriptors import Descriptors
-from pytrace.calls.function_values import REGISTERS, failed
+from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, failed
 from pytrace.calls.function_values import Texts as FunctionTexts
 from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal, Values
 from pytrace.calls.signatures import Signature, by_number, call_names
@@ -28,12 +28,19 @@ from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.failures import NONE_RETURNED
+from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
 from pytrace.render.histogram import Histogram
+from pytrace.runtime.binaries import go_binaries
+from pytrace.runtime.binaries.elf_file import ElfFile
 
 if TYPE_CHECKING:
     from pytrace.calls.spans import Spans
+
+
+_MOST_TYPES = 4096
+"""Types of Go whose names are remembered."""
 
 
 class Options(msgspec.Struct, kw_only=True):
@@ -129,7 +136,10 @@ class _Run:
         self._functions |= {function.name: function for function in wanted if function.python}
         words = len(REGISTERS.get(machine, ()))
         self._tree = Tree(self._functions, words, options.depth) if wanted else None
-        self._function_texts = FunctionTexts(machine, options.longest)
+        self._function_texts = FunctionTexts(REGISTERS.get(machine, ()), options.longest)
+        self._go_texts = FunctionTexts(GO_REGISTERS, options.longest)
+        self._types: dict[tuple[str, int], str] = {}
+        """Names of types of Go that interfaces had."""
         self._command_runs = not options.command or any(function.python for function in wanted)
         self._scripts = self._written(decoded, wanted)
         self._stop = False
@@ -355,7 +365,9 @@ class _Run:
 
     def _steps(self, steps: Iterable[Step]) -> None:
         for shown, call in steps:
-            if not (self._options.failed and shown is Shown.WHOLE) or failed(call.function.result_type, call.result):
+            # Of functions of Go, programs send only those that failed.
+            decided = call.function.go or not self._options.failed or shown is not Shown.WHOLE
+            if decided or failed(call.function.result_type, call.result):
                 self._function(shown, call)
 
     def _function(self, shown: Shown, call: FunctionCall) -> None:
@@ -365,6 +377,8 @@ class _Run:
         result = "<left without a return>"
         if returned:
             result = self._result_text(call) if value is not None else unknown_number(call.result)
+            if call.function.go and call.function.arguments is not None:
+                result = self._go_results(call)
         took = call.duration
         if self._tree is not None and took is None:
             took = max(0, self._tree.moment - call.start)
@@ -417,9 +431,42 @@ class _Run:
         for value in known:
             reads = call.reads[at : at + len(value.reads)]
             at += len(value.reads)
-            text = self._function_texts.text(value, call.words, reads)
+            text = self._value_text(call.function, value, call.words, reads)
             texts.append(f"{value.name}={text}" if value.name else text)
         return texts
+
+    def _value_text(
+        self, function: functions.Function, value: Value, words: Sequence[int], reads: Sequence[int | str | bytes]
+    ) -> str:
+        if not function.go:
+            return self._function_texts.text(value, words, reads)
+        if value.form == "interface" and reads[0] and (name := self._type_name(function.binary, value, int(reads[0]))):
+            return name
+        return self._go_texts.text(value, words, reads)
+
+    def _go_results(self, call: FunctionCall) -> str:
+        further = len(call.function.registers)
+        words = [call.result, *(int(word) for word in call.result_reads[:further])]
+        texts, at = [], further
+        for value in call.function.results:
+            text = self._value_text(call.function, value, words, call.result_reads[at : at + len(value.reads)])
+            texts.append(f"{value.name}={text}" if value.name else text)
+            at += len(value.reads)
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})" if texts else ""
+
+    def _type_name(self, path: str, value: Value, word: int) -> str:
+        """The type of what an interface holds; empty where the file does not say it."""
+        key = (path, word)
+        if key not in self._types:
+            if len(self._types) >= _MOST_TYPES:
+                return ""
+            try:
+                with ElfFile.open(path) as file:
+                    table = isinstance(value.type, Struct) and value.type.name == "runtime.iface"
+                    self._types[key] = go_binaries.type_name(file, word, table=table)
+            except (OSError, TraceError):
+                self._types[key] = ""
+        return self._types[key]
 
     def _result_text(self, call: FunctionCall) -> str:
         assert call.function.result is not None

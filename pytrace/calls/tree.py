@@ -12,6 +12,7 @@ from enum import Enum
 
 import msgspec
 
+from pytrace.calls.function_values import GO_REGISTERS
 from pytrace.calls.functions import ENTER, LEAVE, WHOLE, Function
 
 Word = int | str | bytes
@@ -24,8 +25,12 @@ _ONE_STACK = 8 << 20
 """Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
 
+Thread = int | tuple[int, int]
+"""A thread, or a process and the number of a goroutine in it."""
+
+
 class FunctionCall(msgspec.Struct):
-    """A call of a function; *words* and *reads* are what was read at its entry."""
+    """A call of a function; *words* and *reads* are what was read at its entry. Of Go, *tid* is the goroutine."""
 
     start: int
     tid: int
@@ -41,6 +46,11 @@ class FunctionCall(msgspec.Struct):
     duration: int | None = None
     result: int = 0
     result_reads: Sequence[Word] = ()
+
+    @property
+    def thread(self) -> Thread:
+        """The calls of one nest."""
+        return (self.pid, self.tid) if self.function.go else self.tid
 
 
 class Shown(Enum):
@@ -61,7 +71,7 @@ class Tree:
     def __init__(self, functions: Mapping[str, Function], words: int, depth: int | None) -> None:
         self._functions, self._words = functions, words
         self._deepest = DEEPEST if depth is None else depth
-        self._stacks: dict[int, list[FunctionCall]] = {}
+        self._stacks: dict[Thread, list[FunctionCall]] = {}
         self.returned = 0
         """Events of returns."""
         self.unknown = 0
@@ -78,7 +88,7 @@ class Tree:
         assert isinstance(pid, int)
         function = self._functions.get(str(name)) or Function(str(name), _last(str(name)), "")
         self.moment = max(self.moment, start)
-        count = 0 if function.python else self._words
+        count = 0 if function.python else len(GO_REGISTERS) if function.go else self._words
         if kind == ENTER:
             place, words = values[5], values[6 : 6 + count]
             assert isinstance(place, int)
@@ -106,11 +116,11 @@ class Tree:
             )  # fmt: skip
 
     def _entered(self, call: FunctionCall) -> Iterator[Step]:
-        stack = self._stacks.get(call.tid)
+        stack = self._stacks.get(call.thread)
         if stack is None:
             if len(self._stacks) >= MOST_THREADS:
                 del self._stacks[next(iter(self._stacks))]
-            stack = self._stacks[call.tid] = []
+            stack = self._stacks[call.thread] = []
         while stack and stack[-1].place and 0 <= call.place - stack[-1].place < _ONE_STACK:
             yield from self._left(stack.pop())
         if len(stack) >= DEEPEST:
@@ -124,11 +134,12 @@ class Tree:
     def _returned(
         self, start: int, tid: int, pid: int, function: Function, duration: int, result: int, reads: Sequence[Word]
     ) -> Iterator[Step]:
-        stack = self._stacks.get(tid, [])
+        call = FunctionCall(start, tid, pid, function, 0, 0, known=False)
+        stack = self._stacks.get(call.thread, [])
         index = next((index for index in range(len(stack) - 1, -1, -1) if stack[index].start == start), None)
         if index is None:
             self.unknown += 1
-            call = FunctionCall(start, tid, pid, function, 0, len(stack), known=False)
+            call.depth = len(stack)
         else:
             while len(stack) > index + 1:
                 yield from self._left(stack.pop())
@@ -165,7 +176,7 @@ class Tree:
         for stack in self._stacks.values():
             yield from self._open(stack[: self._deepest])
 
-    def ended(self, tid: int) -> Iterator[Step]:
+    def ended(self, tid: Thread) -> Iterator[Step]:
         """A thread has ended."""
         for call in reversed(self._stacks.pop(tid, [])):
             yield from self._left(call)

@@ -417,8 +417,8 @@ class KernelInfo(Protocol):
     def user_goid(self, path: str, offset: int) -> int | None:
         """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""
 
-    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
-        """The first result of a function of Go when it returns, from DWARF; None where there is none."""
+    def user_go_results(self, path: str, symbol: str) -> tuple[UserParameter, ...]:
+        """The results of a function of Go when it returns, from DWARF; empty where there are none."""
 
     def user_debug_problems(self, path: str) -> list[str]:
         """Messages about debug files that the queries above could not read for a binary."""

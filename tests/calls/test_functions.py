@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pytrace.calls import spans
-from pytrace.calls.function_values import Texts, Value, enumerators, failed, of_parameter, of_result
+from pytrace.calls.function_values import REGISTERS, Texts, Value, enumerators, failed, of_parameter, of_result
 from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, lines
 from pytrace.calls.library_functions import signature
 from pytrace.calls.tree import Shown, Tree
@@ -65,7 +65,7 @@ def parameter(name: str, type_: object, location: str, declaration: str = "", **
 ])  # fmt: skip
 def test_values(value: Value, reads: tuple[object, ...], text: str) -> None:
     assert len(value.reads) == len(reads) or value.form == "lost"
-    assert Texts("x86_64", 8).text(value, WORDS, reads) == text  # type: ignore[arg-type]
+    assert Texts(REGISTERS["x86_64"], 8).text(value, WORDS, reads) == text  # type: ignore[arg-type]
 
 
 def test_names_and_failures() -> None:

@@ -122,7 +122,7 @@ def test_floating_point_registers_cannot_be_read(
 @pytest.mark.parametrize("way", ["plain", "slow"])
 def test_arguments_and_results(server: Server, programs: dict[str, str], way: str) -> None:
     assert rows(server, ARGUMENTS, programs[way]) == [
-        ["world", 3, False], "world3", ["loud", 4, True], "loud!",
+        ["world", 3, False], "world3", ["loud", 4, True], "loud!", ["refused", -1, False], "",
         [42, "order-\u03c0", 3, -4], 122,
         [-9, 3, 1, [77], "the last"],
         [1, 9, 10, 11, "stacked"],
@@ -188,3 +188,41 @@ def test_calls_by_goroutine(server: Server, tmp_path: Path, count: int, rounds: 
     assert whole == (own["entered"], own["returned"], 15, own["entered"] - own["returned"] - 15)
     three = int(re.findall(r"^@three\[3\]: (\d+)$", result.stdout, re.MULTILINE)[0])
     assert chosen == (chosen[0], three, 3, chosen[0] - three - 3)
+
+
+def test_calls_with_their_arguments_and_results(server: Server, programs: dict[str, str]) -> None:
+    program = programs["plain"]
+    names = ("greet", "(*Order).Total", "small", "both", "Pair.plus", "vary", "apply", "main.func3", "many", "larger*")
+    targets = [f"{program}:main.{name}" for name in names]
+    result = server.run(("calls", "-f", "json", *targets, "-c", program), timeout=60)
+    assert result.status == 0, result
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"time"')]
+    calls = [(row["call"], row.get("named") or row["args"], row["text"], row["depth"]) for row in rows]
+    address = re.compile("0x[0-9a-f]+")
+    found = json.loads(address.sub("ADDRESS", json.dumps(calls)))
+    assert [tuple(row) for row in found if "larger" not in row[0]] == [
+        ("main.greet", {"name": '"world"', "n": "3", "loud": "false"}, '("world3", nil)', 0),
+        ("main.greet", {"name": '"loud"', "n": "4", "loud": "true"}, '("loud!", nil)', 0),
+        ("main.greet", {"name": '"refused"', "n": "-1", "loud": "false"}, '("", *main.Refusal)', 0),
+        ("main.(*Order).Total", {"o": "{ID=42, Name={str=ADDRESS, len=8}, Price=1.5}", "k": "3", "factor": "?",
+                                 "rate": "-4"}, "122", 0),
+        ("main.small", {"in": "{A=-9, B={str=ADDRESS, len=2}}", "s": "[1, 2, 3]", "shape": "*main.Square",
+                        "call": "ADDRESS", "e": "[77]", "last": '"the last"'}, "83", 0),
+        ("main.both", {"n": "8", "price": "?"}, "({N=8, Name={str=ADDRESS, len=4}, K=9}, nil)", 0),
+        ("main.Pair.plus", {"p": "{A=5, B={str=ADDRESS, len=4}}", "n": "3"}, "{A=8, B={str=ADDRESS, len=5}}", 0),
+        ("main.vary", {"first": "1", "rest": "[{str=ADDRESS, len=1}, {str=ADDRESS, len=2}]"}, "3", 0),
+        ("main.main.func3", {"i": "7", "text": '"closed"'}, "32", 1),
+        ("main.apply", {"f": "ADDRESS"}, "32", 0),
+        ("main.many", {**{name: str(number) for number, name in enumerate("abcdefghijk", 1)}, "s": '"stacked"'},
+         "73", 0),
+    ]  # fmt: skip
+    assert [(row[0].partition("[")[0], *row[1:3]) for row in found if "larger" in row[0]] == [
+        ("main.larger", {"a": "3", "b": "4"}, "4"), ("main.larger", {"a": '"lesser"', "b": '"more"'}, '"more"')
+    ]  # fmt: skip
+    assert {row["tid"] for row in rows} == {1}, "the goroutine"
+    failed = server.run(("calls", "--failed", *targets, "-c", program), timeout=60)
+    shown = [line for line in failed.stdout.splitlines() if "main." in line]
+    assert len(shown) == 1
+    assert re.fullmatch(
+        r'\[1\] main\.greet\(name="refused", n=-1, loud=false\) = \("", \*main\.Refusal\) <.*>', shown[0]
+    )

@@ -153,6 +153,7 @@ func main() {
 	o := &Order{42, "order-π", 1.5}
 	s, _ := greet("world", 3, false)
 	loud, _ := greet("loud", 4, true)
+	greet("refused", -1, false)
 	total := o.Total(3, 2.5, -4)
 	sum := small(Inner{-9, "in"}, []int{1, 2, 3}, &Square{2}, func(i int) int { return i }, [1]int32{77}, "the last")
 	at := Point{1, 2}

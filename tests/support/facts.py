@@ -155,7 +155,7 @@ class RecordedKernel:
     defined_events: dict[tuple[str, str], DefinedEvent] = field(default_factory=dict)
     implementations: dict[str, IndirectFunction] = field(default_factory=dict)
     goroutines: dict[str, int] = field(default_factory=dict)
-    go_results: dict[tuple[str, str], UserParameter] = field(default_factory=dict)
+    go_results: dict[tuple[str, str], tuple[UserParameter, ...]] = field(default_factory=dict)
     code: bytes = b"\x90\x90\x90\x90" + b"\x48\x89\xe5" * 20
     code_at: dict[int, bytes] = field(default_factory=dict)
     """Code at file offsets, where it is not *code*."""
@@ -318,8 +318,8 @@ class RecordedKernel:
     def user_goid(self, path: str, offset: int) -> int | None:
         return self.goroutines.get(path)
 
-    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
-        return self.go_results.get((path, symbol))
+    def user_go_results(self, path: str, symbol: str) -> tuple[UserParameter, ...]:
+        return self.go_results.get((path, symbol), ())
 
     def user_debug_problems(self, path: str) -> list[str]:
         return []

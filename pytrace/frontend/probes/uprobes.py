@@ -371,8 +371,8 @@ class UserProbe(BinaryProvider):
         assert isinstance(function, UserFunction), function
         strings = scope.config.max_strlen
         if "retval" in uses and match.exits and match.of(UserTarget).go:
-            returned = scope.kernel.user_go_result(function.path, function.symbol)
-            return contexts.go_returning(returned, scope.kernel, strings)
+            results = scope.kernel.user_go_results(function.path, function.symbol)
+            return contexts.go_returning(results[0] if results else None, scope.kernel, strings)
         if match.kind.returns and "retval" in uses:
             result = scope.kernel.user_result(function.path, function.symbol)
             if result is None:

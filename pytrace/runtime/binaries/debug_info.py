@@ -393,13 +393,12 @@ class DebugInfo:
             return None if die is None else self._types.of(described(die, "DW_AT_type"))
         return None
 
-    def go_result(self, symbol: str, address: int | None) -> UserParameter | None:
-        """The first result of a function of Go when it returns; None when it has none, or is not known."""
+    def go_results(self, symbol: str, address: int | None) -> tuple[UserParameter, ...]:
+        """The results of a function of Go when it returns; empty when it has none, or is not known."""
         with self._reading():
             die = self._function(symbol, address)
-            found = [] if die is None or not go_parameters.is_go(die) else go_parameters.results(die, self._types)
-            return found[0] if found else None
-        return None
+            return () if die is None or not go_parameters.is_go(die) else tuple(go_parameters.results(die, self._types))
+        return ()
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
         if address is None:

@@ -87,6 +87,39 @@ def _relocated(file: ElfFile, table: int, names: int) -> GoModule | None:
     return GoModule(tuple(written.get(place + 8 * number, word) for number, word in enumerate(words)))
 
 
+_KIND_NAME, _EXTRA_STAR, _TYPE_FLAGS = 40, 2, 20
+"""In a type's descriptor: where the distance of its name is, the flag that its name has a star too many, and where
+flags are (src/internal/abi/type.go, ``tflagExtraStar``)."""
+
+
+def type_name(file: ElfFile, address: int, *, table: bool) -> str:
+    """The name of the type whose descriptor (``abi.Type``) is at an address; with *table* of the type in an ``itab``.
+
+    Empty where the file does not have it: some are made when the program runs.
+    """
+    try:
+        if table:
+            (address,) = struct.unpack("<Q", _at(file, address + 8, 8))
+        (distance,) = struct.unpack("<i", _at(file, address + _KIND_NAME, 4))
+        star = _at(file, address + _TYPE_FLAGS, 1)[0] & _EXTRA_STAR
+        found = parsed(file)
+        module = None if found is None else find(file, found[1].address, found[1].names)
+        if module is None or distance <= 0:
+            return ""
+        data = _at(file, module.words[_TYPES] + distance, 2 + _LONGEST)
+        length, start = unsigned(data, 1)
+        name = data[start : start + min(length, _LONGEST)].decode(errors="replace")
+    except (struct.error, IndexError):
+        return ""
+    return name[1:] if star else name
+
+
+def _at(file: ElfFile, address: int, size: int) -> bytes:
+    """Bytes at an address; fewer where the file ends, none where it has none."""
+    offset = file.file_offset(address)
+    return b"" if offset is None else bytes(file.view[offset - file.base : offset - file.base + size])
+
+
 _MAGIC = b"\xff Go buildinf:"
 _BUILD_FLAGS, _BUILD_TEXTS = 15, 32
 _INLINE = 2

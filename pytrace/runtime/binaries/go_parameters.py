@@ -36,6 +36,8 @@ _REGISTERS |= {DW_OP_name2opcode[f"DW_OP_reg{17 + number}"]: f"{_VECTOR}{number}
 _PIECE, _FRAME = DW_OP_name2opcode["DW_OP_piece"], DW_OP_name2opcode["DW_OP_fbreg"]
 _COMPLEX, _FLOAT = 0x03, 0x04
 """``DW_ATE_complex_float``, ``DW_ATE_float``."""
+_UNNAMED = "~r"
+"""The names of results without one begin so: ``~r0``."""
 _WORD = 8
 _STACK = 8
 """Distance from the stack pointer to the first argument in memory, at the entry and at the return."""
@@ -104,8 +106,14 @@ def _places(die: Die, types: DwarfTypes) -> tuple[list[_Value], list[_Value]]:
     children = list(die.children(lambda shape: shape.tag == "DW_TAG_formal_parameter"))
     sides: list[list[_Value]] = []
     for side in (0, 1):
-        found = []
+        found: list[_Value] = []
+        names: set[str] = set()
         for child in children:
+            # Go 1.19 has a result twice that it keeps in pieces.
+            name = child.text("DW_AT_name")
+            if name.startswith(_UNNAMED) and name in names:
+                continue
+            names.add(name)
             if described(child, "DW_AT_variable_parameter").number("DW_AT_variable_parameter") == side:
                 typed = described(child, "DW_AT_type")
                 type_ = typed.follow("DW_AT_type")

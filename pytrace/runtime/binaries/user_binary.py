@@ -695,12 +695,12 @@ class UserBinaries:
         return member.offset if member is not None else go_binaries.goroutine_number(binary.elf)
 
     @_bounded
-    def go_result(self, path: str, symbol: str) -> UserParameter | None:
-        """The first result of a function of Go when it returns, from DWARF; None where there is none."""
+    def go_results(self, path: str, symbol: str) -> tuple[UserParameter, ...]:
+        """The results of a function of Go when it returns, from DWARF; empty where there are none."""
         binary = self.binary(path)
         if binary.debug is None:
-            return None
-        return binary.debug.decoder.go_result(symbol, binary.address_of(symbol))
+            return ()
+        return binary.debug.decoder.go_results(symbol, binary.address_of(symbol))
 
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""

@@ -480,10 +480,10 @@ class LiveKernel:
         self._depend_on_debug_files(path)
         return place
 
-    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
-        result = self._binaries.go_result(path, symbol)
+    def user_go_results(self, path: str, symbol: str) -> tuple[UserParameter, ...]:
+        results = self._binaries.go_results(path, symbol)
         self._depend_on_debug_files(path)
-        return result
+        return results
 
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         symbols = self._binaries.lines(path, file, line, column)

@@ -135,7 +135,7 @@ def test_all_features_are_stated(kernel: LiveKernel, monkeypatch: pytest.MonkeyP
 OF_FILES = frozenset({
     "binaries", "user_symbols", "user_code", "user_codes", "user_exits", "user_implementations", "user_address",
     "user_size", "user_thread_local", "cpp_symbols", "executable",
-    "user_offset", "user_address_at", "user_parameters", "user_type", "user_result", "user_goid", "user_go_result",
+    "user_offset", "user_address_at", "user_parameters", "user_type", "user_result", "user_goid", "user_go_results",
     "user_debug_problems", "user_lines", "usdt_probes", "object_functions", "headers", "depend_on_file",
     "depend_on_headers",
 })  # fmt: skip
