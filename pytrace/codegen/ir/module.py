@@ -17,10 +17,13 @@ _POINTER = "!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {base}, size: 64)
 _EXACT = "!DIExpression()"
 
 
+_ESCAPED = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in range(256)]
+"""Each byte as it is written in a string of LLVM's text."""
+
+
 def quoted(text: str) -> str:
     """A metadata string."""
-    raw = text.encode("utf-8", "surrogateescape")
-    return '"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in raw) + '"'
+    return f'"{"".join(map(_ESCAPED.__getitem__, text.encode("utf-8", "surrogateescape")))}"'
 
 
 class DebugInfo:
@@ -312,7 +315,7 @@ def program_section(symbol: str) -> str:
 
 def escaped(data: bytes) -> str:
     """Bytes as an IR string constant."""
-    return 'c"' + "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data) + '"'
+    return f'c"{"".join(map(_ESCAPED.__getitem__, data))}"'
 
 
 class Module:

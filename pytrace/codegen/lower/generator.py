@@ -219,7 +219,8 @@ def _entry(program: Program) -> None:
         )
     body = e.after_predicates(unit.body)
     Gates(e).limit()
-    _zero_shared(e)
+    if program.shared:
+        _zero_shared(e)
     if program.loop_budget is not None:
         e.b.store(program.script.checked.config.max_loop_iterations, e.area(program.loop_budget))
         e.b.store(0, e.area(program.loop_budget + loops.SPENT))

@@ -70,14 +70,10 @@ def contended(script: Script, info: MapInfo) -> bool:
             bodies = [unit.body, *(item.body for item in called_functions(script.checked, unit.body))]
             for node in (node for body in bodies for node in walk(body)):
                 if isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef | nodes.MapIndex):
-                    script.writers.setdefault(_maps_name(node.target), set()).add(area)
+                    target = node.target if isinstance(node.target, nodes.MapRef) else node.target.map
+                    script.writers.setdefault(target.name, set()).add(area)
     areas = script.writers.get(info.name, set())
     return len(areas) > 1 or USER_AREA in areas
-
-
-def _maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
-    """Name of the map that a node refers to."""
-    return node.name if isinstance(node, nodes.MapRef) else node.map.name
 
 
 ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "xor"}

@@ -516,7 +516,9 @@ def _may_attach(item: Match, scope: Scope) -> bool:
 
 
 def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
-    if scope.options.mode == "list":
+    most = sum(len(unit.targets) for unit in units)
+    within = most <= scope.config.max_probes and len(units) <= scope.config.max_bpf_progs
+    if within or scope.options.mode == "list":
         return
     # A function that returns in several places is one probe.
     count = sum(len({item.probe for item in unit.targets if _is_exit(item)}) for unit in units)
