@@ -23,7 +23,7 @@ from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
-from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest import CompiledScript, Target
 from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
 
@@ -229,8 +229,6 @@ def _info(line: CommandLine, options: RunOptions) -> int:
         raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
     needs: list[tuple[str, info.Value]] = []
     if line.operands or line.text("program") is not None or line.script is not None:
-        from pytrace.cli import info  # another mode
-
         script = request.script(line)
         options = request.of_script(options, script, line)
         compile_options = request.compile_options(line, options, script)
@@ -397,7 +395,10 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     kernel = request.live_kernel(options)
     operand = line.operands[0] if line.operands else None
     if line.text("program") is not None or line.script is not None or (operand and os.path.isfile(operand)):
-        return _list_script(line, kernel, options)
+        places = _places(line, kernel, options)
+        _write_listing([listing.targets_text(kernel, places, verbose=options.verbose)], raw=options.raw)
+        messages.warn(kernel.debug_problems(), options)
+        return 0
     if operand is not None and "." in operand and not {":", "*"} & set(operand):
         messages.warn([f"there is no file {operand!r}, so it is used as a pattern of probe names"], options)
     pattern = None if operand is None else ",".join(line.operands)
@@ -469,23 +470,18 @@ def _write_piece(text: str, *, raw: bool) -> None:
         raise TraceError(f"cannot write output: {error.strerror}") from None
 
 
-def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
-    from pytrace import pipeline  # the compiler
-    from pytrace.runtime.load import listing
-
+def _places(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> list[tuple[str, Target]]:
+    """The targets of a script, each with the kind of its probe."""
     script = request.script(line)
     if script.compiled is not None:
         programs = CompiledScript.from_bytes(script.compiled).manifest.programs
-        places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
-        _write_listing([listing.targets_text(kernel, places, verbose=options.verbose)], raw=options.raw)
-        return 0
+        return [(item.kind, target) for item in programs if not item.service for target in item.targets]
+    from pytrace import pipeline  # the compiler
+
     diagnostics = Diagnostics()
     listing_options = replace(request.compile_options(line, options, script), mode="list")
     try:
         front = pipeline.find_programs(pipeline.Compilation(script.source, listing_options, kernel, diagnostics))
     finally:
         messages.show(diagnostics, warnings=options.warnings)
-    targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
-    _write_listing([listing.targets_text(kernel, targets, verbose=options.verbose)], raw=options.raw)
-    messages.warn(kernel.debug_problems(), options)
-    return 0
+    return [(unit.kind.name, target) for unit in front.units for target in unit.targets]

@@ -463,9 +463,7 @@ def _set_declarations(line: CommandLine, source: Source, name: str, rest: Sequen
     if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
         messages.check(diagnostics)
     if declarations.options:
-        from pytrace.cli.script_options import ScriptWords  # scripts with options
-
-        line.words = ScriptWords(name, declarations.options, declarations.positional)
+        line.words = script_options.ScriptWords(name, declarations.options, declarations.positional)
 
 
 def complete(line: CommandLine) -> None:

@@ -146,10 +146,9 @@ class CompiledScript:
         if self._script.manifest.ahead is None:
             return self._script
         from pytrace.runtime.load import ahead_of_time  # a compiled file
-        from pytrace.runtime.load.live_kernel import LiveKernel
 
         parameters = ahead_of_time.RunParameters(self._options.positional, self._options.named)
-        kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo)
+        kernel = live_kernel(replace(self._options, disabled=options.disabled, debuginfo=options.debuginfo))
         with _COMPILING:
             prepared = ahead_of_time.prepare(self._script, parameters, options, kernel)
         for text in prepared.warnings:
