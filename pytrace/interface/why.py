@@ -65,10 +65,11 @@ def traced(
         arguments.setdefault("follow", True)
     arguments["parameters"] = {
         "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
-        "futex": causes.number("futex"), "min": round(least * 1e6),
+        "futex": causes.number("futex"),
     }  # fmt: skip
     target = _request_target(request)
     with _opened(target, arguments) as trace:
+        trace.maps["@least"][None] = round(least * 1e9)
         trace.maps["@complete"][None] = True
         begun(trace)
         if duration is None:
