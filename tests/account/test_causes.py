@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 import pytest
 
-from pytrace.account import causes
+from pytrace.account import causes, reading
 from pytrace.account.account import Account, Line, Part, Thread, Who
+from pytrace.account.causes import Cause
 from pytrace.account.frames import Place, event_loop, place_of, waiting_function
 from pytrace.account.screen import screen
+from pytrace.cli import request
+from pytrace.cli.commands import COMMANDS
+from pytrace.cli.options import read
 from pytrace.results.snapshot import Frame
 
 LIBC, PYTHON, APP = "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3.12", "/opt/app/server"
@@ -168,3 +174,23 @@ def test_what_is_missing_is_said_and_long_commands_fit() -> None:
     head, note, *_ = screen(off)
     assert head.endswith("90.0% accounted for")
     assert note == "  (time on and for a CPU differs from the kernel's schedstat by 2.50% of it)"
+
+
+def test_commands_that_look_deeper_are_understood() -> None:
+    """Whatever selects the processes: tools of bcc have options of their own by some letters."""
+    told = [item for module in (causes, reading) for item in vars(module).values() if isinstance(item, Cause)]
+    told += reading._HELD_UP.values()
+    commands = set()
+    for item in told:
+        for options in ("-c 'app --all'", "-p 7", "-p 7 -p 8", "--comm app", "--cgroup /a", "--container c", "--uid 7"):
+            rows = screen(account("app", options, lines=(Line(item, 3_000_000_000, 0.75, 5),)))
+            commands |= {row.removeprefix("next: ").strip() for row in rows if " pytrace " in row}
+    assert len(commands) > 100
+    for command in sorted(commands):
+        words = shlex.split(command)[1:]
+        if words[0] in COMMANDS:
+            COMMANDS[words[0]].read(words[1:])
+            continue
+        line = read(words, request.find)
+        request.script(line)
+        assert line.values.keys() & {"command", "pid", "comm", "cgroup", "container", "uid"}, command
