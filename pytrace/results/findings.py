@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from pytrace.core import types
@@ -169,7 +170,8 @@ class Stacks:
         first, last = (
             [number for number in at if second is None or (number < second) == side] for side in (True, False)
         )
-        known: dict[tuple[int, bool], str] = {}
+        known: tuple[dict[int, str], dict[int, str]] = {}, {}
+        """Characters of frames of the kernel's stacks, and of the users'."""
         numbered: dict[Item, int] = {}
         texts: dict[int, str] = {}
 
@@ -184,17 +186,17 @@ class Stacks:
                 return ""
             found = texts.get(id(stack))
             if found is None:
-                user, characters = stack.user, []
+                user, of_frame = stack.user, known[stack.user]
                 # Frames are shared by stacks, and all of them live as long as the map.
-                for frame in reversed(stack.frames):
-                    one = known.get((id(frame), user))
-                    if one is None:
-                        kind = user_kind(frame) if user else KERNEL
-                        one = known[id(frame), user] = character(frame, kind)
-                    characters.append(one)
+                characters = [*map(of_frame.get, map(id, reversed(stack.frames)))]
+                if None in characters:
+                    for at, frame in enumerate(reversed(stack.frames)):
+                        if characters[at] is None:
+                            kind = user_kind(frame) if user else KERNEL
+                            characters[at] = of_frame[id(frame)] = character(frame, kind)
                 if stack.error:
                     characters[:0] = [character(frame, kind) for frame, kind in frames_of(stack)[:1]]
-                found = texts[id(stack)] = "".join(characters)
+                found = texts[id(stack)] = "".join(cast("list[str]", characters))
             return found
 
         none, between = partial(character, NO_STACK, MARK), partial(character, BETWEEN, MARK)
@@ -237,8 +239,7 @@ class Stacks:
             while at < end:
                 one, to = texts[at][depth], end
                 if texts[end - 1][depth] != one:
-                    prefix = texts[at][: depth + 1]
-                    to = bisect_right(texts, prefix, at, end, key=lambda text: text[: depth + 1])
+                    to = bisect_right(texts, one, at, end, key=itemgetter(depth))
                 heappush(waiting, (sums[at] - sums[to], at, depth, to))
                 at = to
             return sums[own] - sums[first]
@@ -339,45 +340,49 @@ class Stacks:
         Of an interpreter's functions, which people wrote, each that is not only called by another of them; of others
         each that does not only call another. Numbers are those of :attr:`items`, of any line of a function.
         """
-        scripts = self.scripted
+        scripts, items = self.scripted, self.items
         if second_task([column.type for column in self.data.key_columns]) is not None:
             return "", []  # what stands above the middle calls nothing
         function, tree = self.functions, self.tree
-        sums: dict[int, int] = {}
-        own: dict[int, int] = {}
-        largest: dict[int, dict[int, int]] = {}
-        active: dict[int, int] = {}
-        path: list[tuple[int, int]] = []
-        """Of the calls to this one its function or -1, and the innermost that tells something."""
+        # By function, and not in dicts: there are many calls.
+        passed = [scripts and item.kind != INTERPRETED for item in items]
+        outermost = [scripts and item.name.startswith("<") for item in items]
+        sums, own, active = ([0] * len(items) for _ in range(3))
+        largest: list[dict[int, int]] = [{} for _ in items]
+        depth_now = -1
+        functions = [-1] * (max(tree.depths, default=0) + 2)
+        """Of the calls to this one, by depth, its function or -1."""
+        telling = functions[:]
+        """The innermost function down to it that tells something; the last one stands for no call."""
         for depth, item, total, self_ in zip(tree.depths, tree.items, tree.totals, tree.selves, strict=True):
-            while len(path) > depth:
-                one, _ = path.pop()
-                if one >= 0:
-                    active[one] -= 1
-            above = path[-1][1] if path else -1
-            one = function[item]
-            if scripts and self.items[item].kind != INTERPRETED:
-                path.append((-1, above))
+            for left in range(depth, depth_now + 1):
+                if functions[left] >= 0:
+                    active[functions[left]] -= 1
+            depth_now = depth
+            above = telling[depth - 1]
+            if passed[item]:
+                functions[depth], telling[depth] = -1, above
                 continue
-            if not active.get(one):
-                sums[one] = sums.get(one, 0) + total
-            own[one] = own.get(one, 0) + self_
-            if above >= 0 and above != one and not (scripts and self.items[above].name.startswith("<")):
+            functions[depth] = telling[depth] = one = function[item]
+            if not active[one]:
+                sums[one] += total
+            own[one] += self_
+            if above >= 0 and above != one and not outermost[above]:
                 inner, outer = (one, above) if scripts else (above, one)
-                calls = largest.setdefault(inner, {})
+                calls = largest[inner]
                 calls[outer] = calls.get(outer, 0) + total
-            active[one] = active.get(one, 0) + 1
-            path.append((one, one))
+            active[one] += 1
         rows = []
-        for one, total in sums.items():
-            only = [to for to, value in largest.get(one, {}).items() if value > _ONLY * total]
+        for one in sorted({function[item] for item in tree.items if not passed[item]}):
+            total = sums[one]
+            only = [to for to, value in largest[one].items() if value > _ONLY * total]
             if scripts:
                 # One that has less than its caller is of interest, though nobody else calls it.
                 only = [to for to in only if sums[to] * _ONLY < total]
-                only += [one] if self.items[one].name.startswith("<") else []
-            if total > own[one] and not only and self.items[one].kind != MARK:
+                only += [one] if outermost[one] else []
+            if total > own[one] and not only and items[one].kind != MARK:
                 rows.append(one)
-        rows.sort(key=lambda one: (-sums[one], self.items[one].name))
+        rows.sort(key=lambda one: (-sums[one], items[one].name))
         return f"Most with what it calls{' (interpreted)' if scripts else ''}", rows
 
     @cached_property

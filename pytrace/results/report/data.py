@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import add
@@ -576,27 +577,32 @@ class _Trie:
     def _add_rare(self) -> None:
         """A node for what is not in the tree below each call that has such, and one at the root."""
         tree, frames, places = self._stacks.tree, self.frames, self._places
-        document, rows = self._document, list[tuple[int, int, int]]()
+        document = self._document
+        depths, shown, at = list[int](), list[int](), list[int]()
         rare = document.frames.setdefault((document.text(RARE.function), document.text(""), MARK), len(document.frames))
         has = {call for call, whole in zip(tree.innermost, tree.whole, strict=True) if not whole}
         path: list[int] = []
+
+        def add(depth: int, frame: int, place: int) -> int:
+            depths.append(depth)
+            shown.append(frame)
+            at.append(place)
+            return len(depths) - 1
 
         def leave(depth: int) -> None:
             while len(path) > depth:
                 call = path.pop()
                 if call in has:
-                    self._rare[call] = len(rows)
-                    rows.append((tree.depths[call] + 1, rare, -1))
+                    self._rare[call] = add(tree.depths[call] + 1, rare, -1)
 
         for call, (depth, item) in enumerate(zip(tree.depths, tree.items, strict=True)):
-            leave(depth)
-            self._calls[call] = len(rows)
-            rows.append((depth, frames[item], places[item]))
+            if len(path) > depth:
+                leave(depth)
+            self._calls[call] = add(depth, frames[item], places[item])
             path.append(call)
         leave(0)
-        self._rare[-1] = len(rows)
-        rows.append((0, rare, -1))
-        self.nodes = columns(rows, 3)
+        self._rare[-1] = add(0, rare, -1)
+        self.nodes = [depths, shown, at]
 
     def call(self, entry: int) -> int:
         """The node of an entry's innermost call that is in the tree, or of what is not in it below that."""
@@ -607,8 +613,10 @@ class _Trie:
         """Sums of the entries with calls that are not in the tree, beside the other entries."""
         stacks, function = self._stacks, dict(enumerate(self._stacks.functions))
         rows = list[_Row]()
-        sums: dict[tuple[int, int, int, int, tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        between: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        sums: dict[tuple[int, int, int, int, tuple[int, ...]], _Amounts] = {}
+        between: dict[int, _Amounts] = {}
+        equal: dict[_Amounts, Counter[str]] = {}
+        """Functions of rows with the same numbers, which are few different ones in samples."""
         leaves: dict[int, int] = {}
         none = (-1,) * len(entries[0].owners)
         for row in entries:
@@ -623,13 +631,22 @@ class _Trie:
             side = REPEATED if last in callers else INNERMOST
             for key in (CALLERS, row.node, row.group, row.time, none), (side, leaf, row.group, row.time, row.owners):
                 known = sums.get(key)
-                sums[key] = (row.now, row.was) if known is None else _sum(known, row)
-            for one in dict.fromkeys(path[drawn:-1]):
-                if one == last or one in callers:
-                    continue
+                sums[key] = (row.now, row.was) if known is None else _sum(known, (row.now, row.was))
+            functions = {*path[drawn:-1]}.difference(callers, last)
+            amounts = row.now, row.was
+            if len(equal) < _MOST_EQUAL or amounts in equal:
+                equal.setdefault(amounts, Counter()).update(functions)
+                continue
+            for one in sorted(functions):
                 number = self.frames[ord(one)]
                 known = between.get(number)
-                between[number] = (row.now, row.was) if known is None else _sum(known, row)
+                between[number] = amounts if known is None else _sum(known, amounts)
+        for (now, was), counter in equal.items():
+            for one, times in sorted(counter.items()):
+                number = self.frames[ord(one)]
+                amounts = tuple([times * value for value in now]), tuple([times * value for value in was])
+                known = between.get(number)
+                between[number] = amounts if known is None else _sum(known, amounts)
         self.nodes[0] += [1] * len(leaves)
         self.nodes[1] += [self.frames[item] for item in leaves]
         self.nodes[2] += [self._places[item] for item in leaves]
@@ -645,9 +662,14 @@ class _Trie:
         )  # fmt: skip
 
 
-def _sum(known: tuple[tuple[int, ...], tuple[int, ...]], row: _Row) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    now, was = known
-    return tuple(map(add, now, row.now)), tuple(map(add, was, row.was))
+_MOST_EQUAL = 256
+"""Different numbers of rows for which functions are counted together."""
+
+_Amounts = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _sum(known: _Amounts, other: _Amounts) -> _Amounts:
+    return tuple(map(add, known[0], other[0])), tuple(map(add, known[1], other[1]))
 
 
 class _Groups:
