@@ -6,7 +6,6 @@ too, is the row of the run.
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.cli import messages
 from pytrace.cli.options import OPTIONS, CommandLine, Option, Table, parse_option, row_help, seconds
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.script_options import TYPES
@@ -85,7 +85,7 @@ class Command(msgspec.Struct, frozen=True):
             word = words[index]
             index += 1
             if word in ("-h", "--help"):
-                sys.stdout.write(self.help_text())
+                messages.write_pages(self.help_text())
                 raise SystemExit(0)
             if word == "--":
                 return line, [*rest, *words[index - others :]]

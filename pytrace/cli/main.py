@@ -169,7 +169,7 @@ def _version() -> str:
 def run(line: CommandLine) -> int:
     """Run the mode that the command line selects. Returns the exit status."""
     if line.flag("help"):
-        sys.stdout.write(help_text())
+        messages.write_pages(help_text())
         return 0
     if line.flag("version"):
         sys.stdout.write(_version())

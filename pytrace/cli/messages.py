@@ -51,6 +51,26 @@ def write_output(data: bytes, *, raw: bool = False) -> None:
     sys.stdout.buffer.write(data)
 
 
+def write_pages(text: str) -> None:
+    """Write a text that is read: by ``$PAGER``, or less, on a terminal that it does not fit; never into a pipe."""
+    sys.stdout.flush()
+    if os.isatty(0) and os.isatty(1) and text.count("\n") >= (os.get_terminal_size(1).lines or 24):
+        import shutil  # with subprocess: few read pages
+        import signal
+        import subprocess
+
+        command = os.environ.get("PAGER") or shutil.which("less")
+        if command and os.environ.get("TERM", "dumb") != "dumb":
+            signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the pager's
+            defaults = {"LESS": "FRX", "LV": "-c"}  # as git sets them
+            shell = ("/bin/sh", "-c", command)
+            with subprocess.Popen(shell, stdin=subprocess.PIPE, env=defaults | dict(os.environ)) as pager:
+                pager.communicate(text.encode())
+            if pager.returncode not in (126, 127):  # not found, as sh has said
+                return
+    sys.stdout.write(text)
+
+
 def write_file(path: str, data: bytes, *, executable: bool = False) -> None:
     """Write a file atomically; ``-`` is standard output.
 

@@ -26,10 +26,10 @@ COLUMN = 30
 def show(line: CommandLine) -> int:
     """Print the tools, or the usage or text of a script (``-h``, ``--show-script``). Returns the exit status."""
     if line.flag("tools"):
-        sys.stdout.write(tools.listing(" ".join(line.operands)))
+        messages.write_pages(tools.listing(" ".join(line.operands)))
         return 0
     if line.usage:
-        sys.stdout.write(_usage(line, line.words or _plain_words(line)))
+        messages.write_pages(_usage(line, line.words or _plain_words(line)))
         return 0
     script = request.script(line)
     if script.compiled is not None:

@@ -241,12 +241,7 @@ def _help(words: Sequence[str]) -> int:
         text = COMMANDS[topic].help_text()
     else:
         text = documents.page(topic) if topic else documents.topics()
-    if sys.stdout.isatty():
-        import pydoc
-
-        pydoc.pager(text)
-    else:
-        sys.stdout.write(text)
+    messages.write_pages(text)
     return 0
 
 

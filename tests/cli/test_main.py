@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -259,6 +262,41 @@ def test_the_package_installs_the_command() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"] == {
         "pytrace": "pytrace.cli.entry:command"
     }
+
+
+# ---------------------------------------------------------------------------------------------- pages
+
+
+@pytest.mark.parametrize(
+    ("words", "pager", "output"),
+    [
+        (("--help",), "sed s/^pytrace/paged/", r"paged traces"),
+        (("help", "why"), "head -n 1", r".*\r\n"),
+        (("lsp", "--help"), "sed s/^pytrace/paged/", r"usage: pytrace lsp"),  # it fits
+        (("--help",), "no-such-pager", r".*not found\r\npytrace traces"),
+        (("--help",), "", r"pytrace traces"),
+    ],
+    ids=["long", "ends early", "short", "missing", "no terminal"],
+)
+def test_help_that_does_not_fit_the_terminal_goes_to_the_pager(words: tuple[str, ...], pager: str, output: str) -> None:
+    environment = dict(os.environ, PAGER=pager or "sed s/^pytrace/paged/", TERM="xterm")
+    command = [sys.executable, "-m", "pytrace", *words]
+    if not pager:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        assert re.match(output, done.stdout)
+        return
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        written = b""
+        with suppress(OSError):  # the other end is closed
+            while data := os.read(ours, 1 << 16):
+                written += data
+    os.close(ours)
+    assert child.returncode == 0
+    assert re.match(output, written.decode())
+    assert words[0] != "help" or written.count(b"\n") == 1
 
 
 # ---------------------------------------------------------------------------------------------- stages
