@@ -163,6 +163,8 @@ class MapSpec(msgspec.Struct, frozen=True):
     key_names: tuple[str, ...] = ()
     """What the script calls the members of its keys (``filename`` of ``str(args.filename)``), for pictures; empty where
     an expression has no name."""
+    private: bool = False
+    """Whether it is not printed at the end, as the script declares (``let @m = private;``)."""
 
     @property
     def resettable(self) -> bool:

@@ -307,6 +307,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
             map_access.keys_symbol(info.name) if info.name in script.layout.digested else "",
             info.name in script.layout.resettable and not info.value.aggregate,
             info.key_names,
+            info.private,
         )
         for info in checked.maps.values()
     }

@@ -98,6 +98,9 @@ _IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_u
 _MOST_PARAMETERS = 5
 """A BPF call passes its arguments in registers 1 to 5."""
 
+_UNITS = {"ns": "ns", "us": "us", "ms": "ms", "usec": "us", "usecs": "us", "msec": "ms", "msecs": "ms", "sec": "s"}
+"""Functions that somebody may look for to convert nanoseconds: literals of durations do that."""
+
 
 def _is_callable(function: ImportedFunction) -> bool:
     kinds = [kind for _, kind in function.parameters]
@@ -364,6 +367,8 @@ class Calls:
             return self.checker.error(reason.message, node.span, hints=reason.hints, notes=notes)
         if row is None:
             hints = did_you_mean(node.name, [*builtin_names(), *self.checker.functions, *self.checker.imported])
+            if node.name in _UNITS and len(node.args) == 1:
+                hints = (f"write a division by a duration: duration / 1{_UNITS[node.name]}",)
             return self.checker.error(f"unknown function {node.name!r}", node.span, hints=hints)
         if not row.call:
             return self.checker.error(f"{node.name} is a value, not a function", node.span)

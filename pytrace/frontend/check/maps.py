@@ -267,6 +267,9 @@ def read_type(type_: Type) -> Type | None:
         return type_
     return None if type_.aggregate else type_
 
+PRIVATE = "private"
+"""The word that declares a map which is not printed at the end."""
+
 
 class Maps:
     """Typing rules of maps: uses with and without key, reads, declarations."""
@@ -283,6 +286,11 @@ class Maps:
             self.checker.error(f"{node.map.name} is already declared", node.span, notes=notes)
             return
         state.declaration = node
+        if node.modifier not in ("", PRIVATE):
+            self._report_modifier(node)
+            return
+        if node.size is None:
+            return
         if node.kind not in MAP_TYPES:
             known = ", ".join(MAP_TYPES)
             hints = did_you_mean(node.kind, MAP_TYPES) or (f"there are {known}",)
@@ -290,6 +298,17 @@ class Maps:
         size = self.checker.constant_integer(node.size, "the size of a map")
         if size is not None and not 1 <= size < 1 << 32:
             self.checker.error(f"a map cannot have {size} entries", node.size.span)
+
+    def _report_modifier(self, node: nodes.MapDecl) -> None:
+        name, word = node.map.name, node.modifier
+        hints = [f"let {name} = {PRIVATE}; is a map that is not printed at the end"]
+        if word in MAP_TYPES and node.size is None:
+            hints = [f"write let {name} = {word}(SIZE);"]
+            self.checker.error(f"{word} needs the number of its entries", node.span, hints=hints)
+        elif node.size is None and (alike := did_you_mean(word, [*MAP_TYPES, PRIVATE])):
+            self.checker.error(f"there is no map type {word!r}", node.span, hints=alike)
+        else:
+            self.checker.error(f"{word!r} is no word for a map", node.span, hints=hints)
 
     def finish(self) -> None:
         """Fill in the program's maps; report declarations that conflict with the use."""
@@ -311,22 +330,26 @@ class Maps:
         declaration = state.declaration
         span = state.span if state.span is not None else (declaration.span if declaration is not None else None)
         assert span is not None
+        private = declaration is not None and declaration.modifier == PRIVATE
+        if declaration is not None and declaration.size is None:
+            declaration = None
         if not state.keyed:
             if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
                 self._report_kind(declaration, value)
-            return MapInfo(state.name, None, value, "global", 1, span, _help(state, span))
+            return MapInfo(state.name, None, value, "global", 1, span, _help(state, span), private=private)
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
         if ":" in state.name:
             entries = MOST_CALLS if entries == Config().max_map_keys else entries
         if declaration is not None:
             kind = declaration.kind
+            assert declaration.size is not None
             size = self.checker.constant(declaration.size)
             entries = size if isinstance(size, int) else entries
             if kind.startswith("percpu") != value.aggregate:
                 self._report_kind(declaration, value)
         elif value.aggregate:
             kind = self._kind_of_aggregation(state, value, span)
-        return MapInfo(state.name, key, value, kind, entries, span, _help(state, span), state.key_names)
+        return MapInfo(state.name, key, value, kind, entries, span, _help(state, span), state.key_names, private)
 
     def _kind_of_aggregation(self, state: MapState, value: Type, span: Span) -> str:
         entries, cpus = self.checker.config.max_map_keys, self.checker.kernel.possible_cpus

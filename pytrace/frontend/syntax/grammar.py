@@ -192,6 +192,15 @@ def p_map_declaration(p: Rule) -> None:
     p[0] = nodes.MapDecl(span, nodes.MapRef(p[1].span, p[1].text), p[3].text, p[5])
 
 
+def p_map_modifier(p: Rule) -> None:
+    """map_declaration : MAP ASSIGN IDENT declaration_end
+    | MAP ASSIGN IDENT IDENT LPAREN declared_size RPAREN declaration_end"""
+    whole = len(p) > 5
+    span = p.lexer.head.to(p[7 if whole else 3].span)
+    kind, size = (p[4].text, p[6]) if whole else ("", None)
+    p[0] = nodes.MapDecl(span, nodes.MapRef(p[1].span, p[1].text), kind, size, p[3].text)
+
+
 def p_option_declaration(p: Rule) -> None:
     """option_declaration : LPAREN arguments RPAREN declaration_end"""
     head = p.lexer.head

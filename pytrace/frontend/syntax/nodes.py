@@ -425,11 +425,12 @@ class Probe(Node, frozen=True, eq=False):
 
 
 class MapDecl(Node, frozen=True, eq=False):
-    """``let @m = kind(size);``."""
+    """``let @m = kind(size);``, ``let @m = modifier;``, ``let @m = modifier kind(size);``."""
 
     map: MapRef
     kind: str
-    size: Expr
+    size: Expr | None
+    modifier: str = ""
 
 
 class OptionDeclaration(Node, frozen=True, eq=False):

@@ -589,6 +589,8 @@ class MapInfo(msgspec.Struct, frozen=True):
     help: str = ""
     key_names: tuple[str, ...] = ()
     """What the script calls the members of its keys; empty where an expression has no name."""
+    private: bool = False
+    """Declared as ``private``: it is shown only where the script prints it."""
 
     @property
     def hidden(self) -> bool:

@@ -399,7 +399,7 @@ class Renderer:
         if text and not rows:
             self.output.write(b"\n\n")
         due = text and rows
-        names = sorted(item.name for item in self.manifest.maps)
+        names = sorted(item.name for item in self.manifest.maps if not item.private)
         for name in names if self.manifest.config.print_maps_on_exit else ():
             for part in filter(None, self.maps.parts(name)):
                 self.output.write(b"\n\n" + part if due else part)

@@ -146,9 +146,9 @@ class Snapshots:
         if emptied:
             contents = [item._replace(entries=emptied.get(item.view.name, item.entries)) for item in contents]
         maps = {item.view.spec.name: map_data(item, forms, self._collect) for item in contents}
-        if not self._manifest.config.print_maps_on_exit:
-            for name, data in maps.items():
-                data.hidden = name not in self._printed
+        for spec in self._manifest.maps:
+            if spec.private or not self._manifest.config.print_maps_on_exit:
+                maps[spec.name].hidden = spec.name not in self._printed
         moments = {item.view.spec.name: item.time for item in contents}
         tables = run.rows.tables(self._identity, forms) if not most and run.rows is not None else ()
         return SnapshotData((described,), maps, tables, losses, moments, costs), contents
