@@ -212,7 +212,7 @@ def _run(line: CommandLine, options: RunOptions) -> int:
         _refuse_compile_options(line, options)
         return _run_compiled_file(script, options)
     if options.mode == "format":
-        return _format(script, options)
+        return _format(script, options, suggest=line.flag("suggest"))
     compile_options = request.compile_options(line, options, script)
     if script.wants_help:
         from pytrace.cli import script_texts  # usage of a script
@@ -371,11 +371,23 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     return _execute(result, options)
 
 
-def _format(script: Script, options: RunOptions) -> int:
+def _format(script: Script, options: RunOptions, *, suggest: bool) -> int:
     from pytrace.frontend.syntax import formatter  # another mode
 
     diagnostics = Diagnostics()
-    text = formatter.format_source(script.source, diagnostics)
+    source = script.source
+    if suggest:
+        from pytrace.core.source import Source  # an option of another mode
+        from pytrace.frontend.syntax import call_suggestions
+
+        text, pairs = call_suggestions.suggest(source, diagnostics)
+        source = Source(source.name, text)
+        for pair in pairs:
+            said = f"stays as it is, as {pair.reason}" if pair.reason else "is one probe now"
+            diagnostics.note(f"{pair.call} {said}", pair.entry)
+        if not pairs and not diagnostics.failed:
+            sys.stderr.write("no entry keeps values by tid for a return, so there is nothing to suggest\n")
+    text = formatter.format_source(source, diagnostics)
     messages.show(diagnostics, warnings=options.warnings)
     diagnostics.check()
     data = text.encode("utf-8", "surrogateescape")

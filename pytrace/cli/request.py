@@ -278,6 +278,8 @@ def mode(line: CommandLine) -> str:
     named = line.argument("mode", str)
     modes = {named} if named else set()
     modes |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
+    if line.flag("suggest") and modes != {"format"}:
+        raise TraceError("--suggest is for --fmt", hints=("pytrace --fmt --suggest SCRIPT",))
     if len(modes) > 1:
         raise TraceError("only one mode can be given: " + ", ".join(sorted(modes)))
     return modes.pop() if modes else "run"

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+from pytrace.frontend.syntax import call_suggestions
 from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.server import Server
@@ -61,6 +64,31 @@ def test_calls_of_the_system_and_pairs_of_static_probes(server: Server, programs
     assert "@pair: 10\n" in result.stdout
     assert "@ok: 10\n" in result.stdout
     assert "@some: 6\n" in result.stdout
+
+
+def test_suggested_calls_store_what_the_pairs_do(server: Server, tmp_path: Path) -> None:
+    """Both forms in one run: the suggested one stores in maps of its own."""
+    need("tracepoint")
+    pairs = (
+        "tracepoint:syscalls:sys_enter_read,tracepoint:syscalls:sys_enter_write /pid == cpid/ "
+        "{ @start[tid] = nsecs; @fd[tid] = args.fd; @wanted[tid] = args.count } "
+        "tracepoint:syscalls:sys_exit_read,tracepoint:syscalls:sys_exit_write /@start[tid] && args.ret > 0/ "
+        "{ @bytes[@fd[tid], @wanted[tid]] = sum(args.ret); @timed = sum((nsecs - @start[tid]) / 1000 >= 0); "
+        "delete(@start[tid]); delete(@fd[tid]); delete(@wanted, tid); } "
+        "tracepoint:syscalls:sys_enter_openat { @path[tid] = args.filename } "
+        "tracepoint:syscalls:sys_exit_openat /@path[tid] && pid == cpid/ "
+        "{ @opened[str(@path[tid])] = sum(args.ret); delete(@path[tid]); } "
+        "end { clear(@start); clear(@fd); clear(@wanted); clear(@path); }"
+    )
+    calls, found = call_suggestions.suggest(Source("script", pairs), Diagnostics())
+    assert [pair.reason for pair in found] == ["", ""]
+    calls = re.sub(r"@(bytes|timed|opened)", r"@new_\1", calls)
+    result = server.run(("-e", f"{pairs} {calls}", "-c", f"cat /etc/hostname {tmp_path}/none"), cwd=tmp_path)
+    assert result.status == 0, result
+    maps = [line for line in result.stdout.splitlines() if line.startswith("@")]
+    old = [line for line in maps if not line.startswith("@new_")]
+    assert len(old) > 4, result
+    assert [line.removeprefix("@new_") for line in maps if line not in old] == [line.removeprefix("@") for line in old]
 
 
 _PYTHON = """
