@@ -348,7 +348,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("bench", "", "bench", "", "run the bench: probes", "mode"),
     Option("fmt", "", "fmt", "", "format the script; with -o rewrite that file", "mode"),
     Option("suggest", "", "suggest", "",
-           "with --fmt: write pairs of an entry and a return, joined by a map, as call: probes", "mode"),
+           "with --fmt: write pairs of entry and return as call: probes", "mode"),
     Option("show_script", "", "show-script", "", "print the script, or that of a tool, and stop", "mode"),
     Option("tools", "", "tools", "", "list the tools, or those that answer a word or question", "mode"),
     Option("info", "", "info", "", "show what this user may do, what a script needs, what the kernel supports", "mode"),
