@@ -16,7 +16,7 @@ from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, of_go,
 from pytrace.calls.library_functions import signature
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.types import INT64, VOID, Float, Type
+from pytrace.core.types import INT64, VOID, Float, Pointer, Type
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load.listing import python_functions, python_parameters
 from pytrace.runtime.load.live_kernel import LiveKernel
@@ -75,10 +75,10 @@ class Function(msgspec.Struct, frozen=True):
 
     @property
     def readable(self) -> bool:
-        """Whether programs can read its result as a number: a Python object has an address, a float is in another
-        register, results of Go are in several.
+        """Whether programs can read its result as a number: a float is in another register, results of Go are in
+        several.
         """
-        return not self.python and not self.go and not isinstance(self.result_type, Float)
+        return not self.go and not isinstance(self.result_type, Float)
 
     @property
     def entry_reads(self) -> tuple[str, ...]:
@@ -201,12 +201,15 @@ class Selection:
         if symbol.go and not symbol.name.endswith(".abi0") and self._machine == "x86_64":
             return self._bounded(self._of_go(point, path, symbol.name))
         known = signature(symbol.name, self._machine, self._longest)
-        parameters = self._kernel.user_parameters(path, symbol.name)
+        parameters = self._kernel.user_parameters(path, symbol.name, symbol.address)
         # DWARF knows no parameters of functions in assembly, nor those of what a resolver (IFUNC) stands for.
         if parameters is None or (not parameters and known is not None) or symbol.indirect:
+            types = (self._kernel.user_result(path, symbol.name, place.address) for place in self._places(path, symbol))
+            if known is None and any(isinstance(type_, Float) for type_ in types):
+                return Function(point, name, path, None, of_result(Float(8), self._longest))
             return self._bounded(Function(point, name, path, *(known or ())))
         arguments = tuple(of_parameter(item, self._machine, self._longest) for item in parameters)
-        type_ = self._kernel.user_result(path, symbol.name)
+        type_ = self._kernel.user_result(path, symbol.name, symbol.address)
         result = None if type_ is None else of_result(type_, self._longest)
         return self._bounded(Function(point, name, path, arguments, result))
 
@@ -221,6 +224,13 @@ class Selection:
         last = declared[-1] if declared and declared[-1].declaration == "error" else None
         error = last.parts[0].register if last is not None and last.parts else ""
         return Function(point, name, path, arguments, go=True, results=results, error=error)
+
+    def _places(self, path: str, symbol: UserSymbol) -> Sequence[UserSymbol]:
+        """Where calls of a function go."""
+        if not symbol.indirect:
+            return (symbol,)
+        pid = self._pids[0] if self._pids else None
+        return self._kernel.user_implementations(path, symbol, pid).functions
 
     def _bounded(self, function: Function) -> Function:
         """*function* with what is read of it, unless there are too many combinations."""
@@ -254,7 +264,8 @@ class Selection:
             )
 
     def _object(self, name: str, expression: str) -> Value:
-        return Value(name, VOID, "object", (f"pystr({expression}, {self._longest})",))
+        # No address is the result of a function that an exception ended.
+        return Value(name, Pointer(VOID), "object", (f"pystr({expression}, {self._longest})",))
 
     def _source(self, module: str) -> str | None:
         """The file of a module, where the command or the process names it; None if only the process knows."""
@@ -340,9 +351,11 @@ def _group(
     unfinished = "0" if untold else "unfinished"
     if failed and first.go:
         conditions += [f'reg("{first.error}") != 0']
-    elif failed and not first.python and not first.readable:
+    elif failed and first.python:
+        conditions += ["(uint64)retval == 0"]
+    elif failed and not first.readable:
         conditions += ["unfinished"]
-    elif failed and not first.python:
+    elif failed:
         conditions += ["(unfinished || (uint64)retval == 0 || (int64)retval < 0 || (int32)retval < 0)"]
     kept = [f"entry({value})" for value in (*registers, *first.entry_reads)]
     values = [str(WHOLE), "entry(nsecs)", thread, "pid", name, "duration", unfinished, result[0], *kept, *result[1:]]
@@ -390,7 +403,7 @@ def summary_lines(functions: Sequence[Function], *, scope: Sequence[str], slow: 
     That is 1 for zero, 2 for a negative number of 64 bits, 3 for one of 32 bits, 0 for anything else.
     """
     texts = []
-    for python, readable in ((False, True), (False, False), (True, False)):
+    for python, readable in ((False, True), (False, False), (True, True)):
         group = [function for function in functions if (function.python, function.readable) == (python, readable)]
         if not group:
             continue

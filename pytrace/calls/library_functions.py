@@ -219,6 +219,15 @@ waitpid ipi i
 write ipu l
 """
 
+MATHS = {
+    "f f": "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp10 exp2 expm1 fabs floor j0 j1 lgamma "
+           "log log10 log1p log2 logb nearbyint rint round roundeven sin sinh sqrt tan tanh tgamma trunc y0 y1",
+    "ff f": "atan2 copysign drem fdim fmax fmin fmod hypot nextafter pow remainder",
+    "fff f": "fma", "f i": "ilogb", "f l": "llrint llround lrint lround", "fi f": "ldexp scalbn", "fl f": "scalbln",
+    "if f": "jn yn", "fp f": "frexp modf lgamma_r", "ffp f": "remquo", "fpp v": "sincos",
+}  # fmt: skip
+"""Functions of libm, which exist for ``float`` (``sinf``) and ``long double`` (``sinl``), too."""
+
 _TYPES: dict[str, Type] = {
     "s": Pointer(Int(1, True)), "i": Int(4, True), "l": Int(8, True), "u": Int(8, False), "p": Pointer(VOID),
     "c": Int(4, True), "m": Int(4, False), "f": Float(8), "v": VOID,
@@ -229,7 +238,11 @@ _FORMS = {"s": "string", "m": "octal", "f": "lost", "v": "nothing"}
 @cache
 def _rows() -> dict[str, tuple[str, str]]:
     rows = (line.split() for line in TEXT.strip().splitlines())
-    return {name: (arguments.strip("-"), result) for name, arguments, result in rows}
+    found = {name: (arguments.strip("-"), result) for name, arguments, result in rows}
+    for form, names in MATHS.items():
+        arguments, result = form.split()
+        found |= {f"{name}{suffix}": (arguments, result) for name in names.split() for suffix in ("", "f", "l")}
+    return found
 
 
 def signature(name: str, machine: str, longest: int) -> tuple[tuple[Value, ...], Value] | None:

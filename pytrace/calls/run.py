@@ -372,13 +372,10 @@ class _Run:
 
     def _function(self, shown: Shown, call: FunctionCall) -> None:
         arguments = self._function_arguments(call) if call.known else ["<lost>"]
-        value = call.function.result
         returned = shown in (Shown.WHOLE, Shown.END)
         result = "<left without a return>"
         if returned:
-            result = self._result_text(call) if value is not None else unknown_number(call.result)
-            if call.function.go and call.function.arguments is not None:
-                result = self._go_results(call)
+            result = self._result_text(call)
         took = call.duration
         if self._tree is not None and took is None:
             took = max(0, self._tree.moment - call.start)
@@ -469,8 +466,14 @@ class _Run:
         return self._types[key]
 
     def _result_text(self, call: FunctionCall) -> str:
-        assert call.function.result is not None
-        return self._function_texts.text(call.function.result, [call.result], call.result_reads)
+        function = call.function
+        if function.go and function.arguments is not None:
+            return self._go_results(call)
+        if function.python and not call.result:
+            return "<exception>"
+        if function.result is None:
+            return unknown_number(call.result)
+        return self._function_texts.text(function.result, [call.result], call.result_reads)
 
     def _unfinished_functions(self, tree: Tree) -> None:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)

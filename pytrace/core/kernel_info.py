@@ -405,14 +405,16 @@ class KernelInfo(Protocol):
     def user_address_at(self, path: str, offset: int) -> int | None:
         """Virtual address of a file offset of a binary's code."""
 
-    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        """Parameters of a user function, from DWARF."""
+    def user_parameters(
+        self, path: str, symbol: str, address: int | None = None
+    ) -> tuple[UserParameter, ...] | None:
+        """Parameters of a user function, from DWARF; of that at *address* where several have the name."""
 
     def user_type(self, path: str, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` (*kind*) that a user binary's DWARF has under a name."""
 
-    def user_result(self, path: str, symbol: str) -> Type | None:
-        """Type of a user function's result, from DWARF; void when it has none."""
+    def user_result(self, path: str, symbol: str, address: int | None = None) -> Type | None:
+        """Type of a user function's result, from DWARF; void when it has none. *address* as for parameters."""
 
     def user_goid(self, path: str, offset: int) -> int | None:
         """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""

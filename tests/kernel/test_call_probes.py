@@ -175,3 +175,40 @@ def test_calls_that_find_no_room_are_lost(server: Server, tmp_path: Path) -> Non
     assert returned == seen < returns
     assert returns <= seen + lost <= entries
     assert "calls of call:./nested:work are under way: this one is lost" in result.stderr
+
+
+_FIRST = """
+struct a { int x; };
+static __attribute__((noinline)) int work(struct a *a, int n) { __asm__ volatile(""); return a->x + n; }
+int first(void) { struct a a = {4}; return work(&a, 1); }
+"""
+_SECOND = """
+int first(void);
+static __attribute__((noinline)) int work(const char *text) { __asm__ volatile(""); return *text; }
+int main(void) { for (int i = 0; i < 3; i++) first(); return work("") != 0; }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="where x86-64 keeps arguments")
+def test_all_functions_of_one_name_are_probed(server: Server, tmp_path: Path) -> None:
+    """Static ones of two files, and two versions in a library; each with its own arguments."""
+    need("uprobe")
+    (tmp_path / "second.c").write_text(_SECOND)
+    program = compiled(tmp_path, "both", _FIRST, str(tmp_path / "second.c"), "-g", "-O1")
+    script = (
+        "uprobe:./both:work { @entered = count(); } uretprobe:./both:work { @returned[retval] = count(); } "
+        "uprobe:./both:w*k { @matched = count(); } call:./both:work { @called[retval] = count(); }"
+    )
+    result = server.run(("-q", "-e", script, "-c", str(program)), cwd=tmp_path)
+    assert result.stdout.split() == [
+        "@called[0]:", "1", "@called[5]:", "3", "@entered:", "4", "@matched:", "4", "@returned[0]:", "1",
+        "@returned[5]:", "3",
+    ], result  # fmt: skip
+    result = server.run(("calls", "-c", str(program), "./both:work"), cwd=tmp_path)
+    shown = [line.partition(" <")[0].split() for line in result.stdout.splitlines()]
+    assert shown[:3] == [["work(a={x=4},", "n=1)", "=", "5"]] * 3, result
+    exponents = 'uprobe:libm:pow { @versions = count(); }'
+    source = "#include <math.h>\nint main(int c, char **v) { return pow(c, c + .5) < 0; }"
+    program = compiled(tmp_path, "exponents", source, "-fno-builtin", "-lm")
+    result = server.run(("-q", "-e", exponents, "-c", str(program)), cwd=tmp_path)
+    assert result.stdout.split() == ["@versions:", "1"], result

@@ -274,6 +274,23 @@ def test_results_in_other_registers_and_calls_that_never_return(server: Server, 
     assert result.stderr == "WARNING: call:./floats:ends: none of 3 calls returned: 3 left without a return\n"
 
 
+def test_exceptions_of_python(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    (tmp_path / "shop.py").write_text(
+        "def find(item):\n    return {'pear': 2}[item]\n"
+        "def price(item):\n    try:\n        return find(item)\n    except KeyError:\n        return None\n"
+        "price('pear'), price('fig')\n"
+    )
+    command = ("-c", f"/usr/bin/python3 {tmp_path}/shop.py", "python:shop:*")
+    result = server.run(("calls", "--failed", *command), cwd=tmp_path, timeout=60)
+    if "runs no CPython that is known" in result.stderr:
+        pytest.skip("no CPython that is known")
+    (line, _) = result.stdout.splitlines()
+    assert re.fullmatch(r"find\(item=fig\) += <exception> <.*>", line)
+    table = server.run(("calls", "--summary", *command), cwd=tmp_path, timeout=60).stdout.splitlines()
+    assert {row.split()[-1]: row.split()[2:4] for row in table if row.split()[-1] == "find"} == {"find": ["2", "1"]}
+
+
 def function_calls(server: Server, folder: Path, command: str, *options: str) -> list[str]:
     result = server.run(("calls", "-o", "calls", "-c", command, *options), cwd=folder, timeout=60)
     assert result.status == 0, result

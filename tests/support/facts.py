@@ -309,10 +309,12 @@ class RecordedKernel:
     def user_type(self, path: str, kind: str, name: str) -> Type | None:
         return None
 
-    def user_result(self, path: str, symbol: str) -> Type | None:
+    def user_result(self, path: str, symbol: str, _address: int | None = None) -> Type | None:
         return INT32 if (path, symbol) in self.parameters else None
 
-    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+    def user_parameters(
+        self, path: str, symbol: str, _address: int | None = None
+    ) -> tuple[UserParameter, ...] | None:
         return self.parameters.get((path, symbol))
 
     def user_goid(self, path: str, offset: int) -> int | None:

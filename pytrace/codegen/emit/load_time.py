@@ -182,6 +182,9 @@ class _Reliance:
             if symbol_row is None:
                 self._ahead.exact(path, "the probe is on an address")
                 continue
+            if len({item.address for item in symbols if item.name == symbol}) > 1:
+                self._ahead.exact(path, f"several functions are named {symbol!r}")
+                continue
             self._ahead.binaries["symbol", path, symbol, str(symbol_row.offset)] = None
             if place.offset != symbol_row.offset:
                 self._ahead.exact(path, "the probe is inside a function")

@@ -186,9 +186,20 @@ class UserProbe(BinaryProvider):
             if not quiet:
                 self._report_no_symbol(point, path, name, scope)
             return []
-        if symbols[0].indirect and scope.attaching:
-            return self._indirect_matches(point, path, symbols[0], offset, scope)
-        symbol = symbols[0]
+        # Static functions of several source files may have one name, and versions of a library's function (pow of
+        # glibc 2.2.5, for programs of then, and 2.29): a probe on one of them would count others as never called.
+        found: dict[int, Match] = {}
+        for symbol in {symbol.address: symbol for symbol in symbols}.values():
+            for match in self._function_matches(point, path, symbol, part, offset, scope):
+                found.setdefault(match.of(UserTarget).offset, match)
+        return list(found.values())
+
+    def _function_matches(
+        self, point: Point, path: str, symbol: UserSymbol, part: Part, offset: int, scope: Scope
+    ) -> list[Match]:
+        name = symbol.name
+        if symbol.indirect and scope.attaching:
+            return self._indirect_matches(point, path, symbol, offset, scope)
         if not symbol.size and not scope.options.unsafe:
             message = f"the size of {name!r} is not known: the symbol table does not have it"
             hint = "--unsafe attaches anyway, which may crash the program if it is not a function"
@@ -374,14 +385,14 @@ class UserProbe(BinaryProvider):
             results = scope.kernel.user_go_results(function.path, function.symbol)
             return contexts.go_returning(results[0] if results else None, scope.kernel, strings)
         if match.kind.returns and "retval" in uses:
-            result = scope.kernel.user_result(function.path, function.symbol)
+            result = scope.kernel.user_result(function.path, function.symbol, function.address or None)
             if result is None:
                 for problem in scope.kernel.user_debug_problems(function.path):
                     scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
             return replace(contexts.returning(result, scope.kernel), reads_result=True)
         if match.kind.returns or function.inside or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
-        parameters = scope.kernel.user_parameters(function.path, function.symbol)
+        parameters = scope.kernel.user_parameters(function.path, function.symbol, function.address or None)
         missing: list[str] = []
         if parameters is None:
             what = f"{function.path} has no debug information about {function.symbol}"

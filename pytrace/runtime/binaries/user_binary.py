@@ -661,13 +661,16 @@ class UserBinaries:
         return [row for row in static_tracepoints(self.binary(path).elf) if first(row.provider) and second(row.name)]
 
     @_bounded
-    def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        """Parameters of a function from DWARF; None without DWARF or without that function."""
+    def parameters(self, path: str, symbol: str, address: int | None = None) -> tuple[UserParameter, ...] | None:
+        """Parameters of a function from DWARF; None without DWARF or without that function.
+
+        *address* says which, where several functions have the name.
+        """
         binary = self.binary(path)
         binary.ask_servers()
         if binary.debug is None:
             return None
-        return binary.debug.decoder.parameters(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.parameters(symbol, binary.address_of(symbol) if address is None else address)
 
     @_bounded
     def named_type(self, path: str, kind: str, name: str) -> Type | None:
@@ -677,12 +680,12 @@ class UserBinaries:
         return binary.debug.decoder.named_type(kind, name) if binary.debug is not None else None
 
     @_bounded
-    def result(self, path: str, symbol: str) -> Type | None:
-        """Type of a function's result from DWARF; None without DWARF or without that function."""
+    def result(self, path: str, symbol: str, address: int | None = None) -> Type | None:
+        """Type of a function's result from DWARF, as for :meth:`parameters`."""
         binary = self.binary(path)
         if binary.debug is None:
             return None
-        return binary.debug.decoder.result(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.result(symbol, binary.address_of(symbol) if address is None else address)
 
     @_bounded
     def goid(self, path: str, offset: int) -> int | None:

@@ -460,8 +460,10 @@ class LiveKernel:
         self._depend_on_binary(path)
         return self._binaries.address_at(path, offset)
 
-    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        parameters = self._binaries.parameters(path, symbol)
+    def user_parameters(
+        self, path: str, symbol: str, address: int | None = None
+    ) -> tuple[UserParameter, ...] | None:
+        parameters = self._binaries.parameters(path, symbol, address)
         self._depend_on_debug_files(path)
         return parameters
 
@@ -470,8 +472,8 @@ class LiveKernel:
         self._depend_on_debug_files(path)
         return type_
 
-    def user_result(self, path: str, symbol: str) -> Type | None:
-        type_ = self._binaries.result(path, symbol)
+    def user_result(self, path: str, symbol: str, address: int | None = None) -> Type | None:
+        type_ = self._binaries.result(path, symbol, address)
         self._depend_on_debug_files(path)
         return type_
 

@@ -158,7 +158,9 @@ class Facts:
             TracepointField("pid", INT32, 8, 4, "pid_t pid"),
         )
 
-    def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
+    def user_parameters(
+        self, path: str, symbol: str, _address: int | None = None
+    ) -> tuple[UserParameter, ...] | None:
         assert symbol, "an address has no parameters to ask for"
         return (UserParameter("n", INT32, "di", "const int"),) if (path, symbol) == ("/bin/app", "work") else None
 
