@@ -29,7 +29,7 @@ from pytrace.codegen.ir.values import (
     ordering,
 )
 from pytrace.codegen.lower import map_access
-from pytrace.codegen.lower.map_access import Key, MapStorage, Weights
+from pytrace.codegen.lower.map_access import Key, MapStorage
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, SLOT_FLAG
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
@@ -91,7 +91,7 @@ class Aggregates(Part):
     def __init__(self, e: Emitter) -> None:
         super().__init__(e)
         self.storage = MapStorage(e)
-        self.weights = Weights(e)
+        self.weights = self.storage.weights
 
     # ---------------------------------------------------------------------------------------------- rows
 
@@ -462,9 +462,8 @@ class Maps(Part):
 
     def __init__(self, e: Emitter) -> None:
         super().__init__(e)
-        self.storage = MapStorage(e)
-        self.weights = Weights(e)
         self.aggregates = Aggregates(e)
+        self.storage, self.weights = self.aggregates.storage, self.aggregates.weights
 
     @handles(nodes.MapRef, nodes.MapIndex)
     def read(self, node: nodes.MapRef | nodes.MapIndex) -> Operand:

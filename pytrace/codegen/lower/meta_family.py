@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from msgspec.structs import astuple
 
 from pytrace.base.dispatch import handles_names
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import I1, Number, Operand, Parts, Scalar
 from pytrace.codegen.lower.expressions import Builtins, Expressions
 from pytrace.core.diagnostics import InternalError
@@ -22,9 +22,9 @@ LINEAR = 8
 class MetaBuiltins(Builtins):
     """Records and lists of values that are known when a script is compiled."""
 
-    def __init__(self, e: Emitter) -> None:
-        super().__init__(e)
-        self.expressions = Expressions(e)
+    @cached_property
+    def _expressions(self) -> Expressions:
+        return Expressions(self.e)
 
     @handles_names("config")
     def _config(self, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -34,7 +34,7 @@ class MetaBuiltins(Builtins):
         values = astuple(self.checked.config)
         encoded = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
         members = zip(encoded, type_.members, strict=True)
-        return Parts(type_, tuple(self.expressions.constant(value, of) for value, of in members))
+        return Parts(type_, tuple(self._expressions.constant(value, of) for value, of in members))
 
     @handles_names("one_of")
     def _one_of(self, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -55,7 +55,7 @@ class MetaBuiltins(Builtins):
         result, done = self.b.register(), self.b.block()
         self.b.store(1, result)
         for entry in entries:
-            text = self.expressions.constant(entry, String(len(entry) + 1))
+            text = self._expressions.constant(entry, String(len(entry) + 1))
             self.b.jump_if(self.e.comparison.equal(place, text), done)
         self.b.store(0, result)
         self.b.jump(done)

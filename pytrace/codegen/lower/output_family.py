@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
@@ -28,9 +28,9 @@ _COMMANDS = ("system", "cat")
 class OutputBuiltins(Builtins):
     """Sends events."""
 
-    def __init__(self, e: Emitter) -> None:
-        super().__init__(e)
-        self.expressions = Expressions(e)
+    @cached_property
+    def _expressions(self) -> Expressions:
+        return Expressions(self.e)
 
     @handles_names("exit")
     def _exit(self, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -148,7 +148,7 @@ class OutputBuiltins(Builtins):
     @handles_names("joined", "sprintf")
     def _joined(self, node: nodes.Call) -> Operand:
         values = tuple(item for item in node.args[1:] if isinstance(item, nodes.Expr))
-        return self.expressions.members_in_order(self.e.type(node), values)
+        return self._expressions.members_in_order(self.e.type(node), values)
 
 
 # ------------------------------------------------------------------------------ changes of the behaviour of the system

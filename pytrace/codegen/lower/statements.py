@@ -23,9 +23,8 @@ from pytrace.codegen.ir.values import (
 )
 from pytrace.codegen.lower import maps
 from pytrace.codegen.lower.expressions import Expressions
-from pytrace.codegen.lower.map_access import Key, MapStorage
-from pytrace.codegen.lower.maps import Aggregates, Maps
-from pytrace.codegen.lower.operators import Operators
+from pytrace.codegen.lower.map_access import Key
+from pytrace.codegen.lower.maps import Aggregates
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, Tuple, Type, Void
 from pytrace.frontend.syntax import nodes
@@ -62,13 +61,11 @@ def _is_script_pointer(checked: CheckedProgram, node: nodes.Expr) -> bool:
 class Statements(Part):
     """Lowers statements."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: Emitter, expressions: Expressions) -> None:
         super().__init__(e)
-        self.storage = MapStorage(e)
-        self.aggregates = Aggregates(e)
-        self.maps = Maps(e)
-        self.operators = Operators(e)
-        self.expressions = Expressions(e)
+        self.expressions = expressions
+        self.operators, self.maps = expressions.operators, expressions.maps
+        self.aggregates, self.storage = self.maps.aggregates, self.maps.storage
         self._emit: Mapping[type[nodes.Stmt], Callable[[nodes.Stmt], None]] = handlers(self)
 
     def block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
@@ -95,7 +92,7 @@ class Statements(Part):
 
         def body(inner: Emitter) -> None:
             for statement in alive:
-                Statements(inner).run(statement)
+                Statements(inner, Expressions(inner)).run(statement)
 
         self.e.set_location(alive[0].span)
         self.e.loops.in_function(alive[0].span, body)
@@ -283,7 +280,7 @@ class Statements(Part):
 
             def body(inner: Emitter, index: I64) -> None:
                 value = inner.b.add(inner.b.load(inner.area(first)), index)
-                Statements(inner)._set(info, Scalar(inner.memory.fit(value, info.type), INT64))
+                Statements(inner, Expressions(inner))._set(info, Scalar(inner.memory.fit(value, info.type), INT64))
                 inner.run_block(node.body)
 
             self.e.loops.run(node.span, self.b.sub(stop, start), body, loop=node)
@@ -358,7 +355,7 @@ class ScriptEmitter(Emitter):
 
     @cached_property
     def _statements(self) -> Statements:
-        return Statements(self)
+        return Statements(self, self._expressions)
 
     def value(self, node: nodes.Expr) -> Operand:
         return self._expressions.evaluate(node)
