@@ -317,8 +317,8 @@ syncfs fd:fd
 sendmmsg fd:fd msgs:ptr count:uint flags:|msg
 setns fd:fd type:|unshare
 getcpu cpu:>uint node:>uint cache:ptr
-process_vm_readv pid:int local:>iov*2 local_count:ulong remote:ptr remote_count:ulong flags:ulong
-process_vm_writev pid:int local:<iov*2 local_count:ulong remote:ptr remote_count:ulong flags:ulong
+process_vm_readv pid:int local:>iov*2 local_count:ulong remote:<iovec*4 remote_count:ulong flags:ulong
+process_vm_writev pid:int local:<iov*2 local_count:ulong remote:<iovec*4 remote_count:ulong flags:ulong
 kcmp pid1:int pid2:int type:#kcmp idx1:ulong idx2:ulong
 finit_module fd:fd params:str flags:hex
 sched_setattr pid:int attr:<sched_attr flags:hex

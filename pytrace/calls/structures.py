@@ -29,6 +29,7 @@ FIELDS: Mapping[str, str] = {
                   "stack_size:Q:hex tls:Q:ptr ...",
     "epoll_event": "events:I:|epollevents data:Q:epolldata",
     "flock": "l_type:h:#flock l_whence:h:#whence .4 l_start:q l_len:q (l_pid:i) .4",
+    "iovec": "iov_base:Q:ptr iov_len:Q",
     "itimerspec": "it_interval:timespec it_value:timespec",
     "itimerval": "it_interval:timeval it_value:timeval",
     "landlock_attr": "handled_access_fs:Q:hex",
@@ -45,8 +46,8 @@ FIELDS: Mapping[str, str] = {
     "sigevent": "sigev_value:Q:hex sigev_signo:i:sig sigev_notify:i:#sigev ...",
     "siginfo": "si_signo:i:sig .4 si_code:i:sicode .4 si_pid:i si_uid:I si_status:i .100 ...",
     "stack": "ss_sp:Q:ptr ss_flags:i:|ssflags .4 ss_size:Q",
-    "statfs": "f_type:q:hex f_bsize:q f_blocks:Q f_bfree:Q f_bavail:Q f_files:Q f_ffree:Q (f_fsid:Q) f_namelen:q "
-              "f_frsize:q f_flags:q:hex .32",
+    "statfs": "f_type:q:#fsmagic f_bsize:q f_blocks:Q f_bfree:Q f_bavail:Q f_files:Q f_ffree:Q (f_fsid:Q) f_namelen:q "
+              "f_frsize:q f_flags:q:|statfs .32",
     "statx": "stx_mask:I:|statx (blksize:I) stx_attributes:Q:|statxattr (nlink:I) (uid:I) (gid:I) stx_mode:H:filemode "
              ".2 (ino:Q) stx_size:Q .208 ...",
     "sysinfo": "uptime:q loads:sysloads totalram:Q freeram:Q sharedram:Q bufferram:Q totalswap:Q freeswap:Q procs:H .6 "

@@ -170,7 +170,13 @@ class Analysis:
         return Span(self.source, span.start, span.end) if span is not None and span.source is self.basis else span
 
     def _all_symbols(self) -> Iterator[Symbol]:
-        typed: list[nodes.Node] = [unit.body for unit in self.units]
+        calls = {unit.span.start for unit in self.units if unit.role}
+        for unit in self.units:
+            if unit.span.start in calls:
+                for node in nodes.walk(unit.body):
+                    # What a ``call:`` became has places of what it stands for.
+                    yield from (item for item in self._typed_symbol(node) if item.span.text == item.name)
+        typed: list[nodes.Node] = [unit.body for unit in self.units if unit.span.start not in calls]
         typed += [function.body for function in self.checked.functions]
         for top in typed:
             for node in nodes.walk(top):
@@ -459,12 +465,15 @@ class Analysis:
         return self.kernel.struct(match[1], match[2]) if match is not None else None
 
     def _unit(self, offset: int) -> ProbeUnit | None:
+        """The probe at an offset; of a ``call:`` its entry, whose arguments the block has."""
         inside = [unit for unit in self.units if unit.span.source is self.basis]
-        return next(
+        unit = next(
             (unit for unit in inside if unit.span.start <= offset <= unit.span.end),
             # The text may have grown since it was analysed.
             next((unit for unit in reversed(inside) if unit.span.start <= offset), None),
         )
+        halves = [item for item in inside if unit is not None and item.role and item.span.start == unit.span.start]
+        return min(halves, key=lambda item: item.role != nodes.CALL_ENTRY, default=unit)
 
 
 # ---------------------------------------------------------------------------------------------- texts

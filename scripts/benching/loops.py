@@ -106,11 +106,13 @@ def floor() -> Tracer:
 
 
 def added(
-    row: Row, plan: Plan, script: str, probed: Probed, goal: float | None, *, beyond: bool = True, by_hand: str = ""
+    row: Row, plan: Plan, script: str, probed: Probed, goal: float | None, *, beyond: bool = True, by_hand: str = "",
+    of_peer: str = "",
 ) -> list[Line]:
     """What the script adds to a call of the loop: whole, and beyond an empty program.
 
-    *by_hand* names the programs of ``programs/floor.bpf.c`` that do the same; what they add is the floor of the whole.
+    *of_peer* is the script of the other tracer, where it lacks something. *by_hand* names the programs of
+    ``programs/floor.bpf.c`` that do the same; what they add is the floor of the whole.
     """
     loop = probed.loop
     base = 0.0
@@ -124,7 +126,7 @@ def added(
     def once(tracer: Tracer) -> Numbers:
         if tracer is FLOOR:
             return {WHOLE: loop.under(floor(), by_hand) - base}
-        cost = loop.under(tracer, script) - base
+        cost = loop.under(tracer, script if tracer is PYTRACE else of_peer or script) - base
         return {WHOLE: cost, BEYOND: cost - empties.get(tracer.name, 0.0)}
 
     measures = (Measure(WHOLE, "ns", goal, floor_goal=FLOOR_GOAL), Measure(BEYOND, "ns"))

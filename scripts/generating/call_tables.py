@@ -84,6 +84,7 @@ FLAGS: Mapping[str, Table] = {
     "shmat": Table(r"SHM_(?:RDONLY|RND|REMAP|EXEC)"),
     "sockflags": Table(r"SOCK_(?:CLOEXEC|NONBLOCK)"),
     "splice": Table(r"SPLICE_F_\w+", r"SPLICE_F_ALL"),
+    "statfs": Table(r"ST_(?:VALID|RDONLY|NOSUID|NODEV|NOEXEC|SYNCHRONOUS|MANDLOCK|NOATIME|NODIRATIME|RELATIME|NOSYMFOLLOW)"),
     "ssflags": Table(r"SS_(?:ONSTACK|DISABLE|AUTODISARM)"),
     "statx": Table(r"STATX_\w+", r"STATX_(?:ATTR_\w+|_RESERVED)", first="STATX_BASIC_STATS"),
     "statxattr": Table(r"STATX_ATTR_\w+"),
@@ -149,6 +150,7 @@ ENUMS: Mapping[str, Table] = {
     "semctl": Table(r"GET(?:PID|VAL|ALL|NCNT|ZCNT)|SETVAL|SETALL|IPC_(?:RMID|SET|STAT|INFO)|SEM_(?:STAT|INFO|STAT_ANY)"),
     "shmctl": Table(r"SHM_(?:LOCK|UNLOCK|STAT|INFO|STAT_ANY)|IPC_(?:RMID|SET|STAT|INFO)"),
     "msgctl": Table(r"MSG_(?:STAT|INFO|STAT_ANY)|IPC_(?:RMID|SET|STAT|INFO)"),
+    "fsmagic": Table(r"\w+_MAGIC\w*", first="EXT2_SUPER_MAGIC"),
     "shut": Table(r"SHUT_\w+"),
     "si": Table(r"SI_\w+", r"SI_(?:LOAD_SHIFT|MAX_SIZE|DETHREAD)"),
     "sig": Table(r"SIG[A-Z0-9]+", r"SIGUNUSED|SIGSTKSZ|SIGRTMIN|SIGRTMAX|SIGIOT|SIGPOLL", first="SIGABRT SIGIO SIGSYS"),
@@ -173,7 +175,7 @@ ENUMS: Mapping[str, Table] = {
 def generate(constants: Path) -> str:
     """The text of the module."""
     data = json.loads(constants.read_text())
-    values: dict[str, int] = data["values"]
+    values: dict[str, int] = {**data["values"], **_STATFS}
     machines: dict[str, dict[str, int | None]] = data["machines"]
     base = _tables({**values, **_known(machines["x86_64"])} if "x86_64" in machines else values)
     lines = [
@@ -196,6 +198,13 @@ def generate(constants: Path) -> str:
             lines += [f"  {machine!r}: {{", *(f"    {name!r}: {table!r}," for name, table in others.items()), "  },"]
     lines += ["}", "FLAGS = frozenset((", *(f"  {name!r}," for name in sorted(FLAGS)), "))", '"""The tables of bits."""', ""]
     return "\n".join(lines)
+
+
+_STATFS = {
+    "ST_RDONLY": 0x1, "ST_NOSUID": 0x2, "ST_NODEV": 0x4, "ST_NOEXEC": 0x8, "ST_SYNCHRONOUS": 0x10, "ST_VALID": 0x20,
+    "ST_MANDLOCK": 0x40, "ST_NOATIME": 0x400, "ST_NODIRATIME": 0x800, "ST_RELATIME": 0x1000, "ST_NOSYMFOLLOW": 0x2000,
+}  # fmt: skip
+"""Flags of include/linux/statfs.h, which is no header of the UAPI."""
 
 
 def _known(own: Mapping[str, int | None]) -> dict[str, int]:

@@ -76,6 +76,13 @@ CASES = [
     (call("fcntl", 3, 3, result=0o2), "fcntl(3, F_GETFL) = 0x2 (flags O_RDWR)"),
     (call("nanosleep", 1, 2, result=-516, before={0: struct.pack("=qq", 1, 0)}, after={1: struct.pack("=qq", 0, 5)}),
      "nanosleep({tv_sec=1, tv_nsec=0}, {tv_sec=0, tv_nsec=5}) = ? ERESTART_RESTARTBLOCK (Interrupted by signal)"),
+    (call("process_vm_writev", 7, 1, 1, 2, 1, 0, result=2,
+          before={1: struct.pack("=QQ", 8, 2), 3: struct.pack("=QQ", 16, 2)}, parts={0: b"ab"}),
+     'process_vm_writev(7, [{iov_base="ab", iov_len=2}], 1, [{iov_base=0x10, iov_len=2}], 1, 0) = 2'),
+    (call("statfs", 1, 2, before={0: b"/"},
+          after={1: struct.pack("=12q32x", 0xEF53, 4096, 9, 8, 7, 6, 5, 0, 255, 4096, 0x1020, 0)[:120]}),
+     ('statfs("/", {f_type=EXT2_SUPER_MAGIC, f_bsize=4096, f_blocks=9, f_bfree=8, f_bavail=7, f_files=6, f_ffree=5, '
+      "f_namelen=255, f_frsize=4096, f_flags=ST_VALID|ST_RELATIME}) = 0")),
     (call("umask", 0o22, result=0o22), "umask(022) = 022"),
 ]  # fmt: skip
 

@@ -33,6 +33,12 @@ def _pair(row: Row, plan: Plan) -> list[Line]:
     return added(row, plan, PAIR, Probed(), GOAL, beyond=False, by_hand="pair")
 
 
+def _call(row: Row, plan: Plan) -> list[Line]:
+    """As a call: the other tracer has the pair by hand, which :func:`_pair` measures for both."""
+    script = "syscall:getsid { @ns = hist(duration); }"
+    return added(row, plan, script, Probed(), GOAL, beyond=False, by_hand="pair", of_peer=PAIR)
+
+
 BY_HAND = ("count", "comm", "pid", "hist")
 """Rows of which ``programs/floor.bpf.c`` has programs of the same name."""
 
@@ -51,6 +57,7 @@ ROWS = [
     Row("events.str", "count() by str()", added_by("@[str(args->uname)] = count();", GOAL, NAMED)),
     Row("events.str_64", "count() by str() of 64 bytes", added_by("@[str(args->uname, 64)] = count();", GOAL, NAMED)),
     Row("events.pair", "entry and return, start[tid], hist()", _pair),
+    Row("events.call", "the same, syscall: and duration (bpftrace: the pair)", _call),
     Row("events.printf", "printf of 3 fields", added_by('printf("%s %d %lu\\n", comm, pid, nsecs);', GOAL, PRINTED)),
     *(
         Row(f"predicates.{name}", title, added_by(body, GOAL_OF_PREDICATES))
