@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from lsprotocol import types as lsp
 from msgspec.structs import replace
+from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 import pytrace
@@ -373,10 +374,10 @@ async def _rename(server: Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit
     if name[:1] not in ("@", "$"):
         name = symbol.name[0] + name
     if not _NAMES[symbol.kind].fullmatch(name):
-        raise ValueError(f"{params.new_name!r} is no name of a {symbol.kind}")
+        raise JsonRpcInvalidParams(f"{params.new_name!r} is no name of a {symbol.kind}")
     if any(item.kind == symbol.kind and item.name == name and item.identity != symbol.identity
            for item in analysis.symbols):  # fmt: skip
-        raise ValueError(f"there is a {symbol.kind} {name} already")
+        raise JsonRpcInvalidParams(f"there is a {symbol.kind} {name} already")
     edits = [lsp.TextEdit(text.range(span.start, span.end), name) for span in analysis.uses(symbol)]
     return lsp.WorkspaceEdit(changes={params.text_document.uri: edits})
 

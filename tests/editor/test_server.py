@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 lsp = pytest.importorskip("lsprotocol.types", reason="the package pygls is not here")
+from pygls.exceptions import JsonRpcException  # noqa: E402 - after the check that it is here
 from pygls.lsp.client import LanguageClient  # noqa: E402 - after the check that it is here
 
 from pytrace.cli import main  # noqa: E402
@@ -115,6 +116,10 @@ def test_what_an_editor_asks(editor: Editor, tmp_path: Path) -> None:
         client.text_document_rename_async(lsp.RenameParams(document, place(SCRIPT, "@op¦ens[comm"), "files"))
     )
     assert [edit.new_text for edit in renamed.changes[uri]] == ["@files", "@files"]
+    with pytest.raises(JsonRpcException, match=r"^'\$files' is no name of a map$"):
+        editor.wait(
+            client.text_document_rename_async(lsp.RenameParams(document, place(SCRIPT, "@op¦ens[comm"), "$files"))
+        )
     hints = editor.wait(
         client.text_document_inlay_hint_async(
             lsp.InlayHintParams(document, lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0)))
