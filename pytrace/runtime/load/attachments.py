@@ -198,21 +198,36 @@ def _kprobe_hints(target: Target, error: OSError) -> tuple[str, ...]:
 def _attach_kprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(KernelFunctionTarget)
     try:
-        if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
-            event = _open_kprobe(job, place)
-        elif job.options.has("kprobe"):
-            event = probe_links.open_kprobe(
-                _definition_text(place), returns=job.returns, opened=opened, symbol=job.spec.symbol
-            )
-        else:
-            raise CannotAttachError(
-                "this kernel has no kprobes (CONFIG_KPROBES)",
-                hints=("tracepoint, rawtracepoint and fentry probes need no kprobes; see --info",),
-            )
-        attach_event(job, event, target.cookie, opened)
+        _open_and_attach(job, target, place, opened)
     except OSError as error:
-        raise CannotAttachError(_kprobe_reason(error), hints=_kprobe_hints(target, error)) from None
+        # Static functions of several files: the kernel takes none of them by the name, but each by its address.
+        shared = error.errno == errno.EADDRNOTAVAIL and _by_name(place)
+        addresses = [found for found in _function_addresses(place.function, "") if found] if shared else []
+        if not addresses:
+            raise CannotAttachError(_kprobe_reason(error), hints=_kprobe_hints(target, error)) from None
+        for address in addresses:
+            try:
+                _open_and_attach(job, target, KernelFunctionTarget(offset=place.offset, address=address), opened)
+            except OSError as refused:
+                which = f"of {len(addresses)} functions of that name, the one at {address:#x}"
+                reason = f"{which}: {_kprobe_reason(refused)}"
+                raise CannotAttachError(reason, hints=_kprobe_hints(target, error)) from None
     return Attached(job.spec, target)
+
+
+def _open_and_attach(job: Job, target: Target, place: KernelFunctionTarget, opened: Opened) -> None:
+    if job.options.has("perf_kprobe") and not (job.returns and _misses_untold(job)):
+        event = _open_kprobe(job, place)
+    elif job.options.has("kprobe"):
+        event = probe_links.open_kprobe(
+            _definition_text(place), returns=job.returns, opened=opened, symbol=job.spec.symbol
+        )
+    else:
+        raise CannotAttachError(
+            "this kernel has no kprobes (CONFIG_KPROBES)",
+            hints=("tracepoint, rawtracepoint and fentry probes need no kprobes; see --info",),
+        )
+    attach_event(job, event, target.cookie, opened)
 
 
 def _misses_untold(job: Job) -> bool:

@@ -203,6 +203,23 @@ def test_several_functions_of_a_name_have_addresses(
     assert "--unsafe" in found.hints[0]
 
 
+def test_all_functions_of_a_name_are_probed_by_address(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses a name that several have."""
+    symbols = SYMBOLS + b"ffffffff81000900 t vfs_read\n"
+    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=symbols))
+    opened: list[int] = []
+
+    def open_event(attr: perf.EventAttr, **_: object) -> int:
+        if attr.config1:
+            raise OSError(errno.EADDRNOTAVAIL, "several")
+        opened.append(attr.config2)
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf, "open_event", open_event)
+    assert isinstance(single(KernelFunctionTarget("vfs_read")), Attached)
+    assert opened == [0xFFFFFFFF81000100, 0xFFFFFFFF81000900]
+
+
 def test_a_kernel_without_kprobes(fake: Kernel) -> None:
     found = single(KernelFunctionTarget("vfs_read"), lacks=("kprobe", "perf_kprobe"))
     assert isinstance(found, RefusedTarget)
