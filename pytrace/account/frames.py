@@ -12,7 +12,11 @@ from pytrace.results.snapshot import Frame
 
 _LIBRARY_FILE = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|<frozen |/node_modules/|^node:|/rustc/|/\.cargo/registry/"
-    r"|/go/(?:src|pkg)/|/golang[^/]*/|/usr/include/|/sysdeps/"
+    r"|/go(?:-[\d.]+)?/(?:src|pkg)/|/golang[^/]*/|/usr/include/|/sysdeps/"
+    # The library of Go in programs that are built with -trimpath.
+    r"|^(?:archive|bufio|bytes|compress|container|context|crypto|database|debug|encoding|errors|expvar|flag|fmt|hash|html|image"
+    r"|internal|io|iter|log|maps|math|mime|net|os|path|plugin|reflect|regexp|runtime|slices|sort|strconv|strings|sync|syscall"
+    r"|testing|text|time|unicode|unique|vendor)/[\w./-]+\.go$"
 )
 """Source files of libraries and runtimes."""
 

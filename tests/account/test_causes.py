@@ -83,6 +83,13 @@ def test_the_cause_of_a_wait(call: str, kind: int, user: str, kernel: str, name:
     assert causes.cause_of(number, kind, stack(user, module), stack(kernel, "[kernel]")).name == name
 
 
+def test_the_library_of_go_is_no_code_of_ones_own() -> None:
+    """Where Debian and Go itself install it, and of programs that are built with -trimpath."""
+    own = Frame("main.nap", 0, "/srv/app", "", "/srv/app/main.go", 7)
+    for file in ("/usr/lib/go-1.19/src/time/sleep.go", "/usr/local/go/src/time/sleep.go", "time/sleep.go"):
+        assert place_of((Frame("time.Sleep", 0, "/srv/app", "", file, 3), own), ()) == Place("main.nap", "main.go", 7)
+
+
 def test_the_place_is_in_ones_own_code() -> None:
     native = stack("__lll_lock_wait pthread_mutex_lock /work@work.c:7 main@main.c:1")
     assert place_of(native, ()) == Place("work", "work.c", 7)
