@@ -276,7 +276,12 @@ def patches(path: Path) -> Iterator[str]:
             changed = ast.unparse(node.value)
             wrong = isinstance(node, ast.Attribute) or changed == "sys.modules"
         elif isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name | ast.Attribute):
+            # Most calls are told apart by one name: `ast.unparse` of all takes seconds.
+            if not (
+                node.func.id in ("setattr", "delattr") if isinstance(node.func, ast.Name)
+                else isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Attribute)
+                and node.func.value.attr == "modules"
+            ):  # fmt: skip
                 continue
             called = ast.unparse(node.func)
             changed = ast.unparse(node.args[0]) if called in ("setattr", "delattr") else ""
@@ -330,6 +335,7 @@ OWN_FILES = {
 """Functions of ``pytrace/runtime`` that open what no traced program, container or other user names."""
 
 _OPENING = {"open", "os.open", "io.open", "io.FileIO", "btf_file.map_file", "kernel_files.read_text", "read_text"}
+_OPENING_NAMES = {"open", "FileIO", "map_file", "read_text", "read_bytes"}
 _OF_THE_KERNEL = re.compile(r"f?'/(proc|sys)/(?!.*/root/)")
 
 
@@ -338,7 +344,9 @@ def _openings(node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[str]:
     for inner in ast.iter_child_nodes(node):
         named = isinstance(inner, ast.FunctionDef | ast.ClassDef)
         place = (*within, inner.name) if isinstance(inner, ast.FunctionDef | ast.ClassDef) and named else within
-        if isinstance(inner, ast.Call):
+        function = inner.func if isinstance(inner, ast.Call) else None
+        last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if isinstance(inner, ast.Call) and last in _OPENING_NAMES:
             called = ast.unparse(inner.func)
             path = ast.unparse(inner.args[0]) if inner.args else ""
             # Methods of pathlib.Path have the path before them.
