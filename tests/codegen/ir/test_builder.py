@@ -436,8 +436,9 @@ def test_system_calls() -> None:
 @pytest.mark.skipif(not NAME_TABLES_HEADER.exists(), reason="no kernel headers for user space")
 def test_system_calls_agree_with_the_header() -> None:
     rows = machine.syscalls("x86_64")
+    newest = max(number for number, row in enumerate(rows) if row != b"Unknown syscall")
     for name, number in re.findall(r"#define __NR_(\w+) (\d+)$", NAME_TABLES_HEADER.read_text(), re.MULTILINE):
-        assert rows[int(number)].decode() == name
+        assert int(number) > newest or rows[int(number)].decode() == name  # headers of a later kernel have more
 
 
 def test_every_name_fits_its_string() -> None:
