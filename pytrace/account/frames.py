@@ -77,6 +77,10 @@ def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
     own = own_place(user)
     if own is not None:
         return own
+    stripped = next((frame for frame in user if not frame.function and frame.module and not is_library(frame)), None)
+    if stripped is not None:
+        # A program without symbols: its own name says more than the library's function that it called.
+        return Place(os.path.basename(stripped.module))
     named = [frame for frame in user if frame.function and not frame.function.startswith("[")]
     entry = ("_start", "clone", "clone3", "__clone3", "start_thread", "__libc_start_main", "__libc_start_call_main")
     inner = [frame for frame in named if frame.function not in entry]

@@ -103,6 +103,8 @@ def test_the_place_is_in_ones_own_code() -> None:
     assert place_of(libraries, ()) == Place("fill", "socket.py", 9)
     runtime = stack("futex_wait pthread_cond_wait") + stack("ObjectMonitor::wait", "/opt/jdk/lib/server/libjvm.so")
     assert place_of(runtime, ()) == Place("ObjectMonitor::wait", "libjvm.so")
+    stripped = (Frame("read", 0, LIBC, "", "read.c", 26), Frame("", 0, "/usr/bin/sort", "", "", 0))
+    assert place_of(stripped, ()) == Place("sort")
     assert place_of((), stack("__schedule schedule do_nanosleep", "[kernel]")) == Place("do_nanosleep", "kernel")
     assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
 
