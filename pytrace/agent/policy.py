@@ -132,7 +132,7 @@ def read(path: str, user: str, *, bound: bool) -> Rules:
         if os.path.lexists(path):
             raise TraceError(f"the policy of this host, {path}, is a link to a file that does not exist") from None
         return general
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, msgspec.ValidationError) as error:
         raise TraceError(f"the policy of this host, {path}, cannot be used: {error}") from None
     return tables.get(user, everybody if bound else ALL)
 

@@ -34,8 +34,10 @@ _CHUNK = 1 << 20
 _MOST_WINDOW = 8 << 20
 """Bytes that decompression may look back; files are written with a quarter of that."""
 
-_DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError)
-"""Errors from reading a damaged document; those of msgspec are ValueErrors."""
+_DAMAGE = (
+    ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, msgspec.MsgspecError,
+)  # fmt: skip
+"""Errors from reading a damaged document; those of msgspec are no ValueErrors before 0.21."""
 
 T = TypeVar("T")
 
