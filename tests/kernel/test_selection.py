@@ -90,7 +90,7 @@ def test_one_process(server: Server, programs: Path, program: str, feature: str,
     with running(waiter) as pid, running(waiter) as other:
         actions = [f"{SERVED} {target}" for target in (pid, other, pid)]
         result = traced(server, program.format(waiter=waiter), pid, *actions)
-        assert lines(result) == [expected.format(pid=pid)]
+        assert lines(result) == [expected.format(pid=pid)], result
 
 
 EVENTS = [
