@@ -299,9 +299,11 @@ def test_documented_differences_have_tests() -> None:
     text = (Path(__file__).parent.parent / "docs" / "start" / "differences.md").read_text()
     named = {item.section for item in outputs.DIFFERENCES.values()} | {
             "Imports of root", "Functions of Python", "Calls as one probe",
-            "System calls as strace prints them, functions as a tree",
+            "System calls as strace prints them, functions as a tree", "Functions of one name in a binary",
+            "Entries of Go functions", "Maps that are not printed",
         }  # fmt: skip
-    # The last four: tests/frontend/expand, and tests/kernel/test_python_stacks.py, test_call_probes.py, test_calls.py
+    # These: tests/frontend/expand, tests/kernel/test_python_stacks.py, test_call_probes.py, test_calls.py,
+    # test_call_probes.py, test_go_programs.py, and tests/cases/maps.case
     for file in CASES.glob("*.case"):
         named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
     assert not _titles(text) - named

@@ -188,15 +188,16 @@ class Stacks:
             if found is None:
                 user, of_frame = stack.user, known[stack.user]
                 # Frames are shared by stacks, and all of them live as long as the map.
-                characters = [*map(of_frame.get, map(id, reversed(stack.frames)))]
-                if None in characters:
-                    for at, frame in enumerate(reversed(stack.frames)):
-                        if characters[at] is None:
-                            kind = user_kind(frame) if user else KERNEL
-                            characters[at] = of_frame[id(frame)] = character(frame, kind)
+                try:
+                    characters = [*map(of_frame.__getitem__, map(id, reversed(stack.frames)))]
+                except KeyError:
+                    for frame in reversed(stack.frames):
+                        if id(frame) not in of_frame:
+                            of_frame[id(frame)] = character(frame, user_kind(frame) if user else KERNEL)
+                    characters = [of_frame[id(frame)] for frame in reversed(stack.frames)]
                 if stack.error:
                     characters[:0] = [character(frame, kind) for frame, kind in frames_of(stack)[:1]]
-                found = texts[id(stack)] = "".join(cast("list[str]", characters))
+                found = texts[id(stack)] = "".join(characters)
             return found
 
         none, between = partial(character, NO_STACK, MARK), partial(character, BETWEEN, MARK)
