@@ -48,7 +48,7 @@ def test_it_shows_what_the_text_output_prints(width: int, height: int, tmp_path:
         begun(view, "-c", f"python3 {program}")
         view.shows("@calls, ", "tick 1")
         view.press("s")  # by total, as rows that are idle go
-        view.shows("@calls, 1 key, by total", "250 python3", "@total 250 ")
+        view.shows("@calls, 1 row, by total", "250 python3", "@total 250 ")
         view.press("C-c")
         assert view.status() == 0
         text = view.screen()
@@ -177,9 +177,9 @@ def test_what_is_printed_nowhere_is_shown_if_asked_for(tmp_path: Path) -> None:
         begun(view, script=" ".join(OWN.split()))
         view.shows("@n ", "line 2")
         assert "@outputs " not in view.screen()
-        assert "@start, 1 key" not in view.screen()
+        assert "@start, 1 row" not in view.screen()
         view.press("0")
-        view.shows("@outputs ", "@x ", "@start, 1 key")
+        view.shows("@outputs ", "@x ", "@start, 1 row")
         view.press("C-c")
         assert view.status() == 0
 
@@ -198,7 +198,7 @@ def test_commands_print_to_the_log(tmp_path: Path) -> None:
 def test_output_may_go_to_a_file(tmp_path: Path) -> None:
     with terminal(tmp_path) as view:
         view.run("--live", "-f", "json", "-o", "out.json", "-e", f"{PRINTS} begin {{ @x[1] = 2; }}")
-        view.shows("@x, 1 key")
+        view.shows("@x, 1 row")
         assert view.status() == 0
     lines = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
     assert {"type": "printf", "data": "line 2\n"} in lines
@@ -229,7 +229,7 @@ def test_it_degrades(variables: dict[str, str], plain: bool, tmp_path: Path) -> 
             view.type(f"export {name}={value}")
         begun(view, script='begin { @["é"] = 3; @["a"] = 1; @h = hist(5); } interval:ms:100 { @h = hist(5); }')
         view.press("h")
-        view.shows("@, 2 keys")
+        view.shows("@, 2 rows")
         shown = view.screen(styles=True)
         assert not re.search(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7]|10[0-7])\b", shown), "a colour"
         if plain:
