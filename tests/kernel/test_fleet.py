@@ -500,10 +500,10 @@ def test_live_answers(tmp_path: Path) -> None:
         view.run("fleet", *command, "--live", "-e", COUNTING)
         view.shows("attached on 2 of 2 hosts", "0 of 2 hosts answered; 2 running", "? help")
         call(13)
-        view.shows("2 keys")
+        view.shows("2 rows")
         # Sorted by their totals, rows stay when nothing comes.
         view.press("s")
-        view.shows("@, 2 keys", "13 a1", "13 a2")
+        view.shows("@, 2 rows", "13 a1", "13 a2")
         view.press("C")
         view.shows("maps of hosts are not reset")
         view.press("w")
