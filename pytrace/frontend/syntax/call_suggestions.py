@@ -36,6 +36,7 @@ _ENTER, _EXIT = "syscalls:sys_enter_", "syscalls:sys_exit_"
 _ARGUMENT = re.compile(r"arg[0-9]+")
 _CALL_WORDS = frozenset({"duration", "depth", "entry", "same", "unfinished", "span", "entry_ustack", "entry_kstack"})
 _STACKS = ("ustack", "kstack")
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _OF_THREAD = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "cpid"})
 """Builtins that a ``call:`` decides at the entry."""
 _CONSTANT = frozenset({"pid", "tid", "cpid"})
@@ -177,9 +178,21 @@ class _Rewriting:
         return [(start, end, ""), (leave.start, leave.end, f"{call}{predicate} {body}"), *elsewhere]
 
     def _text(self, node: nodes.Node) -> str:
-        return self.source.text[node.span.start : node.span.end]
+        start, end = self._place(node)
+        return self.source.text[start:end]
 
-    # ------------------------------------------------------------------------------------------ checks
+    def _place(self, node: nodes.Node) -> tuple[int, int]:
+        """Where a node begins and ends, with parentheses of its first and last part: spans begin and end within."""
+        start, end, text = node.span.start, node.span.end, self.source.text
+        depth = least = 0
+        for character in _STRING.sub("", text[start:end]):
+            depth += (character == "(") - (character == ")")
+            least = min(least, depth)
+        for _ in range(-least):
+            start = text.rindex("(", 0, start)
+        for _ in range(depth - least):
+            end = text.index(")", end) + 1
+        return start, end
 
     def _check_words(self) -> None:
         """The words of ``call:`` probes must not be names of this script."""
@@ -292,7 +305,7 @@ class _Rewriting:
                 if not isinstance(node, (nodes.Identifier, nodes.FieldAccess, nodes.Binary, nodes.Unary,
                                          nodes.IntLiteral, nodes.StringLiteral, nodes.BoolLiteral)):
                     raise _Uncertain("the entry's predicate is not one of arguments and the thread alone")
-        texts = [self._grouped(part) for part in early]
+        texts = [_grouped(part, self._text(part)) for part in early]
         asked = False
         for part in _parts(self.leave.predicate):
             kept = self._asks(part)
@@ -311,11 +324,6 @@ class _Rewriting:
         if not asked:
             raise _Uncertain("the return does not ask whether there was an entry")
         return texts
-
-    def _grouped(self, part: nodes.Expr) -> str:
-        text = self._text(part)
-        loose = isinstance(part, nodes.Ternary) or (isinstance(part, nodes.Binary) and part.operator == "||")
-        return f"({text})" if loose and not text.startswith("(") else text
 
     def _asks(self, part: nodes.Expr) -> _Kept | None:
         """The value that a condition asks for: ``@start[tid]``, ``@start[tid] != 0``, ``@start[tid] > 0``."""
@@ -349,9 +357,8 @@ class _Rewriting:
         return _edited(self.source.text, edits, body.span.start, body.span.end)
 
     def _rewritten(self, node: nodes.Expr, *, grouped: bool) -> str:
-        text = _edited(self.source.text, list(self._replacements(node)), node.span.start, node.span.end)
-        loose = isinstance(node, nodes.Ternary) or (isinstance(node, nodes.Binary) and node.operator == "||")
-        return f"({text})" if grouped and loose else text
+        text = _edited(self.source.text, list(self._replacements(node)), *self._place(node))
+        return _grouped(node, text) if grouped else text
 
     def _replacements(self, node: nodes.Node) -> Iterator[tuple[int, int, str]]:
         """Edits of what stands otherwise in a ``call:``, top down."""
@@ -426,6 +433,12 @@ def _parts(predicate: nodes.Expr | None) -> Iterator[nodes.Expr]:
         yield from _parts(predicate.right)
     elif predicate is not None:
         yield predicate
+
+
+def _grouped(node: nodes.Expr, text: str) -> str:
+    """The text of an expression as a part of a conjunction: what binds less is in parentheses."""
+    loose = isinstance(node, nodes.Ternary) or (isinstance(node, nodes.Binary) and node.operator == "||")
+    return f"({text})" if loose else text
 
 
 def _statements(body: nodes.Block) -> list[nodes.Stmt]:

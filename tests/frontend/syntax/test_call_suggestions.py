@@ -44,6 +44,22 @@ def suggested(text: str) -> tuple[str, list[str]]:
         (f"macro took(ns) {{ @ = sum(ns); }} {ENTER} {{ @s[tid] = nsecs; }} {EXIT} /@s[tid]/ "
          "{ took(nsecs - @s[tid]); delete(@s[tid]); }",
          "macro took(ns) { @ = sum(ns); } syscall:read { took(duration); }"),
+        # What binds less than && is in parentheses, once.
+        *(
+            (f"{ENTER} /{asked}/ {{ @s[tid] = nsecs; }} {EXIT} /@s[tid] && args.ret > 0/ "
+             "{ @ = sum(nsecs - @s[tid]); delete(@s[tid]); }",
+             f"syscall:read /{joined} && retval > 0/ {{ @ = sum(duration); }}")
+            for asked, joined in (
+                ("(pid == 1) || (pid == 2)", "((pid == 1) || (pid == 2))"),
+                ('(comm == "(") || (comm == ")")', '((comm == "(") || (comm == ")"))'),
+                ("(pid == 1 || pid == 2)", "(pid == 1 || pid == 2)"),
+                ("pid == 1 || pid == 2", "(pid == 1 || pid == 2)"),
+            )
+        ),
+        (f"{ENTER} {{ @s[tid] = (args.fd) + (pid); }} "
+         f"{EXIT} /@s[tid] && ((args.ret) > (0) || (pid) == (1))/ {{ @ = sum(@s[tid]); delete(@s[tid]); }}",
+         "syscall:read /entry((args.fd) + (pid)) && ((retval) > (0) || (pid) == (1))/ "
+         "{ @ = sum(entry((args.fd) + (pid))); }"),
     ],
 )  # fmt: skip
 def test_pairs_that_are_certain(text: str, result: str) -> None:
