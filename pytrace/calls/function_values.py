@@ -286,7 +286,7 @@ class Texts:
         if len(data) < type_.size:
             return "..."
         data = data[: type_.size]
-        if isinstance(type_, String):
+        if isinstance(type_, String) or (isinstance(type_, Array) and type_.element == Int(1, True)):
             text = data.partition(b"\0")[0]
             return self._characters(text, len(text))
         number = int.from_bytes(data, "little", signed=isinstance(type_, Int | Enum) and type_.signed)
@@ -303,9 +303,6 @@ class Texts:
         return str(number) if isinstance(type_, Int) else f"{number:#x}"
 
     def _array(self, type_: Array, data: bytes, deep: int) -> str:
-        if type_.element == Int(1, True):
-            text = data.partition(b"\0")[0]
-            return self._characters(text, len(text))
         size = type_.element.size
         parts = [self._of_bytes(type_.element, data[at : at + size], deep) for at in range(0, len(data), size)]
         return f"[{', '.join(parts[:SHOWN_ELEMENTS])}{', ...' if len(parts) > SHOWN_ELEMENTS else ''}]"

@@ -16,6 +16,7 @@ from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, of_go,
 from pytrace.calls.library_functions import signature
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.probe_kinds import keeps_goroutine
 from pytrace.core.types import INT64, VOID, Float, Pointer, Type
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load.listing import python_functions, python_parameters
@@ -198,14 +199,13 @@ class Selection:
 
     def _function(self, path: str, symbol: UserSymbol, name: str) -> Function:
         point = f"call:{path}:{symbol.name}"
-        if symbol.go and not symbol.name.endswith(".abi0") and self._machine == "x86_64":
+        if symbol.go and keeps_goroutine(symbol.name) and self._machine == "x86_64":
             return self._bounded(self._of_go(point, path, symbol.name))
         known = signature(symbol.name, self._machine, self._longest)
         parameters = self._kernel.user_parameters(path, symbol.name, symbol.address)
         # DWARF knows no parameters of functions in assembly, nor those of what a resolver (IFUNC) stands for.
         if parameters is None or (not parameters and known is not None) or symbol.indirect:
-            types = (self._kernel.user_result(path, symbol.name, place.address) for place in self._places(path, symbol))
-            if known is None and any(isinstance(type_, Float) for type_ in types):
+            if known is None and self._returns_float(path, symbol):
                 return Function(point, name, path, None, of_result(Float(8), self._longest))
             return self._bounded(Function(point, name, path, *(known or ())))
         arguments = tuple(of_parameter(item, self._machine, self._longest) for item in parameters)
@@ -225,12 +225,13 @@ class Selection:
         error = last.parts[0].register if last is not None and last.parts else ""
         return Function(point, name, path, arguments, go=True, results=results, error=error)
 
-    def _places(self, path: str, symbol: UserSymbol) -> Sequence[UserSymbol]:
-        """Where calls of a function go."""
-        if not symbol.indirect:
-            return (symbol,)
-        pid = self._pids[0] if self._pids else None
-        return self._kernel.user_implementations(path, symbol, pid).functions
+    def _returns_float(self, path: str, symbol: UserSymbol) -> bool:
+        """Whether one of the functions that calls of a symbol go to returns a floating-point number."""
+        places: Sequence[UserSymbol] = (symbol,)
+        if symbol.indirect:
+            pid = self._pids[0] if self._pids else None
+            places = self._kernel.user_implementations(path, symbol, pid).functions
+        return any(isinstance(self._kernel.user_result(path, symbol.name, place.address), Float) for place in places)
 
     def _bounded(self, function: Function) -> Function:
         """*function* with what is read of it, unless there are too many combinations."""

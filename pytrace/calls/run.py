@@ -27,7 +27,7 @@ from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.failures import NONE_RETURNED
+from pytrace.core.failures import NONE_RETURNED, UNTRACED_CHILDREN
 from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
@@ -242,7 +242,7 @@ class _Run:
 
     def _report_children(self, trace: tracing.Trace) -> None:
         if trace.child_had_children and not self._options.follow:
-            sys.stderr.write("processes that the command started were not traced: --follow traces them, too\n")
+            sys.stderr.write(f"{UNTRACED_CHILDREN}: --follow traces them, too\n")
 
     def _opened(self, command: list[str] | None) -> tracing.Trace:
         """The run, by the script that the kernel's verifier follows to its end."""

@@ -49,8 +49,12 @@ class FunctionCall(msgspec.Struct):
 
     @property
     def thread(self) -> Thread:
-        """The calls of one nest."""
-        return (self.pid, self.tid) if self.function.go else self.tid
+        """The thread or goroutine whose calls are in one nest with this one."""
+        return _thread(self.function, self.pid, self.tid)
+
+
+def _thread(function: Function, pid: int, tid: int) -> Thread:
+    return (pid, tid) if function.go else tid
 
 
 class Shown(Enum):
@@ -134,12 +138,11 @@ class Tree:
     def _returned(
         self, start: int, tid: int, pid: int, function: Function, duration: int, result: int, reads: Sequence[Word]
     ) -> Iterator[Step]:
-        call = FunctionCall(start, tid, pid, function, 0, 0, known=False)
-        stack = self._stacks.get(call.thread, [])
+        stack = self._stacks.get(_thread(function, pid, tid), [])
         index = next((index for index in range(len(stack) - 1, -1, -1) if stack[index].start == start), None)
         if index is None:
             self.unknown += 1
-            call.depth = len(stack)
+            call = FunctionCall(start, tid, pid, function, 0, len(stack), known=False)
         else:
             while len(stack) > index + 1:
                 yield from self._left(stack.pop())

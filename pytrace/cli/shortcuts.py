@@ -198,10 +198,12 @@ def _top(words: Sequence[str]) -> list[str]:
     if not (os.isatty(0) and os.isatty(1)):
         hints = ("pytrace profile, syscount and opensnoop print to files and pipes",)
         raise TraceError("pytrace top needs a terminal for its input and its output", hints=hints)
-    root = fingerprints.tracefs_root()
-    typed = os.path.exists("/sys/kernel/btf/vmlinux")
-    events = f"{root}/events"
-    text, missing = top_script(lambda event: os.path.exists(f"{events}/{event.replace(':', '/')}/format"), typed=typed)
+    from pytrace.runtime.load import features  # after all that may be refused
+
+    events = f"{fingerprints.tracefs_root()}/events"
+    text, missing = top_script(
+        lambda event: os.path.exists(f"{events}/{event.replace(':', '/')}/format"), typed=features.has("btf")
+    )
     if missing:
         sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")
     # What it traces is known to be cheap, and the user has asked for it: there is no question before it.

@@ -95,5 +95,3 @@ def _write(found: Account, reading: Reading, format_: str, line: CommandLine) ->
         sys.stdout.buffer.flush()
         return
     messages.write_file(path, data)
-
-

@@ -528,10 +528,20 @@ JOINED = {"symbol": "context", "time": "process", "control": "output", "network"
 """Families of builtins whose checks and whose code are in the module of another family."""
 
 
+def argument_number(name: str) -> int | None:
+    """N of ``argN``; None for any other name."""
+    number = name.removeprefix("arg")
+    return int(number) if number != name and number.isascii() and number.isdigit() else None
+
+
+def is_argument(name: str) -> bool:
+    """Whether a name is ``args`` or that of a numbered argument."""
+    return name == "args" or argument_number(name) is not None
+
+
 def builtin(name: str) -> Builtin | None:
     """The row of a builtin by name; that of ``arg0``, ``arg1`` … is ``argN``."""
-    number = name.removeprefix("arg")
-    if number != name and number.isascii() and number.isdigit():
+    if argument_number(name) is not None:
         return _INDEX["argN"]
     return None if name == "argN" else _INDEX.get(name)
 

@@ -74,6 +74,8 @@ FAILURES: dict[str, LossKind] = {
     "helper": LossKind("helper call failed", "helper calls failed", "site", told=_EACH),
 }  # fmt: skip
 
+UNTRACED_CHILDREN = "processes that the command started were not traced"
+
 NONE_RETURNED = "none of"
 """In the message that calls of a probe were entered and none returned, before their number."""
 

@@ -19,7 +19,7 @@ from pytrace.base import typed_json
 from pytrace.core.diagnostics import InternalError, MisfitError, TraceError
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
 from pytrace.core.options import Config
-from pytrace.core.probe_kinds import AnyTarget, ProbeTarget, known_kind
+from pytrace.core.probe_kinds import PROGRAM_CALL, AnyTarget, ProbeTarget, known_kind
 from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, settled
 
 P = TypeVar("P", bound=ProbeTarget)
@@ -464,8 +464,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def calls_of_programs(self) -> bool:
-        """Whether a map has calls of functions of programs (``frontend.syntax.nodes.CallPart``)."""
-        return any(spec.key_names == ("owner", "frame", "function") for spec in self.call_maps)
+        """Whether a map has calls of functions of programs."""
+        return any(spec.key_names == PROGRAM_CALL for spec in self.call_maps)
 
     def shows_user_addresses(self) -> bool:
         """Whether the script prints user addresses."""

@@ -108,7 +108,12 @@ class UserTarget(FileTarget, frozen=True):
     @property
     def has_goroutine(self) -> bool:
         """True where a register has the running goroutine: in Go, but not in assembly for its former convention."""
-        return self.go and not self.symbol.endswith(".abi0")
+        return self.go and keeps_goroutine(self.symbol)
+
+
+def keeps_goroutine(symbol: str) -> bool:
+    """Whether a function of Go has the running goroutine in a register: not in assembly for its former convention."""
+    return not symbol.endswith(".abi0")
 
 
 class StaticProbeTarget(FileTarget, frozen=True):
@@ -264,6 +269,9 @@ CALL, SYSCALL = "call", "syscall"
 GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT = 42, 5
 """Goroutines in records of calls: the process above (its ids have 22 bits), below it the address of ``runtime.g``,
 which is aligned to 32 bytes, without its low bits, or the goroutine's number."""
+PROGRAM_CALL = ("owner", "frame", "function")
+"""The parts of what identifies a call of a function of a program (``frontend.syntax.nodes.CallPart``): names of the
+members of the key of its hidden map."""
 CALL_LEVELS = "#depth"
 """What the name of the hidden map ends with that counts the calls of each thread under way."""
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"

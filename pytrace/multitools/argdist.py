@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pytrace.core.builtins import argument_number
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption
@@ -184,7 +185,7 @@ def _typed(
 
 def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
     """The type of a simple value in the script, empty if unknown: a cast to the same type would cause a warning."""
-    if value == "$latency" or (value.startswith("arg") and value[3:].isdigit()):
+    if value == "$latency" or argument_number(value) is not None:
         return "uint64"
     for parameter in parsed.parameters:
         if value in (f"${parameter.name}", f"$entry_{parameter.name}"):

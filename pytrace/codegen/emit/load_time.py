@@ -15,6 +15,7 @@ from pytrace.base.dispatch import handlers, handles, handles_names
 from pytrace.codegen.emit.program import Part
 from pytrace.codegen.emit.storage import Ahead
 from pytrace.codegen.ir.values import Memory, Number, Operand, Scalar, signed_constant
+from pytrace.core.builtins import argument_number
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Row
 from pytrace.core.probe_kinds import (
@@ -257,7 +258,7 @@ class _Reliance:
 
 def _positional(unit: ProbeUnit) -> bool:
     return bool(unit.context.slots) and any(
-        isinstance(node, nodes.Identifier) and node.name.startswith("arg") and node.name[3:].isdigit()
+        isinstance(node, nodes.Identifier) and argument_number(node.name) is not None
         for node in nodes.walk(unit.body)
     )
 

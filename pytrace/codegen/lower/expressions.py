@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import ClassVar
 
@@ -41,6 +42,11 @@ class Builtins(Part):
 
     An asynchronous builtin that none handles only sends its event.
     """
+
+    @cached_property
+    def expressions(self) -> Expressions:
+        """What evaluates expressions; of many builtins none needs it, and it has all rules."""
+        return Expressions(self.e)
 
     def argument(self, node: nodes.Call, index: int = 0) -> Number:
         """A scalar argument."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.values import Memory, Operand, Scalar
-from pytrace.codegen.lower.expressions import Builtins, Expressions
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.lower.maps import Maps
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, Stack
@@ -22,10 +20,6 @@ class MapBuiltins(Builtins):
         super().__init__(e)
         self.maps = Maps(e)
         self.aggregates, self.storage, self.weights = self.maps.aggregates, self.maps.storage, self.maps.weights
-
-    @cached_property
-    def _expressions(self) -> Expressions:
-        return Expressions(self.e)
 
     def _map(self, node: nodes.Call) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:
         access = self.checked.fact(node, MapAccess)
@@ -55,11 +49,11 @@ class MapBuiltins(Builtins):
         def store() -> None:
             if info.value.aggregate:
                 type_ = self.checked.variables[target].type
-                self._expressions.store_variable(target, self.aggregates.read(info, key, type_))
+                self.expressions.store_variable(target, self.aggregates.read(info, key, type_))
             elif info.value.scalar:
-                self._expressions.store_variable(target, self.e.memory.load(place, info.value))
+                self.expressions.store_variable(target, self.e.memory.load(place, info.value))
             else:
-                self._expressions.store_variable(target, Memory(place, info.value))
+                self.expressions.store_variable(target, Memory(place, info.value))
 
         self.e.variable(self.checked.variables[target])
         self.storage.when_found(place, store, lambda: None)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Literal
 
 from msgspec.structs import astuple
 
 from pytrace.base.dispatch import handles_names
 from pytrace.codegen.ir.values import I1, Number, Operand, Parts, Scalar
-from pytrace.codegen.lower.expressions import Builtins, Expressions
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Record, String
 from pytrace.frontend.syntax import nodes
@@ -22,10 +21,6 @@ LINEAR = 8
 class MetaBuiltins(Builtins):
     """Records and lists of values that are known when a script is compiled."""
 
-    @cached_property
-    def _expressions(self) -> Expressions:
-        return Expressions(self.e)
-
     @handles_names("config")
     def _config(self, node: nodes.Call | nodes.Identifier) -> Operand:
         type_ = self.e.type(node)
@@ -34,7 +29,7 @@ class MetaBuiltins(Builtins):
         values = astuple(self.checked.config)
         encoded = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
         members = zip(encoded, type_.members, strict=True)
-        return Parts(type_, tuple(self._expressions.constant(value, of) for value, of in members))
+        return Parts(type_, tuple(self.expressions.constant(value, of) for value, of in members))
 
     @handles_names("one_of")
     def _one_of(self, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -55,7 +50,7 @@ class MetaBuiltins(Builtins):
         result, done = self.b.register(), self.b.block()
         self.b.store(1, result)
         for entry in entries:
-            text = self._expressions.constant(entry, String(len(entry) + 1))
+            text = self.expressions.constant(entry, String(len(entry) + 1))
             self.b.jump_if(self.e.comparison.equal(place, text), done)
         self.b.store(0, result)
         self.b.jump(done)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
-from pytrace.codegen.lower.expressions import Builtins, Expressions
+from pytrace.codegen.lower.expressions import Builtins
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import EXITED
 from pytrace.core.types import BOOL, INT64, VOID, AddressSpace, Pointer, String, Type
@@ -27,10 +26,6 @@ _COMMANDS = ("system", "cat")
 
 class OutputBuiltins(Builtins):
     """Sends events."""
-
-    @cached_property
-    def _expressions(self) -> Expressions:
-        return Expressions(self.e)
 
     @handles_names("exit")
     def _exit(self, node: nodes.Call | nodes.Identifier) -> Operand:
@@ -148,7 +143,7 @@ class OutputBuiltins(Builtins):
     @handles_names("joined", "sprintf")
     def _joined(self, node: nodes.Call) -> Operand:
         values = tuple(item for item in node.args[1:] if isinstance(item, nodes.Expr))
-        return self._expressions.members_in_order(self.e.type(node), values)
+        return self.expressions.members_in_order(self.e.type(node), values)
 
 
 # ------------------------------------------------------------------------------ changes of the behaviour of the system

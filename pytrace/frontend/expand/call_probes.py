@@ -20,7 +20,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import argument_number, builtin, is_argument
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions
@@ -33,6 +33,7 @@ from pytrace.core.probe_kinds import (
     FEXIT,
     KPROBE,
     KRETPROBE,
+    PROGRAM_CALL,
     PYTHON,
     PYTHONRET,
     SYSCALL,
@@ -66,7 +67,6 @@ _COLUMNS = ("start", "took_ns", "pid", "tid", "comm", "name")
 _SPAN = "span((path = str(args.filename)))"
 _BEGAN, _THREAD, _FIRST = 0, 1, 2
 """Members of a record: when the call began, its thread, and the first value that the script needs."""
-_ARGUMENT = re.compile(r"arg[0-9]+")
 _WILD = re.compile(r"[*?\[]")
 _PAIR = "{0} needs two probes with a comma between them: {1}"
 
@@ -237,7 +237,7 @@ class _Expansion:
                 function = f'cpp:"{name}"'
             texts.append(f"{binary}:{function}" if function else binary)
         entries, returns = (tuple(f"{kind}:{text}" for text in texts) for kind in (UPROBE, URETPROBE))
-        return Target(UPROBE, entries, returns, ("owner", "frame", "function"))
+        return Target(UPROBE, entries, returns, PROGRAM_CALL)
 
     def _python_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
         text = names[0]
@@ -355,7 +355,7 @@ class _Expansion:
         """The expressions of ``same()``, and the other parts of a predicate that all have to hold."""
         same: tuple[nodes.Expr, ...] = ()
         rest: list[nodes.Expr] = []
-        for part in _parts(probe.predicate):
+        for part in nodes.conjuncts(probe.predicate):
             if isinstance(part, nodes.Call) and part.name == "same":
                 arguments = tuple(item for item in part.args if isinstance(item, nodes.Expr))
                 if not target.pair:
@@ -385,24 +385,16 @@ def _named_arguments(probe: nodes.Probe, names: tuple[str, ...]) -> nodes.Probe:
     """``arg0`` as ``(uint64)args.NAME``, for fentry and fexit."""
 
     def inner(node: nodes.Node) -> nodes.Node:
-        if not isinstance(node, nodes.Identifier) or not _ARGUMENT.fullmatch(node.name):
+        number = argument_number(node.name) if isinstance(node, nodes.Identifier) else None
+        if number is None or number >= len(names):
             return node
-        number, span = int(node.name[3:]), node.span
-        if number >= len(names):
-            return node
+        span = node.span
         value = nodes.FieldAccess(span, nodes.Identifier(span, "args"), names[number])
         return nodes.Cast(span, nodes.NamedType(span, "uint64"), value)
 
     result = nodes.rebuild(probe, inner)
     assert isinstance(result, nodes.Probe)
     return result
-
-
-def _parts(predicate: nodes.Expr | None) -> list[nodes.Expr]:
-    """The conditions that a predicate joins by ``&&``, in order."""
-    if isinstance(predicate, nodes.Binary) and predicate.operator == "&&":
-        return [*_parts(predicate.left), *_parts(predicate.right)]
-    return [] if predicate is None else [predicate]
 
 
 def _joined(conditions: list[nodes.Expr]) -> nodes.Expr | None:
@@ -454,7 +446,7 @@ class _Words:
             if _is_entry(node):
                 continue
             if isinstance(node, nodes.Identifier):
-                if node.name not in _OF_TASK and not _is_argument(node) and (
+                if node.name not in _OF_TASK and not is_argument(node.name) and (
                     node.name in _WORDS or builtin(node.name) is not None
                 ):
                     return False
@@ -554,7 +546,7 @@ class _Words:
         """``retval.NAME`` of a pair: an argument of its second probe."""
         if self.at_end:
             return nodes.IntLiteral(node.span, 0)
-        if _ARGUMENT.fullmatch(node.name):
+        if argument_number(node.name) is not None:
             return nodes.Identifier(node.span, node.name)
         return nodes.FieldAccess(node.span, nodes.Identifier(node.span, "args"), node.name)
 
@@ -578,7 +570,7 @@ class _Words:
                 self._diagnostics.error("a pair of probes has no retval", span, hints=hints)
                 return None
             return nodes.FieldAccess(span, nodes.Identifier(span, "args"), target.result)
-        if _ARGUMENT.fullmatch(node.name) and not target.whole:
+        if argument_number(node.name) is not None and not target.whole:
             return self._keep(node)
         if node.name == "args" and not target.whole:
             hints = ["name the arguments that the script needs: args.NAME"]
@@ -713,7 +705,3 @@ def _is_args(node: nodes.Node) -> bool:
 
 def _is_result(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Identifier) and node.name == "retval"
-
-
-def _is_argument(node: nodes.Identifier) -> bool:
-    return node.name == "args" or _ARGUMENT.fullmatch(node.name) is not None

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import argument_number, builtin
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.options import CompileOptions, Config
@@ -225,7 +225,7 @@ class Uses(msgspec.Struct, frozen=True):
     @property
     def positional(self) -> tuple[int, ...]:
         """Indexes N of each ``argN`` that the body reads."""
-        return tuple(sorted(int(name[3:]) for name in self.names if name.startswith("arg") and name[3:].isdigit()))
+        return tuple(sorted(number for name in self.names if (number := argument_number(name)) is not None))
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

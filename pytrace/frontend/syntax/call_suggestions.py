@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytrace.core.builtins import builtin
+from pytrace.core.builtins import builtin, is_argument
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.probe_kinds import (
     CALL,
@@ -33,7 +33,6 @@ from pytrace.frontend.syntax import nodes, parser
 
 _RETURNS = {KPROBE: KRETPROBE, UPROBE: URETPROBE, FENTRY: FEXIT}
 _ENTER, _EXIT = "syscalls:sys_enter_", "syscalls:sys_exit_"
-_ARGUMENT = re.compile(r"arg[0-9]+")
 _CALL_WORDS = frozenset({"duration", "depth", "entry", "same", "unfinished", "span", "entry_ustack", "entry_kstack"})
 _STACKS = ("ustack", "kstack")
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -198,14 +197,14 @@ class _Rewriting:
         """The words of ``call:`` probes must not be names of this script."""
         own = {item.name: item for item in self.program.items if isinstance(item, nodes.Macro | nodes.Function)}
         waiting: list[tuple[nodes.Node, str]] = [(self.entry.body, ""), (self.leave.body, "")]
-        waiting += [(part, "") for probe in (self.entry, self.leave) for part in _parts(probe.predicate)]
+        waiting += [(part, "") for probe in (self.entry, self.leave) for part in nodes.conjuncts(probe.predicate)]
         while waiting:
             body, caller = waiting.pop()
             for node in nodes.walk(body):
                 name = node.name if isinstance(node, nodes.Identifier | nodes.Call) else ""
                 if name in _CALL_WORDS:
                     raise _Uncertain(f"{name} is a word of call: probes")
-                if name in _OTHER_IN_CALLS or (caller and (name == "args" or _ARGUMENT.fullmatch(name))):
+                if name in _OTHER_IN_CALLS or (caller and is_argument(name)):
                     raise _Uncertain(f"{name} is something else in a call: probe")
                 if name in own and name not in _CALL_WORDS:
                     waiting.append((own.pop(name).body, name))
@@ -297,17 +296,17 @@ class _Rewriting:
 
     def _conditions(self) -> list[str]:
         """The parts of the new predicate: those of the entry, then those of the return."""
-        early = list(_parts(self.entry.predicate))
+        early = nodes.conjuncts(self.entry.predicate)
         for part in early:
             for node in nodes.walk(part):
-                if isinstance(node, nodes.Identifier) and node.name not in _OF_THREAD and not _is_argument(node):
+                if isinstance(node, nodes.Identifier) and node.name not in _OF_THREAD and not is_argument(node.name):
                     raise _Uncertain(f"the entry's predicate depends on {node.name}")
                 if not isinstance(node, (nodes.Identifier, nodes.FieldAccess, nodes.Binary, nodes.Unary,
                                          nodes.IntLiteral, nodes.StringLiteral, nodes.BoolLiteral)):
                     raise _Uncertain("the entry's predicate is not one of arguments and the thread alone")
         texts = [_grouped(part, self._text(part)) for part in early]
         asked = False
-        for part in _parts(self.leave.predicate):
+        for part in nodes.conjuncts(self.leave.predicate):
             kept = self._asks(part)
             if kept is not None:
                 asked = True
@@ -399,7 +398,7 @@ class _Rewriting:
             raise _Uncertain(f"{node.map.name} is read with another key than tid")
         if _map_name(node) in self.kept:
             raise _Uncertain(f"{_map_name(node)} is used as a whole")
-        if isinstance(node, nodes.Identifier) and _is_argument(node) and self._kind != FEXIT:
+        if isinstance(node, nodes.Identifier) and is_argument(node.name) and self._kind != FEXIT:
             raise _Uncertain(f"{node.name} of the return is that of the entry in a call: probe")
 
     def _shown(self, kept: _Kept) -> str:
@@ -408,7 +407,7 @@ class _Rewriting:
         if isinstance(value, nodes.Identifier | nodes.Call) and value.name in _STACKS:
             return f"entry_{kept.text}"
         plain = value.base if isinstance(value, nodes.FieldAccess) else value
-        if isinstance(plain, nodes.Identifier) and _is_argument(plain):
+        if isinstance(plain, nodes.Identifier) and is_argument(plain.name):
             return kept.text
         return f"entry({kept.text})"
 
@@ -425,14 +424,6 @@ def _edited(text: str, edits: list[tuple[int, int, str]], begin: int = 0, end: i
         parts += [text[position:start], replacement]
         position = stop
     return "".join([*parts, text[position : len(text) if end is None else end]])
-
-
-def _parts(predicate: nodes.Expr | None) -> Iterator[nodes.Expr]:
-    if isinstance(predicate, nodes.Binary) and predicate.operator == "&&":
-        yield from _parts(predicate.left)
-        yield from _parts(predicate.right)
-    elif predicate is not None:
-        yield predicate
 
 
 def _grouped(node: nodes.Expr, text: str) -> str:
@@ -478,7 +469,3 @@ def _is_tid(node: nodes.Node) -> bool:
 
 def _is_thread(node: nodes.MapIndex) -> bool:
     return len(node.keys) == 1 and _is_tid(node.keys[0])
-
-
-def _is_argument(node: nodes.Identifier) -> bool:
-    return node.name == "args" or _ARGUMENT.fullmatch(node.name) is not None

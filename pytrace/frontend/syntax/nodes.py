@@ -617,6 +617,13 @@ def copy(node: N) -> N:
     return result
 
 
+def conjuncts(predicate: Expr | None) -> list[Expr]:
+    """The conditions that a predicate joins by ``&&``, in order."""
+    if isinstance(predicate, Binary) and predicate.operator == "&&":
+        return [*conjuncts(predicate.left), *conjuncts(predicate.right)]
+    return [] if predicate is None else [predicate]
+
+
 def same(left: Node, right: Node) -> bool:
     """Whether two trees are equal except for spans (and the spelling of numbers, arrows and block brackets)."""
     waiting: list[tuple[object, object]] = [(left, right)]

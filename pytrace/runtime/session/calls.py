@@ -10,14 +10,12 @@ from collections.abc import Callable
 from pytrace.core.diagnostics import counted
 from pytrace.core.failures import NONE_RETURNED
 from pytrace.core.manifest import MapSpec
-from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT
+from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT, PROGRAM_CALL
 from pytrace.core.types import Tuple
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.session.services import CounterReader, Service
 
-_USER_KEY = ("owner", "frame", "function")
-"""Parts of the keys of user functions (``frontend.syntax.nodes.CallPart``); those of Go have no address as frame."""
 _STACK_TOP, _STACK_POINTER = 8, 56
 """Offsets of ``stack.hi`` and ``sched.sp`` in ``runtime.g`` (src/runtime/runtime2.go, Go 1.17 to 1.27)."""
 _STATUS = -8
@@ -73,8 +71,9 @@ class Calls(Service):
     ) -> None:
         goroutines = self._loaded.manifest.goroutine_numbers
         descriptor, key_size = self._loaded.map_fd(spec.symbol), spec.key.size if spec.key is not None else 0
-        # Of user functions: what has the process, and the place of the return address on the stack.
-        user = spec.key_names == _USER_KEY
+        # Of user functions: what has the process, and the place of the return address on the stack, which of Go is no
+        # address.
+        user = spec.key_names == PROGRAM_CALL
         key: bytes | None = None
         left: list[bytes] = []
         try:

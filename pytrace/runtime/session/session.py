@@ -28,6 +28,7 @@ import msgspec
 from pytrace.base import terminal
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.failures import UNTRACED_CHILDREN
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
@@ -717,11 +718,10 @@ class Session:
         bound = any(known_kind(program.kind).pid_filter is PidFilter.ATTACH for program in run.loaded.manifest.programs)
         chosen = run.options.follow or run.options.filters.shape.any
         if run.command.had_children and bound and not chosen:
-            text = "processes that the command started were not traced"
             if run.embedded:
-                run.notices.warn(text, ("follow=True traces them, too",))
+                run.notices.warn(UNTRACED_CHILDREN, ("follow=True traces them, too",))
             else:
-                run.notices.tell(f"{text}: --follow traces them, too\n")
+                run.notices.tell(f"{UNTRACED_CHILDREN}: --follow traces them, too\n")
         # Ctrl-C ends the command, too.
         failed = status != 0 and not run.embedded and not run.requests.ending
         if run.options.verbose or failed:
