@@ -57,7 +57,8 @@ need() {
 }
 
 # need_together PACKAGE…: one call of apt for all of them, after a line that says what and how much. A machine without apt, or a package that its
-# distribution does not have, is no failure: what is missing is named.
+# distribution does not have, is no failure: what is missing is named. Where one of them does not fit this machine (another Node than Debian's
+# forbids Debian's npm), the others are installed one by one.
 need_together() {
     [ $# -gt 0 ] || return 0
     if ! command -v apt-get >/dev/null; then
@@ -79,8 +80,13 @@ need_together() {
     say "installing$known (${size:-some} to fetch, once)"
     # Packages of servers start none (RUNLEVEL).
     # shellcheck disable=SC2086
-    RUNLEVEL=1 install_packages $known || { apt_update force && RUNLEVEL=1 install_packages $known; } ||
-        say "apt-get could not install them: tests that need what is missing are skipped"
+    RUNLEVEL=1 install_packages $known && return 0
+    apt_update force
+    # shellcheck disable=SC2086
+    RUNLEVEL=1 install_packages $known && return 0
+    for package in $known; do
+        RUNLEVEL=1 install_packages "$package" || say "apt-get could not install $package: tests that need it are skipped"
+    done
 }
 
 # unknown_packages PACKAGE…: those that apt cannot install, each followed by a space.

@@ -253,7 +253,8 @@ def test_ci_tests_everything() -> None:
 
 def test_each_part_that_a_test_needs_is_known() -> None:
     named = set().union(*(parts.needed(part) for part in ("unit", "kernel", "vm")))
-    assert named | {parts.ALWAYS} == set(parts.PARTS)
+    named |= {parts.ALWAYS}
+    assert named | {parts.PARTS[name].beside for name in named} - {""} == set(parts.PARTS)
 
 
 def test_what_is_installed_is_what_the_chosen_tests_need() -> None:
@@ -276,17 +277,35 @@ def test_what_is_missing_is_a_skip_and_in_ci_a_failure(
         parts.need("none")
 
 
+def test_a_node_of_another_origin_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Debian's npm conflicts with the Node of other archives, which has its own."""
+    monkeypatch.setattr(parts, "wanted", lambda _words: {"readers"})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    parts.main([])
+    assert capsys.readouterr().out == "packages nodejs npm\nfetch ensure_readers\n"
+    for name in ("node", "npm"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    parts.main([])
+    assert capsys.readouterr().out == "packages\nfetch ensure_readers\n"
+
+
 APT_OF_PARTS = """#!/bin/sh
 echo "$@" >>"$LOG"
 case $* in
     *policy*none*) echo '  Candidate: (none)' ;;
     *policy*) echo '  Candidate: 1.0' ;;
     *--assume-no*) echo 'Need to get 12.5 MB/13 MB of archives.' ;;
+    *install*npm*) exit 100 ;;
 esac
 """
 
 
-def test_parts_are_installed_in_one_call_that_says_how_much(tmp_path: Path) -> None:
+def _installed(tmp_path: Path, packages: str) -> tuple[str, list[str]]:
+    """What need_together says, and the calls of apt-get that install."""
     (tmp_path / "bin").mkdir()
     for name, text in (("apt-get", APT_OF_PARTS), ("apt-cache", APT_OF_PARTS), ("id", "#!/bin/sh\necho 0\n")):
         (tmp_path / "bin" / name).write_text(text)
@@ -295,10 +314,22 @@ def test_parts_are_installed_in_one_call_that_says_how_much(tmp_path: Path) -> N
         **os.environ, "XDG_CACHE_HOME": str(tmp_path), "LOG": str(tmp_path / "log"), "TMPDIR": str(tmp_path),
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
     }  # fmt: skip
-    script = f"root='{tmp_path}'; . {SETUP}; need_together zsh none fish"
+    script = f"root='{tmp_path}'; . {SETUP}; need_together {packages}"
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=60)
-    assert "apt has no package none: the tests that need it are skipped" in done.stderr
-    assert "installing zsh fish (12.5 MB to fetch, once)" in done.stderr
-    calls = [line for line in (tmp_path / "log").read_text().splitlines() if " -y " in f" {line} "]
+    log = (tmp_path / "log").read_text().splitlines()
+    return done.stderr, [line for line in log if " -y " in f" {line} "]
+
+
+def test_parts_are_installed_in_one_call_that_says_how_much(tmp_path: Path) -> None:
+    said, calls = _installed(tmp_path, "zsh none fish")
+    assert "apt has no package none: the tests that need it are skipped" in said
+    assert "installing zsh fish (12.5 MB to fetch, once)" in said
     assert len(calls) == 1
     assert calls[0].endswith(" zsh fish")
+
+
+def test_a_part_that_does_not_fit_keeps_no_other_away(tmp_path: Path) -> None:
+    said, calls = _installed(tmp_path, "zsh npm fish")
+    assert "apt-get could not install npm: tests that need it are skipped" in said
+    assert "could not install zsh" not in said
+    assert [call.rpartition(" ")[2] for call in calls[-3:]] == ["zsh", "npm", "fish"]

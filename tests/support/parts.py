@@ -33,6 +33,8 @@ class Part:
     """The function of scripts/setup.sh that fetches it into the cache; *programs* are paths in the cache then."""
     only_in_ci: bool = False
     """Its package enables a service, which is no developer's wish."""
+    beside: str = ""
+    """Another part that it needs."""
 
     def lacks(self) -> str:
         """What this machine does not have of it; empty when nothing."""
@@ -66,10 +68,11 @@ PARTS = {
     "ip": Part(("ip",), ("iproute2",), only_in_ci=True),
     "java": Part(("javac",), ("default-jdk-headless",)),
     "mono": Part(("mcs",), ("mono-mcs",)),
+    "node": Part(("node", "npm"), ("nodejs", "npm")),
     "openssl": Part(("openssl",), ("openssl",)),
     "php": Part(("php",), ("php-cli",)),
     "postgresql": Part(("/usr/lib/postgresql/*/bin/initdb",), ("postgresql",)),
-    "readers": Part(("readers/stamp",), ("nodejs", "npm"), fetch="ensure_readers"),
+    "readers": Part(("readers/stamp",), fetch="ensure_readers", beside="node"),
     "ruby": Part(("ruby",), ("ruby",)),
     "ssh": Part(("sshd",), ("openssh-server",), only_in_ci=True),
     "sudo": Part(("sudo",), ("sudo",), only_in_ci=True),
@@ -147,7 +150,9 @@ def _files(path: Path) -> list[Path]:
 
 def main(words: list[str]) -> None:
     """Print what is missing."""
-    missing = {name: PARTS[name] for name in sorted(wanted(words)) if PARTS[name].lacks()}
+    names = wanted(words)
+    names |= {PARTS[name].beside for name in names} - {""}
+    missing = {name: PARTS[name] for name in sorted(names) if PARTS[name].lacks()}
     if os.environ.get("CI") != "true":
         missing = {name: part for name, part in missing.items() if not part.only_in_ci}
     print("packages", *dict.fromkeys(package for part in missing.values() for package in part.packages))
