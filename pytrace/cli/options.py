@@ -283,7 +283,7 @@ OPTIONS: tuple[Option, ...] = (
            "wait until NAME is executed, trace it and its children, exit when it exits", "process", names="thread"),
     Option("with_self", "", "self", "", "tools: show what pytrace itself does, too", "process"),
     Option("without_self", "", "no-self", "", "scripts: leave out what pytrace itself does, as tools do", "process"),
-    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process",
+    Option("duration", "", "duration", "SECONDS", "end the run after SECONDS (or --for SECONDS)", "process",
            parse=partial(seconds, option="--duration"), many_hosts=True, public=True),
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True,
            parse=partial(pid, option="--dwarf-pid"), names="process", rare=True),
@@ -382,6 +382,9 @@ class Table:
         self.by_key = {row.key: row for row in rows}
         self.short = {row.short: row for row in rows if row.short}
         self.long = {row.long: row for row in rows if row.long}
+        # People who have read of one in a command's help type it to all others.
+        if "duration" in self.by_key:
+            self.long |= dict.fromkeys(("for", "duration"), self.by_key["duration"])
         self.abbreviated, self.hints = abbreviated, hints
 
 

@@ -33,6 +33,8 @@ from tests.support.rows import each_row
          {"verbose": True, "quiet": True, "format": "json", "output": "x", "program": "begin {}"},
          (["1"], ["--n=2", "-x"], [])),
         (["-", "5", "-k"], {"warnings": [""]}, (["-", "5"], [], [])),
+        (["--duration", "2", "begin.bt", "--for", "5"], {"duration": "5"}, (["begin.bt"], [], ["--duration"])),
+        (["--for=1.5", "--form", "json"], {"duration": "1.5", "format": "json"}, ([], [], [])),
         (["--quie", "--dry"], {"quiet": True, "dry_run": True}, ([], [], [])),
         (["-I", "a", "-Ib"], {"include_directories": ["a", "b"]}, ([], [], [])),
         # Options mean what they say the last time.
