@@ -15,6 +15,7 @@ from pytrace import cache
 from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.diagnostics import ScriptError as FailedPass
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options import SAMPLE, CompileOptions, ProcessFilters, RunOptions, environment
 from pytrace.core.script_options import JOINT
@@ -354,7 +355,13 @@ def _compiled(source: Source, options: CompileOptions, kernel: LiveKernel | None
     diagnostics = Diagnostics()
     with placed(diagnostics):
         kernel = kernel or live_kernel(options, ahead=options.ahead)
-        return pipeline.compile_script(source, options, kernel, diagnostics)
+        try:
+            return pipeline.compile_script(source, options, kernel, diagnostics)
+        except FailedPass:
+            absent = kernel.absent_types()
+            if absent is None:
+                raise
+            raise absent from None
 
 
 def read(script: Script) -> tuple[Source, bytes | None]:

@@ -134,6 +134,10 @@ def test_a_kernel_without_type_information_is_named(
     assert f"{types} is {state}" in message
     assert "unknown struct 'open_how'" in diagnostics
     assert said("begin { foo(", tool=False)[0] == ""
+    # As programs that trace by a script of pytrace's own: why, calls.
+    with pytest.raises(TraceError, match=f"{types} is {state}"):
+        pytrace.compile(uses_type, cached=False)
+    assert not features.task_work()
     monkeypatch.setenv("PYTRACE_BTF", str(types))
     assert said(uses_type, tool=False)[0].startswith("PYTRACE_BTF names a")
 

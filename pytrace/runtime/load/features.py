@@ -17,6 +17,7 @@ from contextlib import ExitStack
 import msgspec
 
 from pytrace.base import kernel_files
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.runtime.machine import bpf, fingerprints, libbpf, perf, privileges, syscalls
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
@@ -147,9 +148,10 @@ def kernel_function(
         from pytrace.runtime.binaries.btf_types import Kind  # as below
         from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
 
-        if not os.path.exists(SYSTEM_BTF):
+        try:
+            number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find(name, Kind.FUNC)
+        except (OSError, TraceError):  # missing, empty or damaged: the program that calls would be refused
             return False
-        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find(name, Kind.FUNC)
         return bool(number) and refusal in (_call_log(program_type, number, _KERNEL_FUNCTION) or "")
 
     return probe
