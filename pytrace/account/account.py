@@ -165,6 +165,29 @@ class Requests(msgspec.Struct, frozen=True):
         return sum(part.share for part in self.parts if part.cause.name == name)
 
 
+class Goroutines(msgspec.Struct, frozen=True):
+    """Goroutines of a run: each moment of each is in one of three states."""
+
+    count: int
+    ns: int
+    """Nanoseconds of all together, by their starts and ends."""
+    running: int
+    """Of it on a thread, which the lines divide into its states."""
+    runnable: int
+    waiting: int
+    idle: int
+    """Of *waiting*: for work, or in the runtime."""
+
+    def share(self, ns: int) -> str:
+        """Nanoseconds as a percentage."""
+        return f"{ns / (self.ns or 1):.0%}"
+
+    @property
+    def accounted(self) -> float:
+        """The share of their time that is in a state."""
+        return (self.running + self.runnable + self.waiting) / self.ns if self.ns else 1.0
+
+
 class Account(msgspec.Struct):
     """Where the time of all threads went."""
 
@@ -194,6 +217,8 @@ class Account(msgspec.Struct):
     """Nanoseconds of chains that were not followed, as there were too many waits."""
     requests: Requests | None = None
     """With a target of requests: where their time went."""
+    goroutines: Goroutines | None = None
+    """Where these were asked for: their waits are lines then, and what threads do inside Go's scheduler is idle."""
 
     @property
     def thread_time(self) -> int:
@@ -238,6 +263,7 @@ def json_text(account: Account) -> bytes:
             "idle_ns": account.idle_time,
             "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
             "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
+            "goroutines": account.goroutines,
         })
     ) + b"\n"  # fmt: skip
 

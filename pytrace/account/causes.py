@@ -123,7 +123,7 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     if functions & _FAULTS and not name:
         return FAULT
     if "do_nanosleep" in functions or (name in POLLS.split() and kind == 1):
-        return SLEEP
+        return SCHEDULER if is_scheduler(user) else SLEEP
     if name in _CHILDREN or "wait_for_vfork_done" in functions:
         return CHILD
     if name in _SYNCS:
@@ -243,6 +243,87 @@ def _under_python(user: Sequence[Frame], prefix: str) -> bool:
             caller = next(callers, None)
             return caller is not None and bool(_PYTHON.search(caller.module) or caller.file.endswith(".py"))
     return False
+
+
+# ---------------------------------------------------------------------------------------------------------- goroutines
+
+
+RECEIVE = Cause("channel-receive", "receiving from a channel", "sent by", "chan receive")
+SEND = Cause("channel-send", "sending to a full channel", "received by")
+SELECT = Cause("select", "waiting in a select", "woken by", "select")
+GROUP = Cause("wait-group", "waiting for goroutines", "ended with", "WaitGroup.Wait", always_idle=True)
+COLLECTOR = Cause("gc", "waiting for Go's collector")
+RUNTIME = Cause("go-runtime", "of Go's runtime", idle="the runtime", always_idle=True)
+RUNNABLE = Cause("runnable", "waiting to be scheduled", tool="flame")
+SCHEDULER = Cause("go-scheduler", "in Go's scheduler", idle="the runtime's scheduler", always_idle=True)
+_SCHEDULER = re.compile(
+    r"^runtime\.(?:schedule|find[Rr]unnable|stopm|mPark|sysmon|stoplockedm|startlockedm|templateThread)$"
+)
+
+
+def is_scheduler(user: Sequence[Frame]) -> bool:
+    """Whether a thread runs no goroutine."""
+    return any(_SCHEDULER.match(frame.function) for frame in user)
+
+
+def within_go(user: Sequence[Frame]) -> str:
+    """Who in Go's runtime makes a goroutine runnable."""
+    names = {frame.function for frame in user}
+    if names & {"runtime.goroutineReady", "time.goFunc", "time.sendTime"}:
+        return "a timer"
+    return "the collector" if any(name.startswith("runtime.gc") for name in names) else "the runtime"
+
+
+_HELPERS = re.compile(
+    r"^(?:net/http\.\(\*(?:connReader\)\.backgroundRead|persistConn\)\.(?:readLoop|writeLoop))"
+    r"|database/sql\.\(\*DB\)\.connectionOpener|os/signal\.(?:loop|signal_recv)|runtime\.(?:block|gcenable)(?:\.func\d+)?)$"
+)
+"""Goroutines that libraries keep, whose waiting is nobody's, and those that wait for ever (``select {}``)."""
+_PARKED = (
+    (re.compile(r"^runtime\.netpollblock$"), NET_READ),
+    (re.compile(r"^(?:time\.Sleep|runtime\.timeSleep)$"), SLEEP),
+    (re.compile(r"^runtime\.(?:gcParkAssist|gcAssistAlloc\w*|gcWaitOnMark|stopTheWorld\w*|semacquire)$"), COLLECTOR),
+    (re.compile(r"^sync\.\(\*WaitGroup\)\.Wait$"), GROUP),
+    (re.compile(r"^sync\.\(\*Cond\)\.Wait$|^(?:runtime|sync)\.(?:runtime_)?notifyListWait$"), CONDITION),
+    (re.compile(r"^(?:internal/)?sync\.(?:\(\*(?:RW)?Mutex\)\.|runtime_Semacquire(?:RW)?(?:R?)Mutex)"), LOCK),
+    (re.compile(r"^(?:sync\.runtime_Semacquire|runtime\.semacquire1|internal/poll\.runtime_Semacquire)$"), SEMAPHORE),
+    (re.compile(r"^runtime\.chansend"), SEND),
+    (re.compile(r"^runtime\.selectgo$"), SELECT),
+    (re.compile(r"^runtime\.chanrecv"), RECEIVE),
+)  # fmt: skip
+"""What functions in the stack of a goroutine say, the first that matches. Their names are those of 1.17 to 1.27, where
+numbers of reasons and the members of ``runtime.g`` differ."""
+
+
+def of_goroutine(user: Sequence[Frame]) -> Cause:
+    """Why a goroutine waits that called ``runtime.gopark``."""
+    names = [frame.function for frame in user]
+    own = [name for name in names if not name.startswith("runtime.goexit")]
+    if own and own[-1].startswith("runtime.") and own[-1] != "runtime.main":
+        return RUNTIME
+    if any(_HELPERS.match(name) for name in names):
+        return RUNTIME
+    cause = next((cause for pattern, cause in _PARKED if any(map(pattern.match, names))), OTHER)
+    if cause is NET_READ:
+        cause = _polled(names)
+    elif cause is SELECT and "net/http.(*persistConn).roundTrip" in names:
+        cause = NET_READ
+    return msgspec.structs.replace(cause, tool="why --goroutines --html why.html")
+
+
+def _polled(names: Sequence[str]) -> Cause:
+    """What a goroutine does that waits for a descriptor, by the functions that called it."""
+    inside = " ".join(names)
+    if "(*FD).Accept" in inside:
+        return ACCEPT
+    if "(*netFD).connect" in inside:
+        return CONNECT
+    if "net/http.(*conn).serve" in names and "net/http.serverHandler.ServeHTTP" not in names:
+        return msgspec.structs.replace(EVENTS, idle="waiting for requests", always_idle=True)
+    writes = "(*FD).Write" in inside
+    if "os.(*File)" in inside:
+        return PIPE_WRITE if writes else PIPE_READ
+    return NET_WRITE if writes else NET_READ
 
 
 # -------------------------------------------------------------------------------------------------------------- wakers

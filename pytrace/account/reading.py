@@ -15,6 +15,17 @@ from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
 from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, waiting_function
+from pytrace.account.goroutines import (
+    BEFORE,
+    IDLE_SHARE,
+    RUNNABLE,
+    RUNS,
+    WAITS,
+    GoroutineKey,
+    Spent,
+    Turn,
+    split,
+)
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -25,6 +36,8 @@ ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = rang
 
 _SAMPLED = 0xFFFF
 """What samples have in place of a system call."""
+_PARKED, _READIED = 0xFFFD, 0xFFFC
+"""The same of goroutines that wait (or begin), and of those who make them runnable."""
 
 _READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
 _HELD_UP = {
@@ -41,9 +54,6 @@ CPU = Cause("cpu", "on CPU", tool="flame")
 _RUN_QUEUE = Cause("run-queue", "waiting for a CPU", tool="runqlat")
 SHORT = Cause("short", "shorter waits", tool="why --min 0")
 _LOST = Cause("not-kept", "waiting, the cause was not kept", tool="offcputime")
-
-IDLE_SHARE = 0.8
-"""A thread that spends more than this share of its life waiting for work waits for work."""
 
 
 class _Site(NamedTuple):
@@ -104,12 +114,6 @@ class _Description(NamedTuple):
     pid: int
 
 
-class _Spent(NamedTuple):
-    times: int
-    ns: int
-    most: int
-
-
 class _Group:
     """Waits of one line, while they are added up."""
 
@@ -122,7 +126,7 @@ class _Group:
         self.sites: set[int] = set()
         self.keys: set[tuple[int, int, int]] = set()
 
-    def add(self, tid: int, site: int, object_: int, place: Place, spent: _Spent) -> None:
+    def add(self, tid: int, site: int, object_: int, place: Place, spent: Spent) -> None:
         self.keys.add((tid, site, object_))
         self.count += spent.times
         self.ns += spent.ns
@@ -212,14 +216,14 @@ class Reading:
         return dict(self.recorded("@object", list[tuple[int, _Description]]))
 
     @cached_property
-    def _time(self) -> dict[tuple[int, int, int], _Spent]:
+    def _time(self) -> dict[tuple[int, int, int], Spent]:
         """Thread, state and object, with what was spent; open states reach to the end."""
-        found = dict(self.recorded("@time", list[tuple[tuple[int, int, int], _Spent]]))
+        found = dict(self.recorded("@time", list[tuple[tuple[int, int, int], Spent]]))
         over = self._number("@over")
         for tid, (at, state, object_, *_) in self._running.items():
             ns = max(over - at, 0)
-            old = found.get((tid, state, object_), _Spent(0, 0, 0))
-            found[tid, state, object_] = _Spent(old.times + 1, old.ns + ns, max(old.most, ns))
+            old = found.get((tid, state, object_), Spent(0, 0, 0))
+            found[tid, state, object_] = Spent(old.times + 1, old.ns + ns, max(old.most, ns))
         return found
 
     @cached_property
@@ -276,10 +280,14 @@ class Reading:
 
     @cached_property
     def _cause(self) -> dict[int, Cause]:
-        return {
-            number: causes.cause_of(site.call, site.kind, site.user, site.kernel)
-            for number, site in self._sites.items()
-        }
+        return {number: self._cause_at(site) for number, site in self._sites.items()}
+
+    def _cause_at(self, site: _Site) -> Cause:
+        if site.call == _PARKED:
+            return causes.of_goroutine(site.user)
+        if self._has_goroutines and causes.is_scheduler(site.user):
+            return causes.SCHEDULER
+        return causes.cause_of(site.call, site.kind, site.user, site.kernel)
 
     # ---- who
 
@@ -327,6 +335,10 @@ class Reading:
         return name, ""
 
     def _waker(self, cause: Cause, by: _Site) -> tuple[str, str, int]:
+        if by.call == _READIED:
+            # Beyond the scheduler's frames is the goroutine that the thread ran before.
+            place = None if causes.is_scheduler(by.user) else own_place(by.user)
+            return cause.relation if place else "woken by", place.text if place else causes.within_go(by.user), by.pid
         signal = cause not in (causes.CHILD, causes.SIGNAL) and causes.is_signal(by.kernel)
         device = causes.interrupt(by.kernel)
         if device and not signal:
@@ -377,7 +389,7 @@ class Reading:
         spans = {}
         for tid, life in self._lives.items():
             thread = self._threads[tid]
-            ran = life.cpu + self._time.get((tid, ON_CPU, 0), _Spent(0, 0, 0)).ns
+            ran = life.cpu + self._time.get((tid, ON_CPU, 0), Spent(0, 0, 0)).ns
             spans[tid] = Span(thread.begin, thread.end, life.cpu, ran, life.parent)
         for tid, (at, state, object_, *_) in self._running.items():
             if state != ON_CPU and over - at >= self._limit and tid in spans:
@@ -475,6 +487,11 @@ class Reading:
         samples: dict[int, dict[int, int]] = defaultdict(dict)
         for (tid, site), count in self._sampled:
             samples[tid][site] = count
+        if self._has_goroutines:
+            for key, spent in self._goroutine_time().items():
+                if key[1] != RUNS:
+                    cause = self._goroutine_cause(key) if key[1] in (WAITS, BEFORE) else causes.RUNNABLE
+                    yield (*self._stacks(key[2]), cause.title, "goroutines"), spent.ns
         for (tid, state, _), spent in self._time.items():
             name = self._threads[tid].name if tid in self._threads else "?"
             if state == ON_CPU and samples[tid]:
@@ -497,8 +514,8 @@ class Reading:
     def account(self) -> Account:
         """All of it."""
         threads = self._threads
-        waits: dict[tuple[int, int, int], tuple[Cause, _Spent]] = {}
-        ready: dict[int, _Spent] = {}
+        waits: dict[tuple[int, int, int], tuple[Cause, Spent]] = {}
+        ready: dict[int, Spent] = {}
         how: dict[int, int] = defaultdict(int)
         unknown = 0
         for (tid, state, object_), spent in self._time.items():
@@ -520,9 +537,19 @@ class Reading:
                 unknown += spent.ns if cause is _LOST else 0
                 waits[tid, state, object_] = (cause, spent)
         idle = self._idle(waits)
-        total = sum(thread.accounted - thread.idle for thread in threads.values()) or 1
+        total = sum(thread.accounted - thread.idle for thread in threads.values())
+        goroutines, runnable = None, dict[GoroutineKey, Spent]()
+        if self._has_goroutines:
+            goroutines, runnable, waiting, parked = split(self._goroutine_time(), self._goroutine_cause, self._root)
+            goroutines = msgspec.structs.replace(goroutines, count=self._number("@born"), ns=self._goroutine_lives())
+            total += goroutines.runnable + goroutines.waiting - goroutines.idle
+            waits |= waiting
+            unknown += sum(spent.ns for cause, spent in waiting.values() if cause is _LOST)
+            idle = (*parked, *idle)
+        total = total or 1
         blocked = (self._line(group, total) for group in self._groups(waits))
         lines = [self._cpu_line(total), *self._ready_line(ready, how, total), *blocked]
+        lines += self._runnable_line(runnable, total)
         lost = {
             f"{kind} {name}": count for kind, names in self.losses.items() for name, count in names.items() if count
         }
@@ -531,10 +558,11 @@ class Reading:
         return Account(
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
-            self._runtimes(), self.steps(self.path_segments), self._limit, self.timeline.left_out,
+            () if goroutines else self._runtimes(), () if goroutines else self.steps(self.path_segments), self._limit,
+            self.timeline.left_out, goroutines=goroutines,
         )  # fmt: skip
 
-    def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, _Spent]]) -> tuple[tuple[str, int, int], ...]:
+    def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, Spent]]) -> tuple[tuple[str, int, int], ...]:
         """Take the time of threads that wait for work out of *waits*."""
         may: dict[int, int] = defaultdict(int)
         aside: dict[int, int] = defaultdict(int)
@@ -560,6 +588,69 @@ class Reading:
         rows = ((label, len(members), ns) for label, (members, ns) in found.items())
         return tuple(sorted(rows, key=lambda row: -row[2]))
 
+    # ---- goroutines
+
+    @property
+    def _has_goroutines(self) -> bool:
+        return "@unit" in self._maps
+
+    def _turns(self) -> Iterable[tuple[Turn, int]]:
+        """Goroutines that have not ended, and when their process ended."""
+        over = self._number("@over")
+        ends: dict[int, int] = defaultdict(int)
+        for thread in self._threads.values():
+            ends[thread.pid] = max(ends[thread.pid], thread.end)
+        for (pid, _), turn in self.recorded("@routine", list[tuple[tuple[int, int], Turn]]):
+            yield turn, ends.get(pid, over)
+
+    def _goroutine_time(self) -> dict[GoroutineKey, Spent]:
+        """What was spent; open states reach to the end. The first sight of a new goroutine is none of an old one."""
+        found = {
+            key: spent for key, spent in self.recorded("@unit", list[tuple[GoroutineKey, Spent]])
+            if key[1] != BEFORE or not self._begins(key[2])
+        }  # fmt: skip
+        for turn, end in self._turns():
+            key, ns = (turn.number, turn.state, turn.place), max(end - turn.at, 0)
+            found[key] = _joined(found.get(key), Spent(1, ns, ns))
+        return found
+
+    def _goroutine_lives(self) -> int:
+        """Nanoseconds of all goroutines, by their starts and ends."""
+        open_ = sum(max(end - turn.begin, 0) for turn, end in self._turns())
+        before = (spent.ns for key, spent in self._goroutine_time().items() if key[1] == BEFORE)
+        return self._number("@lived") + open_ + sum(before)
+
+    def _goroutine_cause(self, key: GoroutineKey) -> Cause:
+        """Why a goroutine waits."""
+        return self._cause.get(key[2], _LOST) if key[1] == WAITS else _HELD_UP[UNSEEN]
+
+    def _begins(self, place: int) -> bool:
+        """Whether a place is a statement that starts a goroutine."""
+        known = self._sites.get(place)
+        return known is not None and any(frame.function.startswith("runtime.newproc") for frame in known.user)
+
+    def _root(self, place: int) -> str:
+        """The function that a goroutine began with."""
+        frames = self._sites[place].user if place in self._sites else ()
+        names = [frame.function for frame in frames if not frame.function.startswith("runtime.goexit")]
+        return names[-1] if names else ""
+
+    def _runnable_line(self, runnable: Mapping[GoroutineKey, Spent], total: int) -> Sequence[Line]:
+        if not runnable:
+            return ()
+        group = _Group(causes.RUNNABLE, "")
+        how: dict[str, int] = defaultdict(int)
+        for (number, state, site), spent in runnable.items():
+            group.add(number, site, 0, self._place.get(site, Place("go")), spent)
+            how[RUNNABLE[state]] += spent.ns
+        kinds = (f"{name} {ns / (group.ns or 1):.0%}" for name, ns in sorted(how.items(), key=lambda item: -item[1]))
+        return (
+            Line(
+                causes.RUNNABLE, group.ns, group.ns / total, group.count, group.most, about=", ".join(kinds),
+                parts=group.sorted_parts(), threads=len(group.threads),
+            ),
+        )  # fmt: skip
+
     def _never_slow(self, tid: int, cause: Cause) -> bool:
         """Whether a wait is for threads or processes whose own time is in the account."""
         return cause.always_idle or (cause is causes.CHILD and self._processes != {self._threads[tid].pid})
@@ -577,7 +668,7 @@ class Reading:
         pid = self._threads[tid].pid
         return sum(thread.pid == pid for thread in self._threads.values()) == 1
 
-    def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, _Spent]]) -> list[_Group]:
+    def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, Spent]]) -> list[_Group]:
         groups: dict[tuple[str, str, str], _Group] = {}
         for (tid, state, object_), (cause, spent) in waits.items():
             place = self._place.get(state, Place(""))
@@ -615,7 +706,7 @@ class Reading:
         found.pop("", None)
         return tuple(sorted(found.items(), key=lambda item: -item[1]))
 
-    def _ready_line(self, ready: Mapping[int, _Spent], how: Mapping[int, int], total: int) -> Sequence[Line]:
+    def _ready_line(self, ready: Mapping[int, Spent], how: Mapping[int, int], total: int) -> Sequence[Line]:
         if not ready:
             return ()
         ns = sum(spent.ns for spent in ready.values())
@@ -674,5 +765,5 @@ def stacks(reading: Reading) -> SnapshotData:
     return SnapshotData(reading.runs, {totals.name: totals, data.name: data}, (), reading.losses)
 
 
-def _joined(old: _Spent | None, new: _Spent) -> _Spent:
-    return new if old is None else _Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))
+def _joined(old: Spent | None, new: Spent) -> Spent:
+    return new if old is None else Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))

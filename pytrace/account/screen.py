@@ -28,7 +28,8 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     head = list(heading(account, everything=everything))
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything)]
     tail += [*_runtimes(account), *_losses(account)]
-    tail.append(f"next: {_command('pytrace why --all', account.options, WIDTH - 6)}")
+    again = "pytrace why --goroutines --all" if account.goroutines else "pytrace why --all"
+    tail.append(f"next: {_command(again, account.options, WIDTH - 6)}")
     room = ROWS - len(head) - len(tail) - 1
     shown: list[Line] = []
     rows: list[str] = []
@@ -50,20 +51,30 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
 def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
     """What was traced, for how long, and how much of the threads' time is accounted for."""
     count = len(account.threads)
-    whole = account.accounted
-    complete = "all accounted for" if abs(1 - whole) < 0.001 else f"{whole:.1%} accounted for"
-    tail = (
-        f": {seconds(account.wall)}, {count} thread{'s' * (count != 1)}, {seconds(account.thread_time)} of thread time,"
-        f" {complete}"
-    )
+    complete = _whole(account.accounted)
+    threads = f"{count} thread{'s' * (count != 1)}"
+    if (units := account.goroutines) is not None:
+        threads = f"{units.count:,} goroutine{'s' * (units.count != 1)} on {threads}"
+        tail = f": {seconds(account.wall)}, {threads}, {seconds(units.ns)} of goroutine time"
+    else:
+        tail = f": {seconds(account.wall)}, {threads}, {seconds(account.thread_time)} of thread time, {complete}"
     # Directories of the command's words say little here.
     target = " ".join(word.rpartition("/")[2] or word for word in account.target.split(" "))
     room = WIDTH - len(tail)
     if len(target) > room:
         target = f"{target[: max(room - 1, 12)]}…"
     yield f"{target}{tail}"
+    if units is not None:
+        yield (
+            f"  (goroutines: {units.share(units.running)} running, {units.share(units.runnable)} runnable,"
+            f" {units.share(units.waiting)} waiting; {_whole(units.accounted)})"
+        )
     if everything or account.kernel_difference >= 0.001:
         yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
+
+
+def _whole(share: float) -> str:
+    return "all accounted for" if abs(1 - share) < 0.001 else f"{share:.1%} accounted for"
 
 
 def _line(account: Account, line: Line) -> Iterator[str]:
@@ -232,7 +243,8 @@ def _runtimes(account: Account) -> Iterator[str]:
     names = [f"{name} ({seconds(ns)})" for name, ns in account.runtimes if ns >= 0.05 * account.wall]
     if names:
         units = "goroutines, tasks" if len(names) > 1 else "goroutines" if names[0].startswith("Go") else "tasks"
-        yield _cut(f"idle inside a runtime, where {units} may wait unseen: {', '.join(names)}")
+        seen = " (why --goroutines)" if "goroutines" in units else " unseen"
+        yield _cut(f"idle inside a runtime, where {units} may wait{seen}: {', '.join(names)}")
 
 
 def _losses(account: Account) -> Iterator[str]:

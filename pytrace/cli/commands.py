@@ -277,6 +277,8 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
             Option("request", "", "request", "TARGET",
                    "where the time between its entry and return goes, and what the slowest 1% do differently: "
                    "./server:handle, python:app.handle, usdt:./server:start,end", ""),
+            Option("goroutines", "", "goroutines", "",
+                   "of a program of Go: account for goroutines; three probes for each of their turns", ""),
             Option("least", "", "min", "TIME",
                    "the shortest waits of critical path, chains and timeline (1ms); all are accounted for", "",
                    parse=partial(_time, option="--min")),

@@ -48,6 +48,7 @@ def run(words: Sequence[str]) -> int:
         warnings.simplefilter("always")
         found, reading = why.traced(
             running.append, duration=line.argument("duration", float), request=line.text("request") or "",
+            goroutines=line.flag("goroutines"),
             least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else None, **arguments,
         )  # fmt: skip
     for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Unpack
 
@@ -16,16 +19,20 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.interface.errors import ScriptError
 from pytrace.interface.tracing import LONGEST, OpenArguments, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
+from pytrace.runtime.binaries.user_binary import UserBinaries
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SCRIPT = os.path.join(_PACKAGE, "account", "account.bt")
 _REQUEST = os.path.join(_PACKAGE, "account", "request.bt")
+_GOROUTINES = os.path.join(_PACKAGE, "account", "goroutines.bt")
 LEAST = 0.001
 """Seconds of the shortest waits of chains."""
 _SELECTING = ("pid", "pids", "command", "comm", "uid", "cgroup", "container", "netns")
 
 
-def why(*, least: float | None = None, request: str = "", **arguments: Unpack[OpenArguments]) -> Account:
+def why(
+    *, least: float | None = None, request: str = "", goroutines: bool = False, **arguments: Unpack[OpenArguments]
+) -> Account:
     """Account for the time of all threads: on CPU, waiting for one, blocked by cause.
 
     ``pytrace.why(command=["./program"])``, ``pytrace.why(pid=1234, duration=10)``.
@@ -35,6 +42,8 @@ def why(*, least: float | None = None, request: str = "", **arguments: Unpack[Op
             the account has all.
         request: what stands for a request, a ``call:`` probe: ``./server:handle``, ``python:app.handle``,
             ``usdt:./server:start,end``. :attr:`Account.requests` is about the time from its entry to its return.
+        goroutines: account for goroutines in place of the threads that run them: *command* or the processes are
+            programs of Go. Each turn of a goroutine costs the program three probes.
         arguments: those of :func:`pytrace.open`, of which one has to select processes; without *duration* until the
             command or the processes end.
 
@@ -42,11 +51,11 @@ def why(*, least: float | None = None, request: str = "", **arguments: Unpack[Op
         TypeError: *parameters* are given: the script is pytrace's own.
         TraceError: this process may not trace, nothing selects processes, or the command cannot be run.
     """
-    return traced(lambda _: None, least=least, request=request, **arguments)[0]
+    return traced(lambda _: None, least=least, request=request, goroutines=goroutines, **arguments)[0]
 
 
 def traced(
-    begun: Callable[[Trace], object], *, least: float | None = None, request: str = "",
+    begun: Callable[[Trace], object], *, least: float | None = None, request: str = "", goroutines: bool = False,
     **arguments: Unpack[OpenArguments],
 ) -> tuple[Account, Reading]:
     """As :func:`why`, with what it was made of; *begun* is called with the trace once it runs."""
@@ -68,7 +77,10 @@ def traced(
         "futex": causes.number("futex"),
     }  # fmt: skip
     target = _request_target(request)
-    with _opened(target, arguments) as trace:
+    if target and goroutines:
+        raise TraceError("--request and --goroutines exclude each other", hints=("requests are of threads",))
+    added = _goroutines(arguments) if goroutines else ""
+    with _opened(target, added, arguments) as trace:
         trace.maps["@least"][None] = round(least * 1e9)
         trace.maps["@complete"][None] = True
         begun(trace)
@@ -100,23 +112,110 @@ def _request_target(text: str) -> str:
 _TARGETS = "targets: ./server:handle, python:app.handle, usdt:./server:start,end (docs/reference/calls.md)"
 
 
-def _opened(target: str, arguments: OpenArguments) -> Trace:
-    """The running script; with a target of requests with what is added for them.
+def _opened(target: str, added: str, arguments: OpenArguments) -> Trace:
+    """The running script; with a target of requests with what is *added* for them and for goroutines.
 
     Raises:
         TraceError: there is no such target.
     """
-    if not target:
+    if not target and not added:
         return open_trace(SCRIPT, **arguments)
-    with open(SCRIPT, encoding="utf-8") as script, open(_REQUEST, encoding="utf-8") as addition:
-        text = script.read().replace('import "../', f'import "{_PACKAGE}/') + addition.read()
+    text = _read(SCRIPT).replace('import "../', f'import "{_PACKAGE}/') + added
+    if not target:
+        return open_trace(text, **arguments)
     # Many short waits are of interest here.
-    text = text.replace("let @wait = hash(65536);", "let @wait = hash(262144);").replace("TARGET /", f"{target} /")
+    text = text.replace("let @wait = hash(65536);", "let @wait = hash(262144);")
+    text += _read(_REQUEST).replace("TARGET /", f"{target} /")
     try:
         return open_trace(text, **arguments)
     except ScriptError as error:
         messages = "; ".join(item.message for item in error.diagnostics)
         raise TraceError(f"--request {target}: {messages}", hints=(_TARGETS,)) from None
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+_POINTS = re.compile(r'uprobe:BINARY:"AT:(runtime\.\w+)"')
+_PROLOGUE = bytes.fromhex("493b6610")
+"""``cmp rsp, [r14+16]``: whether the stack has to grow; a jump follows, which the kernel emulates."""
+
+
+def _goroutines(arguments: OpenArguments) -> str:
+    """What is added for goroutines of the programs that are traced.
+
+    Raises:
+        TraceError: one of them is no program of Go, or of a version that is not known.
+    """
+    programs = _programs(arguments)
+    binaries = UserBinaries()
+    text = _read(_GOROUTINES)
+    links = {_link(binaries, path) for path in programs}
+    if len(links) != 1:
+        raise TraceError("--goroutines: the programs are of versions of Go that differ", hints=("trace one of them",))
+
+    def points(line: re.Match[str]) -> str:
+        names: list[str] = _POINTS.findall(line[0])
+        found = [point for name in names for path in programs for point in _point(binaries, path, name)]
+        return f"{', '.join(found)} {{"
+
+    return re.sub(r"^uprobe:BINARY.* \{$", points, text, flags=re.MULTILINE).replace("LINK", str(links.pop()))
+
+
+def _programs(arguments: OpenArguments) -> list[str]:
+    command = arguments.get("command")
+    if command is not None:
+        words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
+        folder = os.fspath(arguments.get("cwd") or ".")
+        name = words[0] if words else ""
+        path = os.path.join(folder, name) if "/" in name else shutil.which(name) or name
+        return [os.path.abspath(path)]
+    pids = [*arguments.get("pids", ())]
+    if (pid := arguments.get("pid")) is not None:
+        pids.insert(0, pid)
+    if not pids:
+        raise TraceError("--goroutines needs a command (-c) or processes (-p)")
+    programs: dict[tuple[int, int], str] = {}
+    for number in pids:
+        path = f"/proc/{number}/exe"
+        try:
+            file = os.stat(path)
+        except OSError as error:
+            message = f"--goroutines: the program of process {number} is not readable: {error.strerror}"
+            raise TraceError(message) from None
+        # By its name where that is the file, so that the compiled script serves other processes, too.
+        name = os.readlink(path)
+        named = os.path.exists(name) and os.path.samestat(os.stat(name), file)
+        programs[file.st_dev, file.st_ino] = name if named else path
+    return list(programs.values())
+
+
+def _link(binaries: UserBinaries, path: str) -> int:
+    """Offset of ``schedlink`` in ``runtime.g``: the word after the number.
+
+    Raises:
+        TraceError: the program is none of Go.
+    """
+    if not os.path.exists(path):
+        raise TraceError(f"--goroutines: there is no program {path}")
+    functions = {symbol.name: symbol for symbol in binaries.symbols(path, "runtime.*")}
+    park = functions.get("runtime.gopark")
+    offset = None if park is None else binaries.goid(path, park.offset)
+    if offset is None or not functions.keys() >= {"runtime.execute", "runtime.runqput"}:
+        hint = "name the program itself: -c './app' (not a shell or go run), or -p PID; of Go 1.17 to 1.27"
+        raise TraceError(f"--goroutines: {path} is no program of Go that is known", hints=(hint,))
+    return offset + 8
+
+
+def _point(binaries: UserBinaries, path: str, name: str) -> list[str]:
+    for symbol in binaries.symbols(path, name):
+        with open(path, "rb") as file:
+            file.seek(symbol.offset)
+            after = "+4" if file.read(4) == _PROLOGUE else ""
+        return [f'uprobe:{json.dumps(path)}:"{name}"{after}']
+    return []
 
 
 def _numbers(trace: Trace) -> list[int]:

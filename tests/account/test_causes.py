@@ -32,6 +32,45 @@ def stack(text: str, module: str = LIBC) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
+GOROUTINES = [
+    ("runtime.gopark runtime.chanrecv runtime.chanrecv1 /main.work", "channel-receive"),
+    ("runtime.gopark runtime.chansend runtime.chansend1 /main.work", "channel-send"),
+    ("runtime.gopark runtime.selectgo /main.work", "select"),
+    ("runtime.gopark runtime.selectgo net/http.(*persistConn).roundTrip /main.fetch", "net-read"),
+    ("runtime.gopark runtime.semacquire1 sync.runtime_SemacquireMutex sync.(*Mutex).lockSlow /main.work", "lock"),
+    ("runtime.gopark internal/sync.runtime_SemacquireMutex internal/sync.(*Mutex).lockSlow /main.work", "lock"),
+    ("runtime.gopark runtime.semacquire1 sync.runtime_SemacquireRWMutexR sync.(*RWMutex).RLock /main.work", "lock"),
+    ("runtime.gopark runtime.semacquire1 sync.runtime_Semacquire sync.(*WaitGroup).Wait /main.main", "wait-group"),
+    ("runtime.gopark sync.runtime_notifyListWait sync.(*Cond).Wait /main.work", "condition"),
+    ("runtime.gopark time.Sleep /main.work", "sleep"),
+    ("runtime.gopark runtime.netpollblock internal/poll.(*FD).Read net.(*conn).Read /main.ask", "net-read"),
+    ("runtime.gopark runtime.netpollblock internal/poll.(*FD).Write net.(*conn).Write /main.ask", "net-write"),
+    ("runtime.gopark runtime.netpollblock internal/poll.(*FD).Accept net.(*netFD).accept /main.main", "accept"),
+    ("runtime.gopark runtime.netpollblock net.(*netFD).connect net.Dial /main.ask", "connect"),
+    ("runtime.gopark runtime.netpollblock internal/poll.(*FD).Read os.(*File).Read /main.copy", "pipe-read"),
+    ("runtime.gopark runtime.netpollblock bufio.(*Reader).Peek net/http.(*conn).serve", "events"),
+    ("runtime.netpollblock /main.f net/http.serverHandler.ServeHTTP net/http.(*conn).serve", "net-read"),
+    ("runtime.gopark runtime.netpollblock net/http.(*connReader).backgroundRead", "go-runtime"),
+    ("runtime.gopark runtime.bgsweep runtime.gcenable.func1", "go-runtime"),
+    ("runtime.gopark runtime.gcBgMarkWorker", "go-runtime"),
+    ("runtime.gopark runtime.block /main.main runtime.main", "go-runtime"),
+    ("runtime.gopark runtime.gcParkAssist runtime.gcAssistAlloc runtime.mallocgc /main.work", "gc"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("frames", "name"), GOROUTINES)
+def test_a_goroutine_waits_for_what_its_stack_says(frames: str, name: str) -> None:
+    assert causes.of_goroutine(stack(f"{frames} runtime.goexit.abi0")).name == name
+
+
+def test_threads_of_go_that_run_no_goroutine() -> None:
+    # Frame pointers lead from the scheduler's stack on to that of the goroutine that ran before.
+    parked = stack("runtime.futex runtime.stopm runtime.findRunnable runtime.schedule runtime.mcall /main.f")
+    assert causes.is_scheduler(parked)
+    assert not causes.is_scheduler(stack("syscall.Syscall os.(*File).Read /main.f runtime.main"))
+    assert causes.within_go(stack("runtime.ready runtime.goroutineReady runtime.schedule")) == "a timer"
+
+
 FUTEX_STACK = "futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex"
 
 CASES = [

@@ -269,6 +269,48 @@ def test_requests_and_what_the_slowest_do_differently(tmp_path: Path) -> None:
     assert abs(account.accounted - 1) < 0.001
 
 
+@pytest.mark.needs("go")
+def test_goroutines_that_wait(tmp_path: Path) -> None:
+    """Their waits are as long as they measure themselves, and are told apart from idleness."""
+    need("rawtracepoint", "iter", "bpf_loop", "uprobe")
+    source = ROOT / "tests" / "programs" / "goroutine_waits.go"
+    build = ["go", "build", "-o", "app", source]
+    subprocess.run(build, cwd=tmp_path, check=True, env={**os.environ, "GO111MODULE": "off"}, timeout=patience(100))
+    with (tmp_path / "own").open("w+", encoding="ascii") as own:
+        account = pytrace.why(command=[tmp_path / "app", "600"], goroutines=True, cwd=tmp_path, stdout=own)
+        own.seek(0)
+        words = own.read().split()
+    measured = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    units = account.goroutines
+    assert units is not None
+    # 13 parts, one that answers, 2,000 that end at once, main and some of the runtime.
+    assert 2014 < units.count < 2030
+    assert units.accounted == pytest.approx(1, abs=0.001)
+    assert (account.losses, account.unknown) == ({}, 0)
+    for name, key, place in (
+        ("lock", "mutex", "main.measure"), ("channel-send", "send", "main.produce.func1"),
+        ("net-read", "read", "main.ask.func1"),
+    ):  # fmt: skip
+        lines = [line for line in account.lines if line.cause.name == name]
+        parts = {part.place.function: part.ns for line in lines for part in line.parts}
+        assert 0.8 * measured[key] - units.runnable < parts[place] < 1.02 * measured[key], name
+    lock = next(line for line in account.lines if line.cause.name == "lock")
+    assert (lock.threads, lock.by[0].relation, lock.by[0].who.split()[0]) == (3, "released by", "main.fight")
+    sent = next(line for line in account.lines if line.cause.name == "channel-send")
+    assert ("received by", "main.consume") in [(who.relation, who.who.split()[0]) for who in sent.by]
+    sleep = next(line for line in account.lines if line.cause.name == "sleep")
+    assert sleep.by[0].who == "a timer"
+    idle = {name: count for name, count, _ in account.idle}
+    assert idle["chan receive (goroutines)"] >= 4
+    assert idle["the runtime (goroutines)"] >= 4
+    assert idle["WaitGroup.Wait (goroutines)"] == 1
+    assert "the runtime's scheduler" in idle
+    rows = list(screen(account))
+    assert len(rows) <= 24
+    assert max(map(len, rows)) <= 80
+    assert "goroutines on" in rows[0]
+
+
 def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     """Threads without any event are in a state, too."""
     need("rawtracepoint", "iter", "bpf_loop")
@@ -312,6 +354,9 @@ def test_what_cannot_be_traced_is_refused_in_words() -> None:
         (("why", "-c", "true", "--request", "/bin/true:no_function"), "there is no function 'no_function'"),
         (("why", "-c", "true", "--request", "x {"), "--request x {: this is no target"),
         (("why", "-c", "/nonexistent/program"), "/nonexistent/program"),
+        (("why", "--goroutines", "-c", "sh -c true"), "sh is no program of Go that is known"),
+        (("why", "--goroutines", "--comm", "x"), "--goroutines needs a command (-c) or processes (-p)"),
+        (("why", "--goroutines", "-c", "true", "--request", "/bin/true:main"), "exclude each other"),
     ):
         done = subprocess.run([sys.executable, "-m", "pytrace", *words], cwd=ROOT, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (1, ""), words
