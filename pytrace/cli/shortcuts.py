@@ -8,6 +8,8 @@ from __future__ import annotations
 import glob
 import os
 import secrets
+import shlex
+import shutil
 import stat
 import sys
 import time
@@ -85,7 +87,7 @@ def _flame(words: Sequence[str]) -> list[str]:
         # Tools do so by themselves: a command means its processes, not the machine.
         command += ["--follow"] if any(word.startswith(("-c", "--cmd")) for word in rest) else []
     elif kind == "mallocs":
-        command = [kind, *output, *_with_duration(rest, "--duration")]
+        command = [kind, *output, *_go_program(rest), *_with_duration(rest, "--duration")]
     elif kind:
         command = [kind, *output, *rest]
     else:
@@ -93,6 +95,36 @@ def _flame(words: Sequence[str]) -> list[str]:
         sampling += [] if over_time is None else ["--over-time", over_time]
         command = ["profile", *output, *sampling, *rest]
     return command
+
+
+def _go_program(words: Sequence[str]) -> list[str]:
+    """The option of mallocs for a program of Go, which has an allocator of its own; none for others and with ``-O``."""
+    values: dict[str, str] = {}
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        if name in ("-c", "--cmd", "-p", "--pid", "-O", "--obj"):
+            values[name.lstrip("-")[0]] = value if equals else after
+        elif word.startswith("-O"):
+            values["O"] = word
+    if "O" in values or "o" in values:
+        return []
+    try:
+        command = shlex.split(values.get("c", ""))
+    except ValueError:
+        return []  # the command is refused later
+    path = shutil.which(command[0]) if command else None
+    if path is None and values.get("p", "").isdecimal():
+        path = f"/proc/{values['p']}/exe"
+    if path is None:
+        return []
+    from pytrace.runtime.binaries.elf_file import ElfFile  # of this kind of picture alone
+
+    try:
+        with ElfFile.open(path) as file:
+            of_go = any(section.name == ".gopclntab" for section in file.sections)
+    except (OSError, TraceError):
+        return []
+    return ["-O", path] if of_go else []
 
 
 def _with_duration(words: Sequence[str], option: str) -> list[str]:

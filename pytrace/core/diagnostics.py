@@ -279,10 +279,15 @@ _TOOLS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "tools", "")
 """Directory of the shipped tools' scripts."""
 
 
+def is_of_tools(path: str) -> bool:
+    """Whether a file is the script of a shipped tool, or imported by one."""
+    return path.startswith(_TOOLS)
+
+
 def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     reset = _RESET if colour else ""
     message = bytes_shown(message)
-    if span.source.path is not None and span.source.path.startswith(_TOOLS) and span.text.startswith("fail("):
+    if span.source.path is not None and is_of_tools(span.source.path) and span.text.startswith("fail("):
         # A tool's message to its user does not refer to the tool's source.
         yield f"{colour}{label}: {message}{reset}"
         return

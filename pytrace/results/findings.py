@@ -58,8 +58,7 @@ def findings(snapshot: SnapshotData) -> list[str]:
             lines += _histogram(data)
     if nothing := nothing_counted(snapshot):
         return nothing
-    unnamed = unnamed_code(stacks, snapshot.runs)
-    return [*lines, *([f"note: {unnamed}"] if unnamed else ())]
+    return [*lines, *(f"note: {sentence}" for sentence in unnamed_code(stacks, snapshot.runs))]
 
 
 def nothing_counted(snapshot: SnapshotData) -> list[str]:
@@ -67,8 +66,16 @@ def nothing_counted(snapshot: SnapshotData) -> list[str]:
     if snapshot.tables or any(data.entries for data in snapshot.shown.values()):
         return []
     children = sum(snapshot.losses.get("untraced", {}).values())
-    reason = f": {children} child process{'es' if children > 1 else ''} may do the work, --follow traces them, too"
-    return [f"nothing was counted{reason if children else ''}"]
+    if children:
+        processes = f"{children} child process{'es' if children > 1 else ''}"
+        return [f"nothing was counted: {processes} may do the work, --follow traces them, too"]
+    run = snapshot.runs[-1] if snapshot.runs else None
+    if run is not None and run.target and counted(run)[0] == "samples":
+        return [f"nothing was counted: {_cut(run.target)} was on no CPU when samples were taken; {_WAITS}"]
+    return ["nothing was counted"]
+
+
+_WAITS = "pytrace flame --off-cpu shows where it waits"
 
 
 def findings_of(data: MapData, run: Run) -> list[str]:
@@ -281,6 +288,8 @@ class Stacks:
                 return _caller(self.frames(path[: len(path) - same] or path))
 
             return [self._listing("Most calls from", "most from", calling)]
+        if self.what == "allocated" and not self.scripted:
+            return [self._listing("Most asked for by", "most by", lambda path, _: _asking(self.frames(path)))]
         if self.scripted:
             title = "Most in the function and native code that it calls"
             return [self._listing(title, f"m{title[1:]}", lambda path, _: _script(self.frames(path)))]
@@ -299,7 +308,7 @@ class Stacks:
     def _own(self, path: str) -> tuple[str, Item]:
         """The innermost function; of events in the C library with who called it."""
         item = self.items[ord(path[-1])]
-        library = item.kind == USER and _LIBRARY.match(os.path.basename(item.module))
+        library = item.kind == USER and _of_library(item)
         return _caller(self.frames(path)) if self.amounts.counts == "events" and library else (item.name, item)
 
     def _listing(
@@ -316,7 +325,7 @@ class Stacks:
             found = known.get((path, member))
             if found is None:
                 label, item = owner(path, member)
-                key = (label, _function(item.name, item.module or item.file))
+                key = (label, _ANY if label in (_IDLE, _RUNTIME) else _function(item.name, item.module or item.file))
                 owners.setdefault(key, Owner(label, key[1], number[item]))
                 found = known[path, member] = places.setdefault(key, len(places))
             of.append(found)
@@ -346,7 +355,9 @@ class Stacks:
             return "", []  # what stands above the middle calls nothing
         function, tree = self.functions, self.tree
         # By function, and not in dicts: there are many calls.
-        passed = [scripts and item.kind != INTERPRETED for item in items]
+        passed = [
+            (scripts and item.kind != INTERPRETED) or item.name.removesuffix(_ASSEMBLY) in _ENTRIES for item in items
+        ]
         outermost = [scripts and item.name.startswith("<") for item in items]
         sums, own, active = ([0] * len(items) for _ in range(3))
         largest: list[dict[int, int]] = [{} for _ in items]
@@ -438,6 +449,23 @@ class Stacks:
         found = zip(self.paths, self.values, strict=True) if unnamed else ()
         return sum(value for path, value in found if not unnamed.isdisjoint(path))
 
+    def without_symbols(self) -> dict[str, int]:
+        """Files without symbols, with the number of the stacks that end in them; none where functions of an interpreter
+        are what people know.
+        """
+        files = {
+            chr(number): os.path.basename(item.module)
+            for number, item in enumerate(self.items)
+            if item.kind == USER and item.name == f"[{os.path.basename(item.module)}]" and not self.scripted
+        }
+        sums: dict[str, int] = {}
+        for path, value in zip(self.paths, self.values, strict=True) if files else ():
+            # Which of the kernel's functions it called changes nothing.
+            last = next((one for one in reversed(path) if self.items[ord(one)].kind != KERNEL), "")
+            if last in files:
+                sums[files[last]] = sums.get(files[last], 0) + value
+        return sums
+
     def texts(self) -> set[str]:
         """All texts of keys."""
         return {_plain(one) for one in {one for each in self.members for one in each if isinstance(one, bytes | str)}}
@@ -474,6 +502,28 @@ def _script(path: list[Item]) -> tuple[str, Item]:
 
 _LIBRARY = re.compile(r"(?:libc|libpthread|libm|ld|libstdc\+\+)\b[-.]|ld-linux|ld-musl|libc\.musl")
 """Names of files with functions that programs call to wait and to ask the kernel."""
+_GO_LIBRARY = re.compile(r"(?:runtime|syscall|sync|internal/[\w/-]+|runtime/internal/[\w/-]+)\.")
+"""The same of Go, whose functions are in the program: beginnings of their names."""
+_GO_IDLE = re.compile(r"runtime\.(?:schedule|find[rR]unnable|stopm|mPark|sysmon|templateThread)\b")
+"""Functions in which threads of a Go program wait for a goroutine to run: whatever ran there before has nothing to do
+with it."""
+_IDLE, _RUNTIME, _ANY = "no goroutine to run (an idle thread)", "the runtime of Go itself", ("", "")
+_ASSEMBLY = ".abi0"
+"""What Go appends to names of functions in assembly."""
+_ENTRIES = {
+    "_start", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "clone3", "start_thread",
+    "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "x64_sys_call", "el0t_64_sync", "el0_svc", "do_el0_svc",
+    "el0_svc_common", "invoke_syscall", "asm_exc_page_fault", "exc_page_fault", "do_user_addr_fault",
+    "runtime.goexit", "runtime.mcall", "runtime.systemstack", "runtime.morestack", "runtime.mstart", "runtime.mstart0",
+    "runtime.mstart1",
+}  # fmt: skip
+"""Functions through which everything goes."""
+
+
+def _of_library(item: Item) -> bool:
+    return bool(_LIBRARY.match(os.path.basename(item.module)) or _GO_LIBRARY.match(item.name))
+
+
 _SWITCH = "__traceiter_sched_switch"
 """The kernel's function that calls programs of the tracepoint: a stack that ends with it is that of a wait."""
 _PREEMPTED = ("asm_sysvec_", "irqentry_exit_to_user_mode", "preempt_schedule_irq", "el0_irq", "el0t_64_irq")
@@ -488,12 +538,23 @@ def _caller(path: list[Item]) -> tuple[str, Item]:
     if not users:
         return path[0].name, path[0]
     inner = users[-1]
+    idle = next((item for item in users if item.kind == USER and _GO_IDLE.match(item.name)), None)
+    if idle is not None:
+        return _IDLE, idle
     if any(item.kind == KERNEL and item.name.startswith(_PREEMPTED) for item in path):
         found = next((item for item in reversed(users) if item.kind == INTERPRETED), inner)
         return f"{found.name} (preempted)", found
     wrote = next((item for item in reversed(users) if item.kind == INTERPRETED), None)
-    wrote = wrote or next((item for item in reversed(users) if not _LIBRARY.match(os.path.basename(item.module))), None)
+    wrote = wrote or next((item for item in reversed(users) if not _of_library(item)), None)
     return (inner.name, inner) if wrote is None or wrote == inner else (f"{wrote.name} → {inner.name}", wrote)
+
+
+def _asking(path: list[Item]) -> tuple[str, Item]:
+    """Who asked for memory: with the function of the C library that did it for the program; of Go the program's own."""
+    wrote = next((item for item in reversed(path) if not _of_library(item)), None)
+    if _GO_LIBRARY.match(path[-1].name):
+        return (_RUNTIME, path[0]) if wrote is None else (wrote.name, wrote)
+    return _caller(path)
 
 
 _INTERRUPTS = {"asm_sysvec_apic_timer_interrupt": "a timer", "asm_common_interrupt": "a device"}
@@ -511,17 +572,37 @@ def _woke(path: list[Item], command: str) -> tuple[str, Item]:
     return f"{command}: {label}" if command else label, item
 
 
-def unnamed_code(stacks: Sequence[Stacks], runs: Sequence[Run]) -> str:
-    """A sentence on compiled code without names and what gives it names; empty where there is little of it."""
+def unnamed_code(stacks: Sequence[Stacks], runs: Sequence[Run]) -> list[str]:
+    """Sentences on code without names and what gives it names; none where there is little of it."""
     whole = sum(sum(one.values) for one in stacks)
+    if not whole:
+        return []
+    sentences = []
     without = sum(one.unnamed() for one in stacks)
-    if not whole or without * 10 < whole:
-        return ""
-    texts = {run.target for run in runs}.union(*(one.texts() for one in stacks))
-    share = f"{100 * without / whole:.0f} % of the stacks hold compiled code without names ({JIT})"
-    words = {word.rpartition("/")[2] for text in texts for word in text.split()}
-    known = [option for name, option in _SOURCES.items() if name in words]
-    return f"{share}: {' or '.join(known)} gives names" if known else f"{share}: an option of its runtime may give them"
+    if without * _LEAST_UNNAMED >= whole:
+        texts = {run.target for run in runs}.union(*(one.texts() for one in stacks))
+        words = {word.rpartition("/")[2] for text in texts for word in text.split()}
+        known = [option for name, option in _SOURCES.items() if name in words]
+        advice = f"{' or '.join(known)} gives names" if known else "an option of its runtime may give them"
+        share = f"{100 * without / whole:.0f} % of the stacks"
+        sentences.append(f"{share} hold compiled code without names ({JIT}): {advice}")
+    files: dict[str, int] = {}
+    for one in stacks:
+        for name, value in one.without_symbols().items():
+            files[name] = files.get(name, 0) + value
+    without = sum(files.values())
+    if without * _LEAST_UNNAMED >= whole:
+        names = ", ".join(sorted(files, key=lambda name: -files[name])[:_FILES])
+        advice = "symbols of its -dbg or -dbgsym package, or a build without strip, name them"
+        share = f"{100 * without / whole:.0f} % of the stacks"
+        sentences.append(f"{share} end in functions without names ({names}): {advice}")
+    return sentences
+
+
+_LEAST_UNNAMED = 10
+"""The share of the whole, as its inverse, from which on code without names is reported."""
+_FILES = 3
+"""Files without symbols that are named."""
 
 
 class Amounts(NamedTuple):

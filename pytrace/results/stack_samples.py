@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.value_tables import Column
 from pytrace.render.values import value_kind_of
-from pytrace.results.snapshot import Frame, MapData, Portable, StackTrace, Value
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace, Value
 
 Text = Callable[[Value], bytes]
 """The text of a portable value."""
@@ -246,6 +246,15 @@ def paths(members: Sequence[types.Type]) -> Callable[[Sequence[Portable]], Path]
         return [*_path_of_one(values[:second]), (BETWEEN, MARK), *reversed(_path_of_one(values[second:]))]
 
     return path
+
+
+OTHER_STACKS = "@other_stacks"
+"""What a script calls the sums of stacks that found no room in its map of stacks."""
+
+
+def is_remainder(data: MapData, snapshot: SnapshotData) -> bool:
+    """Whether a map has what is missing of the one map of stacks: a loss, not a picture of its own."""
+    return data.name == OTHER_STACKS and sum(map(is_profile, snapshot.shown.values())) == 1
 
 
 def second_task(members: Sequence[types.Type]) -> int | None:

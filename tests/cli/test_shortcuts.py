@@ -14,6 +14,7 @@ from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, help_text
 from pytrace.cli.shortcuts import expand, top_script
 from pytrace.core.diagnostics import TraceError
 from pytrace.editor.attach_points import attach_points
+from tests.support.small_program import built
 
 # ---------------------------------------------------------------------------------------------- shortcuts
 # .
@@ -38,6 +39,16 @@ from pytrace.editor.attach_points import attach_points
 )
 def test_a_shortcut_is_the_command_line_of_a_tool(words: str, expected: str) -> None:
     assert expand(["flame", *words.split()]) == expected.split()
+
+
+def test_go_has_an_allocator_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    built(tmp_path, "app", text='int table __attribute__((section(".gopclntab"))) = 1; int main(void) { return 0; }')
+    assert expand(["flame", "--alloc", "-o", "x.svg", "-c", "./app -v"]) == [
+        "mallocs", "-o", "x.svg", "-O", "./app", "-c", "./app -v",
+    ]  # fmt: skip
+    for words in ("-O libx.so -c ./app", "--obj=libx.so -c ./app", "-c ls", "-c ./absent", "-c '"):
+        assert expand(["flame", "--alloc", "-o", "x.svg", *words.split()])[3:] == words.split(), words
 
 
 def test_page_faults_are_counted_by_a_script() -> None:

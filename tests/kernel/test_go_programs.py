@@ -190,6 +190,20 @@ def test_calls_by_goroutine(server: Server, tmp_path: Path, count: int, rounds: 
     assert chosen == (chosen[0], three, 3, chosen[0] - three - 3)
 
 
+def test_memory_is_that_of_gos_own_allocator(server: Server, programs: dict[str, str], tmp_path: Path) -> None:
+    """Programs of Go call no malloc: what a picture of them said was that of the start, in C."""
+    for name in ("plain", "stripped"):
+        program = programs[name]
+        path = tmp_path / f"{name}.svg"
+        done = server.run(("flame", "--alloc", "-o", str(path), "-c", program), timeout=60)
+        assert done.status == 0, done
+        assert re.search(r"^[\d.]+ [kM]B allocated, most by:$", done.stderr, re.MULTILINE), done
+        named = re.findall(r"^ +[\d.]+ % +[\d.]+ (?:bytes|[kM]B)  (.+)$", done.stderr, re.MULTILINE)
+        assert named
+        assert not any(function.startswith("runtime.mallocgc") for function in named)
+        assert "runtime.mallocgc" in path.read_text()
+
+
 def test_calls_with_their_arguments_and_results(server: Server, programs: dict[str, str]) -> None:
     program = programs["plain"]
     names = ("greet", "(*Order).Total", "small", "both", "Pair.plus", "vary", "apply", "main.func3", "many", "larger*")

@@ -83,6 +83,44 @@ def test_who_woke_whom() -> None:
     ]  # fmt: skip
 
 
+def go(*names: str) -> StackTrace:
+    return StackTrace(tuple(Frame(name, 1, "/srv/app") for name in (*names, "runtime.goexit.abi0")))
+
+
+def test_waits_of_go_are_of_its_functions_and_idle_threads_apart() -> None:
+    switch = stack("schedule", "futex_wait", user=False)
+    parked = ("runtime.futex.abi0", "runtime.mPark", "runtime.findRunnable", "runtime.schedule", "runtime.mcall")
+    entries = {
+        (switch, go(*parked, "sync.(*Mutex).Lock", "main.handle")): 500,
+        (switch, go("runtime.usleep.abi0", "runtime.sysmon", "runtime.mstart1")): 200,
+        (switch, go("runtime.futex.abi0", "runtime.lock2", "main.hash", "main.handle")): 200,
+        (switch, go("syscall.Syscall", "main.read", "main.handle")): 100,
+    }
+    lines = findings(snapshot(map_data("@us", types.Tuple((K, U)), types.Sum(), entries), of=run(script="offcputime")))
+    assert [line[22:] for line in lines[1:]] == [
+        "no goroutine to run (an idle thread)", "main.hash → runtime.futex.abi0", "main.read → syscall.Syscall",
+    ]  # fmt: skip
+
+
+def test_memory_is_asked_for_by_the_programs_functions() -> None:
+    entries = {
+        (go("runtime.mallocgc", "runtime.growslice", "main.hash", "main.handle"), "app"): 700,
+        (StackTrace((Frame("qsort_r", 1, SYSTEM), *stack("sort", "main").frames)), "app"): 200,
+        (go("runtime.mallocgc", "runtime.newproc1"), "app"): 50,
+        (go("runtime.mallocgc", "runtime.schedinit"), "app"): 50,
+    }
+    data = map_data("@bytes", types.Tuple((U, STRING)), types.Sum(), entries)
+    lines = findings(snapshot(data, of=run(script="mallocs")))
+    assert lines[0] == "1 kB allocated, most by:"
+    assert [line[22:] for line in lines[1:4]] == ["main.hash", "sort → qsort_r", "the runtime of Go itself"]
+
+
+def test_functions_through_which_everything_goes_are_no_answer() -> None:
+    entries = {go("main.a", "main.handle"): 5, go("main.b", "main.handle"): 4, go("main.a", "main.other"): 1}
+    found = Stacks(map_data("@", U, COUNT, entries), run(script="-e", text=SAMPLES))
+    assert [found.items[one].name for one in found.callers()[1]] == ["main.handle"]
+
+
 def test_calls_are_of_who_called_the_event() -> None:
     entered = ("sys_read", "entry")
     entries = {
@@ -119,6 +157,24 @@ def test_code_without_names(amounts: tuple[int, int], said: bool) -> None:
     text = findings(snapshot(map_data("@", key, COUNT, entries)))[-1]
     hint = "note: 60 % of the stacks hold compiled code without names ([JIT]): node --perf-basic-prof gives names"
     assert (text == hint) is said
+
+
+@pytest.mark.parametrize(("amounts", "said"), [((5, 95), False), ((26, 74), True)])
+def test_functions_without_symbols(amounts: tuple[int, int], said: bool) -> None:
+    bare = StackTrace((Frame("", 0x10, "/usr/bin/app"), *stack("main").frames))
+    kernel = stack("read", "entry", user=False)
+    entries = {(kernel, bare): amounts[0], (kernel, stack("hot", "main")): amounts[1]}
+    text = findings(snapshot(map_data("@", types.Tuple((K, U)), COUNT, entries)))[-1]
+    hint = "note: 26 % of the stacks end in functions without names (app): "
+    assert text.startswith(hint) is said
+
+
+def test_a_program_that_slept_is_told_where_to_look() -> None:
+    slept = snapshot(map_data("@", U, COUNT, {}), of=replace(run(script="-e", text=SAMPLES), target="sleep 1"))
+    (line,) = findings(slept)
+    said, hint = line.split("; ")
+    assert said == "nothing was counted: sleep 1 was on no CPU when samples were taken"
+    assert hint == "pytrace flame --off-cpu shows where it waits"
 
 
 def test_nothing_of_nothing() -> None:

@@ -414,7 +414,7 @@ def test_bytes_asked_of_malloc(tool: Tool, programs: Path) -> None:
     run = tool("mallocs", "-z", 1001, "-Z", 1001, command=leaks(programs))
     assert list(of(run, "@bytes", "keep").values()) == [10 * 1001]
     assert list(of(run, "@bytes", "use").values()) == [20 * 1001]
-    assert [(bucket["min"], bucket["count"]) for bucket in run.maps["@sizes"]] == [(512, 30)]
+    assert [(bucket["min"], bucket["count"]) for bucket in run.maps["@size_bytes"]] == [(512, 30)]
     all_sizes = tool("mallocs", "-O", "libc.so.6", command=leaks(programs))
     assert sum(all_sizes.maps["@bytes"].values()) > 30 * 1001
 

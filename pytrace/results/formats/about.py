@@ -11,6 +11,7 @@ from pytrace.core.types import Count
 from pytrace.render import json
 from pytrace.render.text import encoded
 from pytrace.results.snapshot import MapData, Run, SnapshotData
+from pytrace.results.stack_samples import is_profile, is_remainder
 
 
 def text(snapshot: SnapshotData) -> str:
@@ -39,6 +40,9 @@ def losses(snapshot: SnapshotData) -> Iterator[str]:
     for run in snapshot.runs:
         for start, duration in run.gaps:
             yield f"hits were skipped for {seconds(duration)} s from {moment(start)}"
+    for data in snapshot.shown.values():
+        if data.entries and is_remainder(data, snapshot):
+            yield _remainder(data, next(filter(is_profile, snapshot.shown.values())))
     for kind, subjects in sorted(snapshot.losses.items()):
         for subject, count in sorted(subjects.items()):
             if kind == "map_full" and subject in snapshot.maps:
@@ -57,6 +61,14 @@ def _incomplete(data: MapData, dropped: int) -> str:
     return (
         f"{data.name} is incomplete: {dropped} of {every} ({100 * dropped / every:.0f}%) found no room for their keys"
     )
+
+
+def _remainder(data: MapData, stacks: MapData) -> str:
+    """The share of stacks that found no room."""
+    here, there = (sum(value for value in one.entries.values() if isinstance(value, int)) for one in (data, stacks))
+    share = 100 * here / ((here + there) or 1)
+    what = f"{here:,} {stacks.unit}".rstrip()
+    return f"{what} ({share:.0f} % of all) are of stacks beyond the first {len(stacks.entries):,}: no function has them"
 
 
 def _origin(run: Run) -> str:

@@ -70,6 +70,7 @@ from pytrace.results.stack_samples import (
     Profile,
     Sample,
     Text,
+    is_remainder,
     profiles,
     unlike,
     without_labels,
@@ -87,7 +88,8 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     drawing, style = _begun(options)
     heat = True if options.flag("heat") else False if options.flag("bars") else None
     _head(drawing, title_of(snapshot), [snapshot])
-    maps = [at_end(name, snapshot) for name in sorted(snapshot.shown)]
+    names = [name for name, data in sorted(snapshot.shown.items()) if not is_remainder(data, snapshot)]
+    maps = [at_end(name, snapshot) for name in names]
     single = [data for data in maps if data.key is None and content(data) is Content.NUMBERS and data.entries]
     for data in single:
         _number(drawing, data)
@@ -175,7 +177,7 @@ def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
     last = ordered[-1]
     drawing, style = _begun(options)
-    _head(drawing, f"{title_of(last)}, {len(ordered)} snapshots", [last])
+    _head(drawing, title_of(last), [last], len(ordered))
     shown = 0
     for name in shown_names(ordered):
         states = (of_prints(name, last) if name in last.maps else []) or of_snapshots(name, ordered)
@@ -202,6 +204,8 @@ def _over_time(drawing: Drawing, states: Sequence[State]) -> None:
     data = states[-1].data
     assert isinstance(data.value, types.Hist | types.LHist)
     times = [time.strftime("%H:%M:%S", time.gmtime(state.end // 1_000_000_000)) for state in states]
+    if len({*times}) < len(times):
+        times = [f"{text}.{state.end // 1_000_000 % 1000:03d}" for text, state in zip(times, states, strict=True)]
     form = None if data.key is None else Printers().portable_text(data.key)
     rows: list[tuple[int, str, list[Mapping[int, int]]]] = []
     for key in {key: None for state in states for key in state.data.entries}:
@@ -247,7 +251,11 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
         profile = without_labels(profile, [at - stacks])
         earlier = earlier and without_labels(earlier, [at - stacks])
     if profile.samples and profile.samples[0].labels:
-        profile, earlier, note = _by_one_label(profile, earlier)
+        columns = enumerate(zip(data.key_columns, data.key_titles, strict=True))
+        titles = [
+            title for number, (column, title) in columns if number != at and not isinstance(column.type, types.Stack)
+        ]
+        profile, earlier, note = _by_one_label(profile, earlier, titles)
     for measure, of in enumerate(profile.measures):
         amounts = Amounts(of.unit.replace("count", "")) if run is None or of.part else amounts_of(data, run)
         if of.part:
@@ -266,29 +274,38 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
         draw_flames(drawing, profile, measure, style, earlier, amounts=amounts, titled=not lines)
 
 
-def _by_one_label(profile: Profile, earlier: Profile | None) -> tuple[Profile, Profile | None, str]:
-    """The samples by the first member of their keys that differs; and a sentence on the others."""
+def _by_one_label(
+    profile: Profile, earlier: Profile | None, titles: Sequence[str]
+) -> tuple[Profile, Profile | None, str]:
+    """The samples by the first member of their keys that differs; and a sentence on those that are the same in all."""
     samples = [*profile.samples, *(earlier.samples if earlier is not None else ())]
     found = list(zip(*(sample.labels for sample in samples), strict=True))
     differ = [at for at, labels in enumerate(found) if len({label.text for label in labels}) > 1]
-    same = ", ".join(labels[0].text for at, labels in enumerate(found) if at not in differ)
+    # Of a comparison some have been left out; a text in quotes is its own title.
+    known = titles if len(titles) == len(found) else [""] * len(found)
+    same = ", ".join(
+        f"{known[at]} {labels[0].text}".lstrip()
+        for at, labels in enumerate(found)
+        if at not in differ and labels[0].text != known[at]
+    )
     left_out = [at for at in range(len(found)) if at not in differ[:1]]
     sides = [None if side is None else without_labels(side, left_out) for side in (profile, earlier)]
     assert sides[0] is not None
-    return sides[0], sides[1], f"in all keys: {same}" if same else ""
+    return sides[0], sides[1], f"all of {same}" if same else ""
 
 
 def _stacks(snapshot: SnapshotData) -> Sequence[MapData]:
     return [data for data in snapshot.shown.values() if content(data) is Content.STACKS]
 
 
-def _head(drawing: Drawing, title: str, snapshots: Sequence[SnapshotData]) -> None:
+def _head(drawing: Drawing, title: str, snapshots: Sequence[SnapshotData], states: int = 1) -> None:
     drawing.title(title)
     for snapshot in snapshots:
         for run in snapshot.runs[:1]:
             more = f" and {len(snapshot.runs) - 1} more runs" if len(snapshot.runs) > 1 else ""
             seconds = (snapshot.end - snapshot.start) / 1e9
-            drawing.line(f"{seconds:.3g} s on {run.host}{more}, from {about.moment(snapshot.start)}", "q")
+            several = f", {states} snapshots" if states > 1 else ""
+            drawing.line(f"{seconds:.3g} s on {run.host}{more}, from {about.moment(snapshot.start)}{several}", "q")
     drawing.height += GAP / 2
 
 

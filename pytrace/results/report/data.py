@@ -78,7 +78,8 @@ class Document(msgspec.Struct, frozen=True):
 
     def packed(self) -> str:
         """All of it, compressed, as text that means nothing in HTML."""
-        data = Contents(self.texts.all(), columns(self.frames, 3), columns(self.places, 2), self.parts)
+        tool = bool(self.runs) and all(run.script != "-e" for run in self.runs)
+        data = Contents(self.texts.all(), columns(self.frames, 3), columns(self.places, 2), self.parts, tool)
         # Reports of one snapshot are equal, so the time of their making is left out.
         return base64.b64encode(gzip.compress(msgspec.json.encode(data), 6, mtime=0)).decode()
 
@@ -266,6 +267,8 @@ class Contents(msgspec.Struct, frozen=True):
     places: list[list[int]]
     """Columns of source lines: file (a text) and line."""
     parts: list[AnyPart]
+    tool: bool = False
+    """It is of a tool, whose question is the title."""
 
 
 # ---------------------------------------------------------------------------------------------- states

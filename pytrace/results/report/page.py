@@ -13,6 +13,7 @@ import html
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import resources
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.difference import difference
-from pytrace.results.findings import title_of, title_of_difference, unnamed_code
+from pytrace.results.findings import nothing_counted, title_of, title_of_difference, unnamed_code
 from pytrace.results.report.data import (
     AnyPart,
     Document,
@@ -48,7 +50,7 @@ from pytrace.results.report.data import (
     shown_names,
 )
 from pytrace.results.snapshot import SLICE, MapData, Run, SnapshotData
-from pytrace.results.stack_samples import is_profile, numbers
+from pytrace.results.stack_samples import is_profile, is_remainder, numbers
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -95,13 +97,15 @@ class Head(msgspec.Struct, frozen=True):
     """Lines about them, as ``--about`` prints them."""
     losses: tuple[str, ...]
     """Those that say what was lost."""
+    states: int = 1
+    """Snapshots of these runs that the page shows."""
 
 
 def page(
     document: Document,
     title: str,
     heads: Sequence[Head],
-    nothing: str = "Nothing was counted: there are no maps and no rows.",
+    nothing: str = "nothing was counted",
     notes: Sequence[str] = (),
 ) -> bytes:
     """The file.
@@ -110,7 +114,7 @@ def page(
         document: what the viewer shows.
         title: of the page.
         heads: the runs of each snapshot.
-        nothing: what is said where there is nothing to show.
+        nothing: the sentence where there is nothing to show.
         notes: sentences below the title.
 
     Raises:
@@ -121,14 +125,15 @@ def page(
     policy = _POLICY.format(program=_digest(program), style=_digest(style))
     header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads))
     header += "".join(f'<p class="when">{escaped(note)}.</p>' for note in notes)
-    unnamed = unnamed_code(document.stacks, document.runs)
-    if unnamed:
-        header += f'<p class="warning" role="note">{escaped(unnamed)}.</p>'
+    header += "".join(
+        f'<p class="warning" role="note">{escaped(sentence)}.</p>'
+        for sentence in unnamed_code(document.stacks, document.runs)
+    )
     about = "".join(map(_about, heads)) + _scripts(heads)
     if about:
         about = f'<details class="about"><summary>About this run</summary>{about}</details>'
     if not document.parts:
-        header += f"<p>{escaped(nothing)}</p>"
+        header += f"<p>{escaped(nothing[0].upper() + nothing[1:])}.</p>"
     text = _PAGE.format(
         policy=policy, title=escaped(title), style=style, header=header, about=about,
         licences=escaped(licences), data=document.packed(), program=program,
@@ -170,7 +175,7 @@ def escaped(text: str) -> str:
 
 def _header(head: Head) -> str:
     """When and how long, in a line; and what was lost."""
-    line = _moment(head.runs)
+    line = _moment(head.runs) + (f", {head.states} snapshots" if head.states > 1 else "")
     header = f'<p class="when">{escaped(f"{head.title}: {line}" if head.title else line)}</p>' if line else ""
     if head.losses:
         items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
@@ -235,7 +240,7 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
     document = Document(runs=snapshot.runs)
     totals = _of_slices(snapshot)
     for name in sorted(snapshot.shown):
-        if totals is not None and name == totals.name:
+        if (totals is not None and name == totals.name) or is_remainder(snapshot.maps[name], snapshot):
             continue
         if states := of_prints(name, snapshot):
             document.parts.append(_states(document, forms.printers, states))
@@ -243,7 +248,11 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
             document.parts.append(_map(document, forms.printers, data, totals=totals))
     document.parts.extend(_rows(document, forms.printers, snapshot))
     document.parts.sort(key=_rank)
-    return page(document, title_of(snapshot), [_head(snapshot, forms)])
+    nothing = nothing_counted(snapshot) or [_HIDDEN]
+    return page(document, title_of(snapshot), [_head(snapshot, forms)], nothing[0])
+
+
+_HIDDEN = "nothing is shown: the script keeps its maps for itself"
 
 
 def _rank(part: AnyPart) -> tuple[int, int]:
@@ -348,7 +357,7 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms, notes:
         else:
             document.parts.append(difference_part(document, forms.printers, change))
     heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
-    return page(document, title_of_difference(before, after), heads, "No map differs.", notes)
+    return page(document, title_of_difference(before, after), heads, "no map differs", notes)
 
 
 # ---------------------------------------------------------------------------------------------- a series
@@ -368,10 +377,15 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
         states = of_prints(name, last) if name in last.maps else []
         document.parts.append(_states(document, forms.printers, states or of_snapshots(name, ordered)))
     document.parts.extend(_rows(document, forms.printers, last))
-    title = f"{title_of(last)}, {len(ordered)} snapshots"
     # The last state of each run.
-    runs = {tuple(run.identity for run in snapshot.runs): snapshot for snapshot in ordered}
-    return page(document, title, [_head(snapshot, forms) for snapshot in runs.values()])
+    runs = {_identities(snapshot): snapshot for snapshot in ordered}
+    numbers_of = Counter(map(_identities, ordered))
+    heads = [replace(_head(snapshot, forms), states=numbers_of[key]) for key, snapshot in runs.items()]
+    return page(document, title_of(last), heads)
+
+
+def _identities(snapshot: SnapshotData) -> tuple[str, ...]:
+    return tuple(run.identity for run in snapshot.runs)
 
 
 def _states(document: Document, printers: Printers, states: Sequence[State]) -> AnyPart:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from pytrace.core.diagnostics import is_of_tools
 from pytrace.core.event_layout import Location
 from pytrace.core.failures import failure
 from pytrace.core.manifest import Manifest, MapSpec
@@ -115,6 +116,8 @@ def _site_name(manifest: Manifest, subject: int) -> str:
     if manifest.counters is None:
         return str(subject)
     site = manifest.counters.sites[subject]
+    if is_of_tools(site.location.file):
+        return site.helper  # nobody wants to look for it in pytrace's own text
     return f"{site.helper} at {site.location.file}:{site.location.line}:{site.location.column}"
 
 

@@ -89,7 +89,10 @@ class Export:
                 if self._path is not None:
                     self.found += findings_over_time(states) or nothing_counted(snapshot)
                     if not any(isinstance(data.value, Hist | LHist) for data in snapshot.shown.values()):
-                        self.found.append("no heat map, as there are no histograms: numbers are lines, others tables")
+                        self.found.append(
+                            "no heat map, as there are no histograms: numbers are lines, others tables; tools with one:"
+                            " biolatency, cpudist, fsdist, runqlat; in a script: @us = hist(…)"
+                        )
                     folder = os.path.dirname(earlier[0])
                     self.written.append(f"{len(earlier)} snapshot{'s' if len(earlier) > 1 else ''} in {folder}")
                 return ""

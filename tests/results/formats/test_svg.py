@@ -204,7 +204,7 @@ def test_keys_that_are_the_same_everywhere_are_no_frames() -> None:
     data = map_data("@", key, COUNT, {("app", 7, stack("f", "main")): 1, ("app", 9, stack("f", "main")): 1})
     found = picture(data)
     assert {box.title.split(":")[0] for box in boxes(found) if ":" in box.title} == {"all", "7", "9", "main", "f"}
-    assert "in all keys: app" in texts(found)
+    assert "all of key1 app" in texts(found)
 
 
 def test_numbers_rows_and_time_series_have_pictures() -> None:

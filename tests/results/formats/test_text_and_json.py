@@ -460,6 +460,18 @@ def test_json_has_before_after_and_change(kind: types.Type, before: Value, after
     assert json.loads(line) == {"type": "difference", "data": {"@": {"k": entry}}}
 
 
+def test_what_found_no_room_in_the_map_of_stacks_is_told_as_a_share() -> None:
+    key = types.Tuple((STRING, STRING))
+    other = MapData("@other_stacks", key, types.Sum(), {("app", "[other stacks]"): 1_000})
+    of_stacks = MapData("@bytes", types.Stack(True), types.Sum(), {stack("f"): 2_000, stack("g"): 1_000})
+    found = snapshot(other, of_stacks)
+    said = "1,000 bytes (25 % of all) are of stacks beyond the first 2: no function has them"
+    assert list(about.losses(found)) == [said]
+    shown = texts(picture(other, of_stacks))
+    assert said in shown
+    assert "@other_stacks" not in " ".join(shown)
+
+
 def test_the_largest_change_is_the_last_and_losses_follow() -> None:
     before = snapshot(map_data("@", types.INT64, COUNT, {1: 5, 2: 5, 3: 5}))
     after = snapshot(map_data("@", types.INT64, COUNT, {1: 15, 2: 4, 3: 8}), of=run("run-2"))
@@ -557,7 +569,7 @@ def test_a_series_is_a_heat_map_of_what_each_interval_added() -> None:
     ]  # fmt: skip
     found = svg.series(list(reversed(saved)), WriteOptions())
     said = texts(found)
-    assert said[0].endswith(", 3 snapshots")
+    assert said[1].endswith(", 3 snapshots")
     assert {"@us[2]: 1 value: p50 <= 7 us, p90 <= 7 us, p99 <= 7 us, largest <= 7 us", "as of the last snapshot:",
             "@: 3 events, most in:", "values in a cell"} <= set(said)  # fmt: skip
     assert any(text.startswith("@us[1]: 13 values: p50 ") for text in said)

@@ -172,7 +172,9 @@ def test_each_text_is_there_once() -> None:
     made = Document()
     assert [made.text(text) for text in ("a", "b", "a")] == [0, 1, 0]
     made.frames[0, 1, 0] = 0
-    assert unpacked(made) == {"texts": ["a", "b"], "frames": [[0], [1], [0]], "places": [[], []], "parts": []}
+    assert unpacked(made) == {
+        "texts": ["a", "b"], "frames": [[0], [1], [0]], "places": [[], []], "parts": [], "tool": False,
+    }  # fmt: skip
 
 
 def test_bytes_and_control_characters_are_escapes() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.remote.answer import Answer
@@ -168,6 +169,17 @@ def test_flame_graph_by_keys(tmp_path: Path) -> None:
         assert {one["name"] for one in frames(page)} == {"all", "bash", "main", "eval"}
         page.keyboard.press("Escape")
         assert "nginx" in by_name(page)
+
+
+def test_keys_that_have_next_to_nothing_are_in_a_list(tmp_path: Path) -> None:
+    key = types.Tuple((STRING, U))
+    entries = {("a", stack("f")): 600, ("", stack("f")): 399, **{(f"rare{at}", stack("f")): 1 for at in range(3)}}
+    with opened(written(tmp_path, snapshot(map_data("@", key, COUNT, entries)))) as page:
+        group = page.get_by_role("group", name="key1")
+        assert group.get_by_role("button").all_text_contents() == ["all", "a 60 %", "(none) 40 %"]
+        group.get_by_role("combobox").select_option("rare1 0 %")
+        assert by_name(page)["f"]["value"] == 1
+        assert group.get_by_role("combobox").evaluate("it => it.selectedOptions[0].textContent") == "rare1 0 %"
 
 
 def test_a_range_of_time_is_what_the_graph_shows(tmp_path: Path) -> None:
@@ -456,6 +468,26 @@ def test_times_and_sizes_of_rows_are_for_people_and_exact_on_hover(tmp_path: Pat
         )
         assert page.evaluate("document.querySelector('.rows').offsetWidth") < 700, "as wide as what it says"
         assert cells.nth(2).evaluate("cell => cell.style.getPropertyValue('--share')") == "100%", "ranked by it"
+
+
+def test_bars_are_of_amounts_and_not_of_names(tmp_path: Path) -> None:
+    rows = [(9, 3, 70), (4, 3, 8), (1, 5, 2)]
+    found = table(("pid", "io", "kbytes"), (types.UINT32, types.UINT32, types.UINT32), rows)
+    with opened(written(tmp_path, snapshot(tables=(found,)))) as page:
+        bars = "cells => cells.map(it => Boolean(it.style.getPropertyValue('--share')))"
+        assert page.locator("tbody tr:not(.space)").first.locator("td").evaluate_all(bars) == [False, False, True]
+    names = table(("pid", "comm"), (types.UINT32, STRING), [(9, "a"), (4, "b")])
+    with opened(written(tmp_path, snapshot(tables=(names,)))) as page:
+        assert page.locator("td[style*=share]").count() == 0
+
+
+def test_comments_of_maps_are_headings_where_there_are_several(tmp_path: Path) -> None:
+    sizes = replace(map_data("@size_bytes", None, types.Hist(0), {None: {3: 2}}), help="Sizes of the requests")
+    other = map_data("@other", None, types.Hist(0), {None: {3: 1}})
+    with opened(written(tmp_path, snapshot(sizes, other))) as page:
+        assert page.locator("section h2").all_text_contents() == ["@other", "Sizes of the requests@size_bytes"]
+    with opened(written(tmp_path, snapshot(other, of=run(script="biolatency")))) as page:
+        assert page.locator("section h2").count() == 0, "the title has the tool's question"
 
 
 def test_long_tables_show_what_is_scrolled_to(tmp_path: Path) -> None:

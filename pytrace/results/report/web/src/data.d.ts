@@ -53,6 +53,8 @@ export interface Data {
   /** Files (texts) and lines. */
   places: [number[], number[]];
   parts: Part[];
+  /** A tool's, whose question is the title. */
+  tool: boolean;
 }
 
 /** The tree of a flame graph (buildTree): arrays by number of node. */

@@ -491,10 +491,13 @@ export function flame(data, part, number = 0) {
         one.setAttribute("aria-pressed", state.facets[at] === text);
         return one;
       };
-      const named = ([text, weight]) => `${data.texts[text].slice(0, 60)} ${sum ? Math.round((100 * weight) / sum) : 0} %`;
-      const chips = [chip(null, "all"), ...order.slice(0, CHIPS).map((one) => chip(one[0], named(one)))];
-      if (order.length > CHIPS) {
-        const more = choice("", [["", `${order.length - CHIPS} more`], ...order.slice(CHIPS).map((one) => [one[0], named(one)])], (text) => { state.facets[at] = text === "" ? null : Number(text); facet(); });
+      const named = ([text, weight]) => `${data.texts[text].slice(0, 60) || "(none)"} ${sum ? Math.round((100 * weight) / sum) : 0} %`;
+      // Values that have next to nothing are in the list: there may be many of them.
+      const large = order.filter(([, weight], place) => place < CHIPS && (place < 2 || 100 * weight >= sum)).length;
+      const chips = [chip(null, "all"), ...order.slice(0, large).map((one) => chip(one[0], named(one)))];
+      if (order.length > large) {
+        const more = choice("", [["", `${order.length - large} more`], ...order.slice(large).map((one) => [one[0], named(one)])], (text) => { state.facets[at] = text === "" ? null : Number(text); facet(); });
+        if (order.slice(large).some(([text]) => text === state.facets[at])) more.lastElementChild.value = String(state.facets[at]);
         more.lastElementChild.setAttribute("aria-label", `${data.texts[label]}: others`);
         chips.push(more);
       }

@@ -23,9 +23,11 @@ async function unpacked() {
 
 function section(data, part, number) {
   const name = data.texts[part.name];
-  // A single picture has the page's title.
-  const parts = data.parts.length > 1 || (part.kind !== "flame" && name.startsWith("@")) || / @/.test(name) ? [el("h2", { textContent: name })] : [];
-  if (data.texts[part.help]) parts.push(el("p", { className: "help", textContent: data.texts[part.help] }));
+  // A single picture has the page's title. With several the comment of the script says what each is, if it is one line.
+  const help = data.texts[part.help], short = data.parts.length > 1 && help.length <= 90 && !help.includes("\n") ? help : "";
+  const named = data.parts.length > 1 || (part.kind !== "flame" && name.startsWith("@") && !data.tool) || / @/.test(name);
+  const parts = short ? [el("h2", { className: "titled" }, short, el("span", { className: "soft", textContent: name }))] : named ? [el("h2", { textContent: name })] : [];
+  if (help && !short) parts.push(el("p", { className: "help", textContent: help }));
   const note = part.note ? [el("p", { className: "note", textContent: part.note })] : [];
   if (part.kind !== "flame") parts.push(...note.splice(0));
   return el("section", { id: `part-${number}`, className: part.kind, "aria-label": name }, ...parts, VIEWS[part.kind](data, part, number), ...note);

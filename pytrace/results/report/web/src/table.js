@@ -13,7 +13,7 @@ export function table(data, part, pick = null) {
   const text = (row, at) => (columns[at][2] ? String(row[at]) : data.texts[row[at]]);
   // Times since boot are shown as times of day.
   const clock = (column) => column[1] === BOOT && part.boot !== undefined, wall = (exact) => (part.boot ?? 0) + Number(exact) / 1e9;
-  const measured = part.sort >= 0 ? part.sort : ranked(columns, rows);
+  const measured = part.sort >= 0 ? part.sort : ranked(columns, rows, title);
   const largest = measured >= 0 ? rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[measured]))), 0) : 0;
   let order = rows.map((_, at) => at), sorted = -1, down = true, chosen = -1, widest = 0;
   const count = el("output");
@@ -125,8 +125,11 @@ export function table(data, part, pick = null) {
 // Times and sizes are shown in the unit that fits; their exact numbers are on hover and in the file.
 const scaled = (column) => column[2] === 1 && /^(ns|us|ms|s|bytes|KB|MB)$/.test(column[1]);
 
+// Numbers that are names: a larger one is not more.
+const NAMES = /^(id|[a-z]?(pid|tid)|tgid|uid|gid|fd|err|errno|ret|cpu|node|[a-z]*port|maj|min|major|minor|sector|ino|inode|line|time)$/i;
+
 // The column of numbers by which rows were printed, the largest first; -1: there is none.
-function ranked(columns, rows) {
+function ranked(columns, rows, title) {
   if (rows.length < 2) return -1;
-  return columns.findLastIndex((column, at) => column[2] === 1 && Number(rows[0][at]) > Number(rows.at(-1)[at]) && rows.every((row, place) => !place || Number(row[at]) <= Number(rows[place - 1][at])));
+  return columns.findLastIndex((column, at) => column[2] === 1 && !NAMES.test(title(column)) && Number(rows[0][at]) > Number(rows.at(-1)[at]) && rows.every((row, place) => !place || Number(row[at]) <= Number(rows[place - 1][at])));
 }
