@@ -60,6 +60,7 @@ class Cause(msgspec.Struct, frozen=True):
 LOCK = Cause("lock", "waiting for a lock", "released by", tool="futexwait -a -s")
 GIL = Cause("gil", "waiting for Python's GIL", "released by", tool="futexwait --python -a")
 CONDITION = Cause("condition", "waiting for a signal", "signalled by", "a condition", tool="offwaketime")
+FULL = Cause("queue-full", "adding to a full queue", "emptied by")
 SEMAPHORE = Cause("semaphore", "waiting for a semaphore", "signalled by", "a semaphore", tool="futexwait -a -s")
 JOIN = Cause("join", "waiting for a thread's end", "ended with", "join", always_idle=True, tool="threadsnoop")
 FUTEX = Cause("futex", "waiting for another thread", "woken by", "a futex", tool="futexwait -a -s")
@@ -197,8 +198,31 @@ def _futex(kind: int, user: Sequence[Frame]) -> Cause:
         return _python_lock(user)
     for pattern, cause in _FUTEXES:
         if pattern.search(names):
-            return cause
+            return FULL if cause is CONDITION and _needs_room(user) else cause
     return LOCK if operation == 0 and not kind & _TIMED else FUTEX
+
+
+_PRODUCERS = re.compile(
+    r"(?<![A-Za-z])(?:put|push|enqueue|produce|offer|submit|send)(?:[_A-Z0-9]\w*|r|All)?\b"
+    r"|(?<=[a-z0-9])(?:Put|Push|Enqueue|Produce|Offer|Submit|Send)(?:[_A-Z0-9]\w*)?\b"
+)
+"""Functions that wait for room where others wait for work: a condition alone does not say which it stands for."""
+_CONSUMERS = re.compile(r"(?i)(?:pop|take|get|pull|dequeue|consume|receive|recv|next|work)")
+_INSIDE = re.compile(
+    r"^_*pthread_|^_*futex|^_*syscall|condition_variable|[Cc]ondvar|^Unsafe_|^Parker::|LockSupport|AbstractQueued|ForkJoinPool"
+    r"|^std::sys|^parking_lot|^uv_cond|^std::_V2"
+)
+
+
+def _needs_room(user: Sequence[Frame]) -> bool:
+    """Whether a thread waits with a condition to add to something, by the first two functions outside of it."""
+    callers = [frame.function for frame in user if frame.function and not _INSIDE.search(frame.function)][:2]
+    for name in callers:
+        if _PRODUCERS.search(name):
+            return True
+        if _CONSUMERS.search(name):
+            return False
+    return False
 
 
 def _python_lock(user: Sequence[Frame]) -> Cause:
@@ -206,7 +230,9 @@ def _python_lock(user: Sequence[Frame]) -> Cause:
     waits = " ".join([frame.function for frame in user if frame.file.endswith(".py")][:4])
     if re.search(r"\b(?:Thread\.join|Thread\._wait_for\w+|_wait_for_tstate_lock|_shutdown)\b", waits):
         return JOIN
-    if re.search(r"\b(?:Condition\.wait|Event\.wait|Queue\.get|Queue\.put|Barrier\.wait)\b", waits):
+    if re.search(r"\bQueue\.put\b", waits):
+        return FULL
+    if re.search(r"\b(?:Condition\.wait|Event\.wait|Queue\.get|Barrier\.wait)\b", waits):
         return CONDITION
     return LOCK
 
@@ -249,7 +275,7 @@ def _under_python(user: Sequence[Frame], prefix: str) -> bool:
 
 
 RECEIVE = Cause("channel-receive", "receiving from a channel", "sent by", "chan receive")
-SEND = Cause("channel-send", "sending to a full channel", "received by")
+SEND = Cause("channel-send", "sending to a channel", "received by")
 SELECT = Cause("select", "waiting in a select", "woken by", "select")
 GROUP = Cause("wait-group", "waiting for goroutines", "ended with", "WaitGroup.Wait", always_idle=True)
 COLLECTOR = Cause("gc", "waiting for Go's collector")

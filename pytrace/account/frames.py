@@ -10,13 +10,19 @@ import msgspec
 
 from pytrace.results.snapshot import Frame
 
+_GO = (
+    "(?:archive|bufio|bytes|compress|container|context|crypto|database|debug|encoding|errors|expvar|flag|fmt|hash|html|image"
+    "|internal|io|iter|log|maps|math|mime|net|os|path|plugin|reflect|regexp|runtime|slices|sort|strconv|strings|sync|syscall"
+    "|testing|text|time|unicode|unique|vendor)/"
+)
+"""Packages of Go's own library."""
+
 _LIBRARY_FILE = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|<frozen |/node_modules/|^node:|/rustc/|/\.cargo/registry/"
-    r"|/go(?:-[\d.]+)?/(?:src|pkg)/|/golang[^/]*/|/usr/include/|/sysdeps/"
+    # A folder of Go's library; one whose name begins so, or GOPATH, may be the user's own.
+    rf"|/go(?:lang)?[^/]*/src/{_GO}|/go(?:lang)?[^/]*/pkg/mod/|/gocode/src/|/vendor/[^/]+\.[^/]+/|/usr/include/|/sysdeps/"
     # The library of Go in programs that are built with -trimpath.
-    r"|^(?:archive|bufio|bytes|compress|container|context|crypto|database|debug|encoding|errors|expvar|flag|fmt|hash|html|image"
-    r"|internal|io|iter|log|maps|math|mime|net|os|path|plugin|reflect|regexp|runtime|slices|sort|strconv|strings|sync|syscall"
-    r"|testing|text|time|unicode|unique|vendor)/[\w./-]+\.go$"
+    rf"|^{_GO}[\w./-]+\.go$|^[^/]+\.[^/]+/[^@]*@v\d"
 )
 """Source files of libraries and runtimes."""
 

@@ -77,6 +77,11 @@ CASES = [
     ("futex", 0, "__lll_lock_wait pthread_mutex_lock /work", FUTEX_STACK, "lock"),
     ("futex", 6, "__pthread_mutex_lock_full /work", FUTEX_STACK, "lock"),
     ("futex", 9, "__futex_abstimed_wait_common pthread_cond_wait /take", FUTEX_STACK, "condition"),
+    ("futex", 9, "__futex_abstimed_wait_common pthread_cond_wait /queue_push /produce", FUTEX_STACK, "queue-full"),
+    ("futex", 9, "pthread_cond_wait std::condition_variable::wait /Queue::put(int)", FUTEX_STACK, "queue-full"),
+    ("futex", 9, "pthread_cond_wait Unsafe_Park /java.util.ArrayBlockingQueue.put", FUTEX_STACK, "queue-full"),
+    ("futex", 9, "__futex_abstimed_wait_common pthread_cond_wait /compute_output", FUTEX_STACK, "condition"),
+    ("futex", 9, "__futex_abstimed_wait_common pthread_cond_wait /queue_pop /send_all /run", FUTEX_STACK, "condition"),
     ("futex", 9, "__futex_abstimed_wait_common __pthread_clockjoin_ex /main", FUTEX_STACK, "join"),
     ("futex", 9, "__new_sem_wait_slow64 sem_wait /work", FUTEX_STACK, "semaphore"),
     ("futex", 9, "pthread_barrier_wait /work", FUTEX_STACK, "barrier"),
@@ -87,6 +92,8 @@ CASES = [
     ("futex", 9, "pthread_cond_timedwait PyEval_RestoreThread f@/srv/app.py:3", FUTEX_STACK, "gil"),
     ("futex", 9, "do_futex_wait sem_wait f@/srv/app.py:3", FUTEX_STACK, "lock"),
     ("futex", 9, "sem_wait Event.wait@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "condition"),
+    ("futex", 9, "sem_wait Condition.wait@/usr/lib/python3/threading.py:1 Queue.put@q.py:1", FUTEX_STACK, "queue-full"),
+    ("futex", 9, "sem_wait Condition.wait@/usr/lib/python3/threading.py:1 Queue.get@q.py:1", FUTEX_STACK, "condition"),
     ("futex", 9, "sem_wait Thread.join@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "join"),
     ("read", causes.PIPE, "/work", "pipe_read vfs_read ksys_read", "pipe-read"),
     ("write", causes.PIPE, "/work", "pipe_write vfs_write", "pipe-write"),
@@ -125,8 +132,18 @@ def test_the_cause_of_a_wait(call: str, kind: int, user: str, kernel: str, name:
 def test_the_library_of_go_is_no_code_of_ones_own() -> None:
     """Where Debian and Go itself install it, and of programs that are built with -trimpath."""
     own = Frame("main.nap", 0, "/srv/app", "", "/srv/app/main.go", 7)
-    for file in ("/usr/lib/go-1.19/src/time/sleep.go", "/usr/local/go/src/time/sleep.go", "time/sleep.go"):
+    for file in (
+        "/usr/lib/go-1.19/src/time/sleep.go", "/usr/local/go/src/time/sleep.go", "time/sleep.go",
+        "/home/ann/golang-1.22/src/time/sleep.go", "/home/ann/go/pkg/mod/example.com/lib@v1.2.0/lib.go",
+        "example.com/lib@v1.2.0/lib.go", "/home/ann/app/vendor/example.com/lib/lib.go",
+    ):  # fmt: skip
         assert place_of((Frame("time.Sleep", 0, "/srv/app", "", file, 3), own), ()) == Place("main.nap", "main.go", 7)
+
+
+def test_a_folder_whose_name_begins_as_gos_is_ones_own() -> None:
+    for file in ("/home/ann/golang-shop/cart/cart.go", "/home/ann/go/src/shop/cart.go", "/srv/golang/cart.go"):
+        place = place_of((Frame("cart.Add", 0, "/srv/app", "", file, 3), Frame("main.main", 0, "/srv/app", "")), ())
+        assert place == Place("cart.Add", "cart.go", 3)
 
 
 def test_the_place_is_in_ones_own_code() -> None:

@@ -215,12 +215,16 @@ def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tm
         else:
             pytest.skip("no controller of CPU time for cgroups")
         account = pytrace.why(command=["/bin/sh", "-c", script], cwd=tmp_path, stdout=subprocess.DEVNULL)
+        counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
     finally:
         group.rmdir()
     assert abs(account.accounted - 1) < 0.001
     throttled, stopped = account.line("throttled"), account.line("stopped")
     assert throttled is not None
     assert re.fullmatch(r"limit of 0.1 CPU reached in \d+ of \d+ periods \(pytrace-why-\d+\)", throttled.about)
+    # What the thread waits for a CPU once its group may run again is not the limit's.
+    unthrottled = int(counters.get("throttled_time") or int(counters["throttled_usec"]) * 1000)
+    assert throttled.ns == pytest.approx(unthrottled, rel=0.3)
     assert stopped is not None
     assert stopped.ns > 0.1e9
     # The shell waits for its child, whose end the path follows into what it did.
@@ -283,8 +287,8 @@ def test_goroutines_that_wait(tmp_path: Path) -> None:
     measured = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     units = account.goroutines
     assert units is not None
-    # 13 parts, one that answers, 2,000 that end at once, main and some of the runtime.
-    assert 2014 < units.count < 2030
+    # 13 parts, one that answers, 500 that end at once, main and some of the runtime.
+    assert 514 < units.count < 530
     assert units.accounted == pytest.approx(1, abs=0.001)
     assert (account.losses, account.unknown) == ({}, 0)
     for name, key, place in (
@@ -303,7 +307,6 @@ def test_goroutines_that_wait(tmp_path: Path) -> None:
     idle = {name: count for name, count, _ in account.idle}
     assert idle["chan receive (goroutines)"] >= 4
     assert idle["the runtime (goroutines)"] >= 4
-    assert idle["WaitGroup.Wait (goroutines)"] == 1
     assert "the runtime's scheduler" in idle
     rows = list(screen(account))
     assert len(rows) <= 24

@@ -125,13 +125,13 @@ func main() {
 			back <- true
 		}
 	}()
-	for i := 0; i < 5000; i++ {
+	for i := 0; i < 1000; i++ {
 		there <- true
 		<-back
 	}
 	close(there)
 	// Many that end at once.
-	for i := 0; i < 2000; i++ {
+	for i := 0; i < 500; i++ {
 		ended := make(chan bool)
 		go close(ended)
 		<-ended
