@@ -713,7 +713,7 @@ def _counts(value: Value | Portable) -> dict[int, int]:
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 SECONDS = dict(_TIMES)
 """Units of time, in seconds."""
-_SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
+_SIZES = (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 BYTES = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20}
 """Units of sizes, in bytes."""
 
@@ -728,6 +728,19 @@ def readable(number: float, unit: str) -> str:
         scaled = size / one
         return f"{scaled:,.0f} {name}" if abs(scaled) >= 1000 else f"{float(f'{scaled:.3g}'):g} {name}"
     return f"{number:,} {unit}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """How long a run took: ``3.29 s``, ``2 min 5 s``, ``26 h 40 min``."""
+    if seconds < _LONG:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+_LONG = 120
+"""Seconds from which on a duration is in minutes."""
 
 
 # ---------------------------------------------------------------------------------------------- question

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.results.difference import scaled
-from pytrace.results.findings import Stacks, changes, findings, readable
+from pytrace.results.findings import Stacks, changes, duration, findings, readable
 from pytrace.results.snapshot import Frame, MapData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
@@ -191,11 +191,18 @@ def test_nothing_of_nothing() -> None:
     ("number", "unit", "text"),
     [
         (5_516_480, "us", "5.52 s"), (999, "us", "999 us"), (0, "ns", "0 ns"), (4_100, "bytes", "4.1 kB"),
-        (3, "MB", "3.15 MB"), (1_234_567, "", "1,234,567"), (5_000, "s", "5,000 s"), (12, "calls", "12 calls"),
+        (3, "MB", "3.15 MB"), (2**61, "bytes", "2.31 EB"), (1_234_567, "", "1,234,567"), (5_000, "s", "5,000 s"),
+        (12, "calls", "12 calls"),
     ],
 )  # fmt: skip
 def test_numbers_for_people(number: float, unit: str, text: str) -> None:
     assert readable(number, unit) == text
+
+
+def test_durations_for_people() -> None:
+    assert [duration(seconds) for seconds in (0.0421, 3.291, 119.6, 125, 3_600, 172_799.9)] == [
+        "0.0421 s", "3.29 s", "120 s", "2 min 5 s", "1 h 0 min", "48 h 0 min",
+    ]  # fmt: skip
 
 
 def test_numbers_by_stack_are_scaled_to_the_same_total() -> None:

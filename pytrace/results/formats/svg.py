@@ -11,6 +11,7 @@ import textwrap
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import BinaryIO
 from xml.sax.saxutils import escape
 
@@ -31,6 +32,7 @@ from pytrace.results.findings import (
     Stacks,
     amounts_of,
     changes,
+    duration,
     findings_of,
     quantiles_text,
     readable,
@@ -199,13 +201,19 @@ def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
     return drawing.element().encode()
 
 
+_SECOND = 1_000_000_000
+_DAY = 86_400 * _SECOND
+
+
 def _over_time(drawing: Drawing, states: Sequence[State]) -> None:
     """A heat map for each key of a map, those that counted most."""
     data = states[-1].data
     assert isinstance(data.value, types.Hist | types.LHist)
-    times = [time.strftime("%H:%M:%S", time.gmtime(state.end // 1_000_000_000)) for state in states]
-    if len({*times}) < len(times):
-        times = [f"{text}.{state.end // 1_000_000 % 1000:03d}" for text, state in zip(times, states, strict=True)]
+    ends = [state.end for state in states]
+    days = len({end // _DAY for end in ends}) > 1
+    times = [time.strftime(f"{'%m-%d ' if days else ''}%H:%M:%S", time.gmtime(end // _SECOND)) for end in ends]
+    if any(end - before < _SECOND for before, end in pairwise(ends)):
+        times = [f"{text}.{end // 1_000_000 % 1000:03d}" for text, end in zip(times, ends, strict=True)]
     form = None if data.key is None else Printers().portable_text(data.key)
     rows: list[tuple[int, str, list[Mapping[int, int]]]] = []
     for key in {key: None for state in states for key in state.data.entries}:
@@ -303,9 +311,9 @@ def _head(drawing: Drawing, title: str, snapshots: Sequence[SnapshotData], state
     for snapshot in snapshots:
         for run in snapshot.runs[:1]:
             more = f" and {len(snapshot.runs) - 1} more runs" if len(snapshot.runs) > 1 else ""
-            seconds = (snapshot.end - snapshot.start) / 1e9
+            took = duration((snapshot.end - snapshot.start) / 1e9)
             several = f", {states} snapshots" if states > 1 else ""
-            drawing.line(f"{seconds:.3g} s on {run.host}{more}, from {about.moment(snapshot.start)}{several}", "q")
+            drawing.line(f"{took} on {run.host}{more}, from {about.moment(snapshot.start)}{several}", "q")
     drawing.height += GAP / 2
 
 
@@ -317,6 +325,8 @@ def _losses(drawing: Drawing, snapshot: SnapshotData) -> None:
 # ---------------------------------------------------------------------------------------------- drawing
 
 
+_BOLD = 1.08
+"""Most width of a bold character, in widths of others."""
 WIDTH = 1200
 """Width of a picture in pixels."""
 FONT, TITLE = 12, 18
@@ -351,7 +361,7 @@ class Drawing(msgspec.Struct):
 
     def title(self, text: str) -> None:
         """The question of the picture, on at most two lines."""
-        most = int((self.width - 2 * MARGIN) / (CHARACTER * TITLE / FONT))
+        most = int((self.width - 2 * MARGIN) / (CHARACTER * TITLE / FONT * _BOLD))
         lines = textwrap.wrap(text, max(most, 3), max_lines=2, placeholder=" …")
         for line in lines:
             self.height += TITLE + 4
@@ -843,6 +853,8 @@ def _heat_map(
     longest = max(len(entry.key) for entry in entries[:MOST_COLUMNS]) * CHARACTER
     every = max(1, math.ceil((min(longest, 240) + 12) / step))
     for column in range(0, len(entries), every):
+        if column and left + column * step + min(longest, 240) > drawing.width - MARGIN + every * step - longest:
+            break  # moved to the left, it would run into the one before
         _label(drawing, left + column * step, bottom + FONT + 2, fitted(entries[column].key, every * step - 6))
     drawing.height = bottom + FONT + 6
     drawing.line(f"{axes}{f' in {unit}' if unit else ''}", "q")

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.difference import difference
-from pytrace.results.findings import nothing_counted, title_of, title_of_difference, unnamed_code
+from pytrace.results.findings import duration, nothing_counted, title_of, title_of_difference, unnamed_code
 from pytrace.results.report.data import (
     AnyPart,
     Document,
@@ -191,7 +191,7 @@ def _moment(runs: Sequence[Run]) -> str:
     hosts = len({run.host for run in runs})
     where = f"on {runs[0].host}" if hosts == 1 else f"on {hosts} machines"
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(start / 1e9))
-    return f"{(end - start) / 1e9:.3g} s {where}, from {when}"
+    return f"{duration((end - start) / 1e9)} {where}, from {when}"
 
 
 def _about(head: Head) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import json as standard_json
 import math
+import re
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
@@ -558,6 +559,23 @@ def test_an_empty_map_is_a_picture() -> None:
 
 def test_files_that_end_so_are_pictures() -> None:
     assert svg_table.chosen(None, "report.svg")[0].name == "svg"
+
+
+@pytest.mark.parametrize(
+    ("times", "labels"),
+    [
+        ((100, 101, 102), ["00:01:40", "00:01:41", "00:01:42"]),
+        ((100, 100.5, 101), ["00:01:40.000", "00:01:40.500", "00:01:41.000"]),
+        ((86_390, 86_410, 172_810), ["01-01 23:59:50", "01-02 00:00:10", "01-03 00:00:10"]),
+    ],
+)
+def test_times_of_a_heat_map_tell_columns_apart(times: tuple[float, ...], labels: list[str]) -> None:
+    saved = [
+        snapshot(map_data("@us", None, HIST, {None: {3: number}}), of=run(start=0, end=int(time * SECOND)))
+        for number, time in enumerate(times, 1)
+    ]
+    said = texts(svg.series(saved, WriteOptions()))
+    assert [text for text in said if re.fullmatch(r"(\d\d-\d\d )?\d\d:\d\d:\d\d[.\d]*", text)] == labels
 
 
 def test_a_series_is_a_heat_map_of_what_each_interval_added() -> None:

@@ -42,13 +42,14 @@ const SCALES = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
 /** @type {[string, number][]} */
 const TIMES = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
 /** @type {[string, number][]} */
-const SIZES = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]];
+const SIZES = [["EB", 1e18], ["PB", 1e15], ["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]];
 const BYTES = { bytes: 1, KB: 1024, MB: 1024 ** 2 };
 
 // A number for people, to three digits: times and sizes in the unit that fits (5.52 s, 4.1 kB), counts in thousands.
 /** @param {number} number @param {string} unit */
 export function readable(number, unit = "") {
   const size = Math.abs(number);
+  if (!size && unit && unit !== "count") return `0 ${unit === "us" ? "µs" : unit}`;
   if (SCALES[unit]) {
     const seconds = size * SCALES[unit];
     const [name, one] = TIMES.find(([, one]) => seconds >= one) ?? TIMES[3];
@@ -56,7 +57,7 @@ export function readable(number, unit = "") {
   }
   if (BYTES[unit]) {
     const bytes = size * BYTES[unit];
-    const [name, one] = SIZES.find(([, one]) => bytes >= one) ?? SIZES[3];
+    const [name, one] = SIZES.find(([, one]) => bytes >= one) ?? SIZES[6];
     return `${number < 0 ? "−" : ""}${digits(bytes / one)} ${name}`;
   }
   return `${number < 0 ? "−" : ""}${grouped(size)}${unit && unit !== "count" ? ` ${unit}` : ""}`;

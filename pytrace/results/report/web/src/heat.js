@@ -120,7 +120,8 @@ export function heat(data, part) {
     while (tops[end + 1] === worst) end++;
     const high = part.buckets[worst][1];
     const last = part.times.at(-1) ?? 0, digits = last - starts[0] < starts.length ? 23 : 19; // intervals of less than a second
-    const from = local(starts[at]).slice(11, digits), to = local(part.times[end]).slice(11, digits);
+    const day = local(starts[0]).slice(0, 10) === local(last).slice(0, 10) ? 11 : 5; // with the date where there are several
+    const from = local(starts[at]).slice(day, digits), to = local(part.times[end]).slice(day, digits);
     return `. Slowest from ${from} to ${to} ${zone(last)}${high === null ? "" : `: p99 up to ${readable(Number(high), part.unit)}`}`;
   }
 

@@ -19,7 +19,12 @@ function clock(time, distance) {
 
 export function axes() {
   const ink = dark() ? "#d4d4d8" : "#3f3f46", grid = { stroke: dark() ? "#3f3f46" : "#e4e4e7", width: 1 };
-  const times = (_, splits) => splits.map((time) => clock(time, splits[1] - splits[0]));
+  // The first time of each day has its date, where there are several days.
+  const day = (time) => local(time).slice(0, 10);
+  const times = (_, splits) => splits.map((time, at) => {
+    const begins = at ? day(time) !== day(splits[at - 1]) : day(time) !== day(splits.at(-1));
+    return begins && splits[1] - splits[0] < 86400 ? local(time).slice(5, splits[1] - splits[0] < 60 ? 19 : 16) : clock(time, splits[1] - splits[0]);
+  });
   return [{ stroke: ink, grid, ticks: grid, values: times, space: 110 }, { stroke: ink, grid, ticks: grid, size: 80 }];
 }
 
