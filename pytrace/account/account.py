@@ -83,6 +83,19 @@ class Line(msgspec.Struct, frozen=True):
     """What those did meanwhile who ended the waits, the largest first: chains of waits to where they end."""
     loop: str = ""
     """The event loop whose callbacks wait so: all of its other tasks wait, too."""
+    task: str = ""
+    """Of asyncio the task that waits so most of the time, by its outermost function."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Tasks (and callbacks) of asyncio that begin with one function: their turns on the loop's thread."""
+
+    place: Place
+    """The outermost function of the task, with the line that it was at most."""
+    cpu: int
+    """Nanoseconds on a CPU, by samples."""
+    blocked: int
+    """Nanoseconds that it blocked the loop."""
 
 
 class Thread(msgspec.Struct):
@@ -217,6 +230,8 @@ class Account(msgspec.Struct):
     """Nanoseconds of chains that were not followed, as there were too many waits."""
     requests: Requests | None = None
     """With a target of requests: where their time went."""
+    tasks: tuple[Task, ...] = ()
+    """Tasks of asyncio, those first that held the loop longest."""
     goroutines: Goroutines | None = None
     """Where these were asked for: their waits are lines then, and what threads do inside Go's scheduler is idle."""
 
@@ -263,7 +278,7 @@ def json_text(account: Account) -> bytes:
             "idle_ns": account.idle_time,
             "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
             "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
-            "goroutines": account.goroutines,
+            "tasks": account.tasks, "goroutines": account.goroutines,
         })
     ) + b"\n"  # fmt: skip
 

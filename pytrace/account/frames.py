@@ -106,13 +106,40 @@ def _place(frame: Frame) -> Place:
 def event_loop(user: Sequence[Frame]) -> str:
     """The event loop that a user stack is in: ``asyncio``, ``Node``, ``libuv``, or the scheduler of ``Go``."""
     for frame in user:
-        if "/asyncio/" in frame.file:
+        if _is_loop_step(frame):
             return "asyncio"
         if frame.function == "uv_run":
             return "Node" if frame.module.endswith("/node") else "libuv"
         if frame.function.startswith(("runtime.mcall", "runtime.schedule", "runtime.findRunnable", "runtime.stopm")):
             return "Go"
     return ""
+
+
+def task_of(user: Sequence[Frame]) -> Place | None:
+    """The task of asyncio (or the callback) that runs in a stack, by its outermost function: what the loop called.
+
+    None outside of one.
+    """
+    calls = next((number for number, frame in enumerate(user) if _is_call(frame)), None)
+    if calls is None:
+        return None
+    # Tasks of libraries, as those of a server, are told by the innermost function that is the user's.
+    inside = [frame for frame in user[:calls] if frame.file.endswith(".py")]
+    own = [frame for frame in inside if not is_library(frame)]
+    return _place((own or inside)[-1]) if inside else None
+
+
+def _is_loop_step(frame: Frame) -> bool:
+    """Whether a frame is of a loop of asyncio that runs: its modules are imported outside of any."""
+    return "/asyncio/" in frame.file and bool(_STEPS.search(frame.function))
+
+
+_STEPS = re.compile(r"(?:^|\.)(?:_run|_run_once|run_forever)$")
+
+
+def _is_call(frame: Frame) -> bool:
+    """Whether a frame is the loop's that calls what was handed to it."""
+    return _is_loop_step(frame) and frame.function.endswith("_run")
 
 
 _SCHEDULING = re.compile(

@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pytrace.account import causes
-from pytrace.account.account import Account, Hop, Line, Part, Step, Thread, Who
+from pytrace.account.account import Account, Hop, Line, Part, Step, Task, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
-from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, waiting_function
+from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, task_of, waiting_function
 from pytrace.account.goroutines import (
     BEFORE,
     IDLE_SHARE,
@@ -559,7 +559,7 @@ class Reading:
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
             () if goroutines else self._runtimes(), () if goroutines else self.steps(self.path_segments), self._limit,
-            self.timeline.left_out, goroutines=goroutines,
+            self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines,
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, Spent]]) -> tuple[tuple[str, int, int], ...]:
@@ -685,7 +685,7 @@ class Reading:
         return Line(
             group.cause, group.ns, group.ns / total, group.count, group.most, self._p99(group.sites, group.most),
             group.about, group.sorted_parts(), by, len(group.threads), behind=self._behind(group),
-            loop=self._blocked_loop(group),
+            loop=self._blocked_loop(group), task=self._blocking_task(group),
         )  # fmt: skip
 
     def _blocked_loop(self, group: _Group) -> str:
@@ -694,6 +694,47 @@ class Reading:
             return ""
         loops = (event_loop(self._sites[site].user) for site in group.sites if site in self._sites)
         return next((loop for loop in loops if loop and loop != "Go"), "")
+
+    @cached_property
+    def _tasks(self) -> dict[int, Place]:
+        """By place, the task of asyncio that is there."""
+        found = ((number, task_of(site.user)) for number, site in self._sites.items())
+        return {number: task for number, task in found if task is not None}
+
+    def _blocking_task(self, group: _Group) -> str:
+        """The task that waits so most of the time."""
+        totals: dict[tuple[str, str], int] = defaultdict(int)
+        names: dict[tuple[str, str], str] = {}
+        for key in group.keys:
+            if (task := self._tasks.get(key[1])) is not None and key in self._time:
+                names.setdefault((task.function, task.file), task.text)
+                totals[task.function, task.file] += self._time[key].ns
+        return names[max(totals, key=lambda name: totals[name])] if totals and group.cause.name != "events" else ""
+
+    def _task_rows(self) -> tuple[Task, ...]:
+        """Tasks of asyncio by their outermost function."""
+        cpu: dict[Place, int] = defaultdict(int)
+        blocked: dict[Place, int] = defaultdict(int)
+        samples: dict[int, int] = defaultdict(int)
+        for (tid, _), count in self._sampled:
+            samples[tid] += count
+        for (tid, number), count in self._sampled:
+            if (task := self._tasks.get(number)) is not None and tid in self._threads:
+                cpu[task] += self._threads[tid].cpu * count // samples[tid]
+        for (_, number, _), spent in self._time.items():
+            if (task := self._tasks.get(number)) is not None:
+                blocked[task] += spent.ns
+        lines: dict[tuple[str, str], list[Place]] = defaultdict(list)
+        for place in {*cpu, *blocked}:
+            lines[place.function, place.file].append(place)
+        rows = (
+            Task(
+                max(places, key=lambda place: cpu[place] + blocked[place]), sum(cpu[place] for place in places),
+                sum(blocked[place] for place in places),
+            )
+            for places in lines.values()
+        )  # fmt: skip
+        return tuple(sorted(rows, key=lambda row: -row.cpu - row.blocked))
 
     def _runtimes(self) -> tuple[tuple[str, int], ...]:
         """Runtimes whose threads waited for events, or for work of their schedulers."""

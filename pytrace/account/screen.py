@@ -27,7 +27,7 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
         yield ""
     head = list(heading(account, everything=everything))
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything)]
-    tail += [*_runtimes(account), *_losses(account)]
+    tail += [*_tasks(account, everything=everything), *_runtimes(account), *_losses(account)]
     again = "pytrace why --goroutines --all" if account.goroutines else "pytrace why --all"
     tail.append(f"next: {_command(again, account.options, WIDTH - 6)}")
     room = ROWS - len(head) - len(tail) - 1
@@ -126,7 +126,7 @@ def _details(line: Line) -> str:
         parts.append(f"{line.samples} samples, ±{2 * line.error * line.share:.0%}")
         return "; ".join(parts)
     if line.loop:
-        parts.append(f"blocks the event loop of {line.loop}")
+        parts.append(f"blocks the event loop of {line.loop}" + f", in {line.task}" * bool(line.task))
     if line.by:
         parts.append(" and ".join(_who(who) for who in _main(line)))
     if line.count:
@@ -245,6 +245,18 @@ def _runtimes(account: Account) -> Iterator[str]:
         units = "goroutines, tasks" if len(names) > 1 else "goroutines" if names[0].startswith("Go") else "tasks"
         seen = " (why --goroutines)" if "goroutines" in units else " unseen"
         yield _cut(f"idle inside a runtime, where {units} may wait{seen}: {', '.join(names)}")
+
+
+def _tasks(account: Account, *, everything: bool) -> Iterator[str]:
+    """Tasks of asyncio by how long they held the loop."""
+    rows = [task for task in account.tasks if everything or task.cpu + task.blocked >= _LEAST * account.wall]
+    if everything and rows:
+        yield "tasks of asyncio, by their turns on the loop's thread:"
+        for task in rows:
+            held = f"{seconds(task.cpu + task.blocked)}, of it {seconds(task.blocked)} blocked"
+            yield _cut(f"{_INDENT}{task.place.text:32} {held}")
+    elif rows:
+        yield _cut(f"tasks: {', '.join(f'{task.place.text} {seconds(task.cpu + task.blocked)}' for task in rows[:3])}")
 
 
 def _losses(account: Account) -> Iterator[str]:

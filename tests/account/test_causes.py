@@ -10,7 +10,7 @@ import pytest
 from pytrace.account import causes, reading
 from pytrace.account.account import Account, Line, Part, Thread, Who
 from pytrace.account.causes import Cause
-from pytrace.account.frames import Place, event_loop, place_of, waiting_function
+from pytrace.account.frames import Place, event_loop, place_of, task_of, waiting_function
 from pytrace.account.screen import screen
 from pytrace.cli import request
 from pytrace.cli.commands import COMMANDS
@@ -165,10 +165,22 @@ def test_the_place_is_in_ones_own_code() -> None:
     assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
 
 
+def test_a_task_is_its_outermost_function() -> None:
+    run = "Handle._run@/usr/lib/python3.11/asyncio/events.py:80 run_forever@/usr/lib/python3.11/asyncio/base_events.py"
+    inside = "sleep helper@/srv/lib.py:2 fetch@/srv/app.py:9 wait_for@/usr/lib/python3.11/asyncio/tasks.py:4"
+    assert task_of(stack(f"{inside} {run} main@/srv/app.py:20")) == Place("fetch", "app.py", 9)
+    library = "read@/usr/lib/python3.11/socket.py:3 serve@/srv/site-packages/web/server.py:7"
+    assert task_of(stack(f"{library} {run}")) == Place("serve", "server.py", 7)
+    assert task_of(stack(f"select {run}")) is None
+    assert task_of(stack("sleep fetch@/srv/app.py:9 main@/srv/app.py:20")) is None
+
+
 @pytest.mark.parametrize(
     ("user", "loop"),
     [
         ("slow@/srv/app.py:3 Handle._run@/usr/lib/python3.11/asyncio/events.py:80 main@/srv/app.py:9", "asyncio"),
+        ("<module>@/usr/lib/python3.11/asyncio/__init__.py:8 <module>@/srv/app.py:1", ""),
+        ("select@/usr/lib/python3.11/selectors.py:4 _run_once@/usr/lib/python3.11/asyncio/base_events.py:1", "asyncio"),
         ("/uv__io_poll uv_run node::SpinEventLoop", "libuv"),
         ("/runtime.futex runtime.stopm runtime.findRunnable runtime.schedule", "Go"),
         ("/work main", ""),

@@ -232,6 +232,33 @@ def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tm
                for hop in step.chain if step.cause.name in ("throttled", "stopped", "run-queue"))  # fmt: skip
 
 
+TASKS = """
+import asyncio, time
+async def helper():
+    time.sleep(0.04)
+async def fetch():
+    for _ in range(4):
+        await helper()
+        await asyncio.sleep(0.01)
+async def main():
+    await asyncio.gather(fetch(), fetch())
+asyncio.run(main())
+"""
+
+
+def test_tasks_that_block_their_loop(tmp_path: Path) -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    (tmp_path / "app.py").write_text(TASKS)
+    account = pytrace.why(command=[sys.executable, "app.py"], cwd=tmp_path)
+    (sleep,) = (line for line in account.lines if line.cause.name == "sleep")
+    assert (sleep.parts[0].place.function, sleep.loop, sleep.task) == ("helper", "asyncio", "fetch (app.py:7)")
+    task = account.tasks[0]
+    assert task.place.text == "fetch (app.py:7)"
+    assert 0.32e9 <= task.blocked < 0.4e9
+    assert any(row.startswith("tasks: fetch (app.py:7) 0.3") for row in screen(account))
+    assert not any(line.loop for line in account.lines if line.parts and line.parts[0].place.function == "<module>")
+
+
 REQUESTS = """
 import threading, time
 lock = threading.Lock()
