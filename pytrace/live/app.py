@@ -51,7 +51,7 @@ KEYS = (
     ("/", "filter the panel or the log (escape: no filter)"),
     ("u", "only processes of the row's user, and back"),
     ("f", "only the row's process in all panels, and back"),
-    ("t", "processes as a tree, and back"),
+    ("t, -, +", "a tree of processes; hide and show those below"),
     ("[ ], { }", "back and forward in time by 1, 60; end: now"),
     ("h", "histograms over time; the flame graph alone"),
     ("1 … 9", "hide or show the panel of that number; 0 shows all"),
@@ -80,6 +80,9 @@ INQUIRY_HINTS = (
 MINUTE = 60
 _NAMED = 60
 """Columns from which on its title begins with the program's name."""
+_TALL = 24
+"""Lines from which on CPUs have a line of bars."""
+_LEAST_BAR, _LONGEST_BAR = 4, 24
 _WIDE = 100
 """Columns from which on the first line says how busy the machine is."""
 
@@ -107,6 +110,7 @@ class Panels(Widget, can_focus=True):
         Binding("s", "app.sort(1)"), Binding("S", "app.sort(-1)"), Binding("i", "app.sort(0)"),
         Binding("escape,backspace", "app.leave"), Binding("h", "app.heat"), Binding("p,space", "app.pause"),
         Binding("u", "app.user"), Binding("f", "app.follow"), Binding("t", "app.tree"),
+        Binding("minus", "app.fold(True)"), Binding("plus,equals_sign", "app.fold(False)"),
         Binding("left_square_bracket", "app.past(1)"), Binding("right_square_bracket", "app.past(-1)"),
         Binding("left_curly_bracket", f"app.past({MINUTE})"), Binding("right_curly_bracket", f"app.past(-{MINUTE})"),
         Binding("end", "app.now"),
@@ -164,7 +168,7 @@ class LiveApp(App[None]):
     CSS = """
     Screen { layers: base; overflow: hidden; }
     Panels { height: 1fr; }
-    #header, #footer, #hints { height: 1; }
+    #header, #cores, #footer, #hints { height: 1; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     Help { align: center middle; overflow-y: auto; }
     Help Static { width: auto; height: auto; }
@@ -207,6 +211,7 @@ class LiveApp(App[None]):
     def compose(self) -> ComposeResult:
         """Header, panels, filter, footer."""
         yield Static(id="header", markup=False)
+        yield Static(id="cores", markup=False)
         yield Panels(self._lines_of_screen)
         yield Input(id="filter", placeholder="text to look for")
         yield Static(id="footer", markup=False)
@@ -226,7 +231,9 @@ class LiveApp(App[None]):
         width = self.size.width
         heading, footing = self.glyphs.fit(self._heading(width), width), self.glyphs.fit(self._footing(), width)
         parts: dict[str, Line] = {"#header": [(heading, "title")], "#footer": [(footing, "")]}
-        for name, line in {**parts, "#hints": self._hints(width)}.items():
+        cores = self._cores(width)
+        self.query_one("#cores").display = bool(cores)
+        for name, line in {**parts, "#cores": cores, "#hints": self._hints(width)}.items():
             self.query_one(name, Static).update(styled([line]), **_IN_PLACE)
         self.query_one(Panels).refresh()
 
@@ -245,6 +252,21 @@ class LiveApp(App[None]):
         title = f"{self.glyphs.text(self._title)}{self._aside}"
         title = f"pytrace {title}" if width >= _NAMED else title
         return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
+
+    def _cores(self, width: int) -> Line:
+        """A bar for each CPU, of very many one character; nothing where there is little room."""
+        if self._machine is None or width < _WIDE or self.size.height < _TALL or self.board.back is not None:
+            return []
+        cores = self._machine.cores
+        room = width // max(len(cores), 1) - max((len(name) for name, _ in cores), default=0) - len("  100 %  ")
+        if room < _LEAST_BAR:
+            heights = self.glyphs.sparkline([*(busy for _, busy in cores), 1.0], len(cores) + 1)[:-1]
+            return [("CPUs ", "dim"), (self.glyphs.fit(heights, min(len(heights), width - 5)), "bar")] if cores else []
+        line: Line = []
+        for name, busy in cores:
+            line += [(f"{name} ", "dim"), (self.glyphs.bar(busy, min(room, _LONGEST_BAR)), "bar")]
+            line.append((f" {100 * busy:3.0f} %  ", ""))
+        return line
 
     def _footing(self) -> str:
         return "" if self.board.meters is None else footer(self.board.meters, self._share)
@@ -424,6 +446,15 @@ class LiveApp(App[None]):
         selection = self.board.selection
         selection.tree = not selection.tree
         self._tell("processes below their parents" if selection.tree else "")
+
+    def action_fold(self, fold: bool) -> None:
+        """Hide the processes below that of the row, or show them again."""
+        folded = self.board.selection.folded
+        if not self.board.selection.tree:
+            self._tell("this is for the tree of processes: t shows it")
+        elif (found := self._process_panel()) is not None:
+            (folded.add if fold else folded.discard)(found[1])
+            self._tell(f"processes below {found[1]} are hidden: + shows them" if fold else "")
 
     def action_past(self, by: int) -> None:
         """Show an earlier or a later moment."""

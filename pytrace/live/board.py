@@ -11,7 +11,7 @@ from pytrace.core import types
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, columns
 from pytrace.live.messages import Meters, State
-from pytrace.live.panels import TOTAL, Counters, Moment, Panel, Selection
+from pytrace.live.panels import RATE, TOTAL, Counters, Moment, Panel, Selection
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
 from pytrace.live.processes import Processes
 from pytrace.results.findings import counted, readable
@@ -170,6 +170,8 @@ def summary(snapshot: SnapshotData, glyphs: Glyphs, own: frozenset[int], width: 
             number = panel.number(value)
             rate = panel.rate_text(number / seconds) if panel.grows and number else ""
             rows.append((rate, panel.value_text(value), *panel.members(key)))
+        if any(row[0] for row in rows):
+            rows.insert(0, (panel.column_title(RATE), panel.column_title(TOTAL), *panel.keys))
         sizes = [max(map(columns, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             fitted = enumerate(zip(row, sizes, strict=True))

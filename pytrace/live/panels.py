@@ -66,6 +66,8 @@ class Selection:
         self.user: int | None = None
         self.pid: int | None = None
         self.tree = False
+        self.folded: set[int] = set()
+        """Processes of the tree whose children are not shown."""
         self.own: frozenset[int] = frozenset()
         """Processes of pytrace itself, which are left out."""
 
@@ -105,6 +107,8 @@ class Row(msgspec.Struct):
     idle: bool
     depth: int = 0
     """Of trees: how many processes above it are shown."""
+    hidden: int = 0
+    """Of trees: how many processes below it are not, as it is folded."""
 
 
 class Panel:
@@ -408,8 +412,9 @@ class Panel:
     def _is_tree(self) -> bool:
         return self.selection.tree and self.task is not None
 
-    def tree(self, count: int) -> list[tuple[int, Portable, int]]:
-        """The first *count* lines of the tree: process, its entry (None of one that is shown for its children), depth.
+    def tree(self, count: int) -> list[tuple[int, Portable, int, int]]:
+        """The first *count* lines of the tree: process, its entry (None of one that is shown for its children), depth,
+        and how many processes below it are hidden.
 
         Siblings are in the chosen order, a parent where the first of its descendants is.
         """
@@ -431,7 +436,7 @@ class Panel:
         for pid in sorted(place, key=lambda pid: place[pid]):
             parent = parents.get(pid)
             children.setdefault(0 if parent is None else parent, []).append(pid)
-        lines: list[tuple[int, Portable, int]] = []
+        lines: list[tuple[int, Portable, int, int]] = []
         waiting = [(pid, 0) for pid in reversed(children.get(0, []))]
         seen: set[int] = set()
         while waiting and len(lines) < count:
@@ -439,8 +444,14 @@ class Panel:
             if pid in seen:
                 continue
             seen.add(pid)
-            lines += [(pid, key, depth) for key in entries.get(pid, [None])]
-            waiting += [(child, depth + 1) for child in reversed(children.get(pid, []))]
+            below = [pid] if pid in self.selection.folded else []
+            hidden = -len(below)
+            while below:
+                seen.add(below[-1])
+                hidden += 1
+                below += [child for child in children.get(below.pop(), []) if child not in seen]
+            lines += [(pid, key, depth, hidden) for key in entries.get(pid, [None])]
+            waiting += [(child, depth + 1) for child in reversed(children.get(pid, [])) if child not in seen]
         return lines
 
     # ---- text
@@ -487,8 +498,8 @@ class Panel:
         first = max(self.cursor - height + 1, 0)
         if self._is_tree:
             nodes = self.tree(first + height)[first:]
-            most = self._most([(key, self.entries.get(key, 0)) for _, key, _ in nodes if key is not None])
-            return [self._node(pid, key, depth, most) for pid, key, depth in nodes], first
+            most = self._most([(key, self.entries.get(key, 0)) for _, key, _, _ in nodes if key is not None])
+            return [self._node(*node, most) for node in nodes], first
         found = self.top(first + height)
         most = self._most(found)
         return [self.row(key, value, most) for key, value in found[first:]], first
@@ -520,7 +531,7 @@ class Panel:
             idle |= process is None
         return Row(key, value, cells, self._length(key, value) / most, idle)
 
-    def _node(self, pid: int, key: Portable, depth: int, most: float) -> Row:
+    def _node(self, pid: int, key: Portable, depth: int, hidden: int, most: float) -> Row:
         """A line of the tree."""
         if key is not None:
             row = self.row(key, self.entries[key], most)
@@ -531,8 +542,15 @@ class Panel:
             if process is not None and self._name_place is not None:
                 cells[f"{KEY}{self._name_place}"] = self.glyphs.text(process.name)
             row = Row(None, 0, cells, 0.0, idle=True)
-        row.depth = depth
+        row.depth, row.hidden = depth, hidden
+        if hidden:
+            row.cells[self._stem] += f" (+{hidden})"
         return row
+
+    @property
+    def _stem(self) -> str:
+        """The column that is indented in trees."""
+        return f"{KEY}{self.task if self._name_place is None else self._name_place}"
 
     def _cell(self, key: Portable, place: int) -> str:
         members = self.members(key)
@@ -616,8 +634,7 @@ class Panel:
         """How far a cell is indented, in trees."""
         if not row.depth:
             return 0
-        stem = self.task if self._name_place is None else self._name_place
-        return 2 * row.depth if column == f"{KEY}{stem}" else 0
+        return 2 * row.depth if column == self._stem else 0
 
     def _sizes(self, names: list[str], natural: dict[str, int], width: int) -> dict[str, int]:
         """The width of each column: texts share what numbers leave, the last one has the rest."""

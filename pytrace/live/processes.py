@@ -115,9 +115,13 @@ class Processes:
         return self._users[uid]
 
 
+_TABLES = 1 << 17
+"""Bytes of a table of the machine that are read: a line for each of a thousand CPUs."""
+
+
 def _head(path: str) -> bytes:
     with open(path, "rb") as file:
-        return file.read(_LONGEST)
+        return file.read(_TABLES)
 
 
 class Machine:
@@ -125,9 +129,11 @@ class Machine:
 
     def __init__(self, root: str = "/proc") -> None:
         self._root = root
-        self._times = (0, 0)
-        self._load = self._memory = ""
+        self._times: dict[bytes, tuple[int, int]] = {}
+        self._load = self._memory = self._swap = ""
         self._busy = ""
+        self.cores: list[tuple[str, float]] = []
+        """Numbers of the CPUs, and how busy each was, 0 … 1."""
         self.look()
 
     def look(self) -> None:
@@ -136,21 +142,34 @@ class Machine:
             texts = [_head(f"{self._root}/{name}") for name in ("stat", "meminfo", "loadavg")]
         except OSError:
             return  # what is not known is not shown
-        numbers = [int(word) for word in texts[0].partition(b"\n")[0].split()[1:9]]
-        idle, total = sum(numbers[3:5]), sum(numbers)
-        passed = total - self._times[1]
-        if self._times[1] and passed > 0:
-            self._busy = f"CPUs {100 - 100 * (idle - self._times[0]) / passed:.0f} %"
-        self._times = idle, total
+        cores = []
+        for line in texts[0].split(b"\n"):
+            name, *words = line.split() or [b""]
+            if not name.startswith(b"cpu"):
+                break
+            numbers = [int(word) for word in words[:8]]
+            idle, total = sum(numbers[3:5]), sum(numbers)
+            before = self._times.get(name)
+            self._times[name] = idle, total
+            if before is None or total <= before[1]:
+                continue
+            busy = 1 - (idle - before[0]) / (total - before[1])
+            if name == b"cpu":
+                self._busy = f"CPUs {100 * busy:.0f} %"
+            else:
+                cores.append((name[3:].decode(), min(max(busy, 0.0), 1.0)))
+        self.cores = cores
         memory = {line.partition(b":")[0]: line.split()[1] for line in texts[1].splitlines() if len(line.split()) > 1}
         whole, free = (int(memory.get(name, 0)) << 10 for name in (b"MemTotal", b"MemAvailable"))
         self._memory = f"memory {readable(whole - free, 'bytes')} of {readable(whole, 'bytes')}"
+        swap, unused = (int(memory.get(name, 0)) << 10 for name in (b"SwapTotal", b"SwapFree"))
+        self._swap = f"swap {readable(swap - unused, 'bytes')} of {readable(swap, 'bytes')}" if swap else ""
         self._load = f"load {texts[2].split()[0].decode()}"
 
     @property
     def text(self) -> str:
         """For the first line of the view."""
-        return ", ".join(filter(None, (self._busy, self._memory, self._load)))
+        return ", ".join(filter(None, (self._busy, self._memory, self._swap, self._load)))
 
 
 # ---------------------------------------------------------------------------------------------- one process

@@ -279,7 +279,7 @@ def test_top_has_the_numbers_of_a_known_workload(tmp_path: Path) -> None:
         assert view.status() == 0
         text = view.screen()
         assert 4 <= text.count("?\n") <= 5, "a summary of each map that has entries, in place of thousands of lines"
-        assert re.search(r"  321  \d+  topped  /etc/hostname\n", text)
+        assert re.search(r"  321  \d+ +topped +/etc/hostname\n", text)
 
 
 DEEPER = """import os, threading

@@ -84,11 +84,19 @@ def test_names_of_others_are_read_whatever_they_contain(tmp_path: Path) -> None:
 def test_the_machine_says_how_busy_its_cpus_are(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 4000000 kB\nMemAvailable: 1000000 kB\n")
     (tmp_path / "loadavg").write_text("1.25 0 0 1/2 3\n")
-    (tmp_path / "stat").write_text("cpu 100 0 100 700 100 0 0 0\ncpu0 1\n")
+    (tmp_path / "stat").write_text("cpu 100 0 100 700 100 0 0 0\ncpu0 50 0 0 100\ncpu3 50 0 0 100\nintr 1\n")
     machine = processes.Machine(str(tmp_path))
-    (tmp_path / "stat").write_text("cpu 160 0 115 725 100 0 0 0\ncpu0 1\n")
+    assert machine.cores == []
+    (tmp_path / "stat").write_text("cpu 160 0 115 725 100 0 0 0\ncpu0 100 0 0 100\ncpu3 60 0 0 130\nintr 1\n")
     machine.look()
     assert machine.text == "CPUs 75 %, memory 3.07 GB of 4.1 GB, load 1.25"
+    assert machine.cores == [("0", 1.0), ("3", 0.25)]
+    (tmp_path / "stat").write_text("cpu 160 0 115 725 100 0 0 0\ncpu3 60 0 0 130\n")
+    with (tmp_path / "meminfo").open("a") as file:
+        file.write("SwapTotal: 1000000 kB\nSwapFree: 750000 kB\n")
+    machine.look()
+    assert machine.text == "CPUs 75 %, memory 3.07 GB of 4.1 GB, swap 256 MB of 1.02 GB, load 1.25"
+    assert machine.cores == [], "of one that did nothing, or was taken away, nothing is known"
     assert processes.Machine(str(tmp_path / "nothing")).text == ""
 
 

@@ -204,11 +204,19 @@ def test_a_user_a_process_a_tree() -> None:
     selection.pid, selection.own = None, frozenset((8,))
     assert [made.pid(key) for key, _ in made.chosen()] == [7, 9]
     selection.own, selection.tree = frozenset(), True
-    assert [(pid, depth) for pid, _, depth in made.tree(10)] == [(1, 0), (8, 1), (5, 1), (7, 2), (9, 1)]
+    assert [(pid, depth) for pid, _, depth, _ in made.tree(10)] == [(1, 0), (8, 1), (5, 1), (7, 2), (9, 1)]
+    selection.folded.add(5)
+    assert [(pid, hidden) for pid, _, _, hidden in made.tree(10)] == [(1, 0), (8, 0), (5, 1), (9, 0)]
+    assert "sh (+1)" in texts(made.lines(120, 9))[3]
+    selection.folded.add(1)
+    assert [(pid, hidden) for pid, _, _, hidden in made.tree(10)] == [(1, 4)]
+    selection.folded.clear()
     made.move(3)
     assert made.chosen_pid() == 7
     selection.processes.all[1] = task(1, 7)  # type: ignore[attr-defined]
     assert {pid for pid, *_ in made.tree(10)} <= {1, 5, 7, 8, 9}, "parents in a circle"
+    selection.folded.update((1, 5, 7))
+    assert {pid for pid, *_ in made.tree(10)} <= {1, 5, 7, 8, 9}
 
 
 def test_ten_minutes_are_kept_and_shown_again() -> None:
@@ -235,8 +243,9 @@ def test_the_summary_has_the_largest_of_each_map() -> None:
     made = state(10, data, own(stored("@start", {"x": 1})), counts("@empty", {}))
     lines = summary(made.snapshot, PLAIN, frozenset((8,)), 60)
     assert lines[:2] == ["In 10 s:", "  Who writes to disks?"]
-    assert [line.split()[4] for line in lines[2:]] == ["7", "6", "5", "4", "3"]
-    assert lines[2].startswith("    700 bytes/s  7 kB  7  ")
+    assert lines[2].split()[:3] == ["rate", "total", "PID"]
+    assert [line.split()[4] for line in lines[3:]] == ["7", "6", "5", "4", "3"]
+    assert lines[3].startswith("    700 bytes/s   7 kB  7    ")
     assert all(line.isprintable() and len(line) <= 60 for line in lines)
     assert summary(state(3).snapshot, PLAIN, frozenset(), 60) == []
 
