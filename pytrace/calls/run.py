@@ -27,7 +27,7 @@ from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.failures import NONE_RETURNED, UNTRACED_CHILDREN
+from pytrace.core.failures import UNTRACED_CHILDREN
 from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
@@ -225,9 +225,7 @@ class _Run:
         """Show what has not returned, tell what was lost, write what was kept."""
         if self._options.summary:
             self._summary(trace)
-            for text in trace.warnings:
-                if NONE_RETURNED in text:
-                    sys.stderr.write(f"WARNING: {text}\n")
+            sys.stderr.writelines(f"WARNING: {calls.warning}\n" for calls in trace.calls if calls.warning)
             self._report_children(trace)
             return
         if self._chosen:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pytrace.core.diagnostics import counted
+
 
 class LossKind(msgspec.Struct, frozen=True):
     """A row for a kind of counter: its noun, and the kind of its subject (``program``, ``map``, ``site`` or nothing).
@@ -76,8 +78,36 @@ FAILURES: dict[str, LossKind] = {
 
 UNTRACED_CHILDREN = "processes that the command started were not traced"
 
-NONE_RETURNED = "none of"
-"""In the message that calls of a probe were entered and none returned, before their number."""
+
+class CallTotals(msgspec.Struct, frozen=True):
+    """The calls of one ``call:`` probe: entered, *returned*, *under_way* at the end, *left* without a return, *lost*.
+
+    *begun* returned that had begun before the run.
+    """
+
+    probe: str
+    entered: int = 0
+    returned: int = 0
+    under_way: int = 0
+    left: int = 0
+    lost: int = 0
+    begun: int = 0
+
+    @property
+    def rest(self) -> str:
+        """What became of those that did not return."""
+        parts = (
+            (self.under_way, "under way at the end"), (self.left, "left without a return"), (self.lost, "lost"),
+            (self.begun, "returned that had begun before"),
+        )  # fmt: skip
+        return ", ".join(f"{count} {text}" for count, text in parts if count)
+
+    @property
+    def warning(self) -> str:
+        """That none of the calls returned, which nothing else shows; empty where one did."""
+        if self.returned or not self.entered:
+            return ""
+        return f"{self.probe}: none of {counted(self.entered, 'call')} returned: {self.rest}"
 
 
 def failure(kind: str) -> LossKind:

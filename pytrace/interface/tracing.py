@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Self, TypeAlias, Unpack
 from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.failures import FAILURES
+from pytrace.core.failures import FAILURES, CallTotals
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, parse_memory, watchdog_seconds
 from pytrace.interface.compiled import (
@@ -316,6 +316,11 @@ class Trace:
         return self._session.child_had_children
 
     # ---- results
+
+    @property
+    def calls(self) -> tuple[CallTotals, ...]:
+        """What each ``call:`` probe has seen, once the run has ended: entered, returned, under way, left, lost."""
+        return self._session.calls
 
     @property
     def losses(self) -> dict[str, dict[str, int]]:

@@ -150,7 +150,9 @@ ENUMS: Mapping[str, Table] = {
     "semctl": Table(r"GET(?:PID|VAL|ALL|NCNT|ZCNT)|SETVAL|SETALL|IPC_(?:RMID|SET|STAT|INFO)|SEM_(?:STAT|INFO|STAT_ANY)"),
     "shmctl": Table(r"SHM_(?:LOCK|UNLOCK|STAT|INFO|STAT_ANY)|IPC_(?:RMID|SET|STAT|INFO)"),
     "msgctl": Table(r"MSG_(?:STAT|INFO|STAT_ANY)|IPC_(?:RMID|SET|STAT|INFO)"),
-    "fsmagic": Table(r"\w+_MAGIC\w*", first="EXT2_SUPER_MAGIC"),
+    # Those of linux/magic.h; other headers have what only is named so.
+    "fsmagic": Table(r"\w+_MAGIC\d*(?:_V1)?", r"\w+_MAGICLINKS|(?:WAKE|SECCOMP_IOC|LINUX_REBOOT|STACK_END)_MAGIC\w*",
+                     first="EXT2_SUPER_MAGIC"),
     "shut": Table(r"SHUT_\w+"),
     "si": Table(r"SI_\w+", r"SI_(?:LOAD_SHIFT|MAX_SIZE|DETHREAD)"),
     "sig": Table(r"SIG[A-Z0-9]+", r"SIGUNUSED|SIGSTKSZ|SIGRTMIN|SIGRTMAX|SIGIOT|SIGPOLL", first="SIGABRT SIGIO SIGSYS"),

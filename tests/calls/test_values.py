@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -127,6 +128,14 @@ def test_every_type_is_known_and_two_thirds_of_all_calls_are_decoded() -> None:
 def test_the_tables_are_current() -> None:
     text = generate(ROOT / "pytrace/frontend/expand/constants.json")
     assert Path(str(flag_tables.__file__)).read_text() == text, "run scripts/generate-call-tables"
+
+
+def test_names_of_file_systems_are_those_of_their_header() -> None:
+    names = set(flag_tables.TABLES["fsmagic"].values())
+    assert {"EXT2_SUPER_MAGIC", "OVERLAYFS_SUPER_MAGIC", "EROFS_SUPER_MAGIC_V1", "MINIX3_SUPER_MAGIC"} <= names
+    # Other headers have flags, commands and marks of memory that are named so.
+    assert not [name for name in names if not re.fullmatch(r"\w+_MAGIC\d?(_V1)?", name)]
+    assert not names & {"WAKE_MAGIC", "SECCOMP_IOC_MAGIC", "LINUX_REBOOT_MAGIC1", "STACK_END_MAGIC"}
 
 
 def test_targets_are_patterns_of_names() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import pytrace
+from pytrace import TraceWarning
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.failures import CallTotals
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import call_suggestions
 from tests.support.compile import SOURCES, compiled
@@ -158,6 +161,17 @@ def test_calls_that_do_not_return(server: Server, tmp_path: Path) -> None:
     assert all("call:" in line for line in lines)
     told = "call:libc:usleep: 3 calls, 1 returned, 1 under way at the end, 1 left without a return"
     assert told in result.stderr, result
+
+
+def test_what_a_probe_has_seen_is_data() -> None:
+    need("tracepoint")
+    names = ("exit_group", "close")
+    script = " ".join(f"syscall:{name} /pid == cpid/ {{ @{name} = sum(duration); }}" for name in names)
+    with pytest.warns(TraceWarning, match="none of 1 call"), pytrace.open(script, command="true") as trace:
+        assert trace.wait(60)
+    closed, ends = sorted(trace.calls, key=lambda row: row.probe)
+    assert ends == CallTotals("syscall:exit_group", entered=1, left=1)
+    assert closed.entered == closed.returned > 0
 
 
 def test_calls_that_find_no_room_are_lost(server: Server, tmp_path: Path) -> None:

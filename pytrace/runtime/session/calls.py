@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 from pytrace.core.diagnostics import counted
-from pytrace.core.failures import NONE_RETURNED
+from pytrace.core.failures import CallTotals
 from pytrace.core.manifest import MapSpec
 from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT, PROGRAM_CALL
 from pytrace.core.types import Tuple
@@ -35,8 +35,8 @@ class Calls(Service):
     exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. A goroutine that has
     ended, by a panic or ``runtime.Goexit``, and whose memory another one may have, has left its calls as well. The
     command *command* that a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then:
-    *status* returns its status. *tell* prints what each probe has seen, with *verbose*; *warn* says, always, that calls
-    of a probe were entered and none returned: nothing else shows that there were any.
+    *status* returns its status. What each probe has seen is added to *totals*, and *tell* prints it, with *verbose*;
+    *warn* says, always, that calls of a probe were entered and none returned.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Calls(Service):
         status: Callable[[], int | None],
         tell: Callable[[str], None],
         warn: Callable[[str], None],
+        totals: list[CallTotals],
         *,
         verbose: bool,
     ) -> None:
@@ -53,6 +54,7 @@ class Calls(Service):
         self._command = command
         self._status = status
         self._tell, self._warn, self._verbose = tell, warn, verbose
+        self._totals = totals
         self._left = dict.fromkeys((spec.name for spec in loaded.manifest.call_maps), 0)
         self._under_way = dict(self._left)
 
@@ -116,21 +118,16 @@ class Calls(Service):
                 totals.get((kind, number), 0) for kind in ("call_entered", "call_returned", "call_begun", "map_full")
             )
             under_way = self._under_way[spec.name]
-            replaced = max(0, entered - returned - lost - under_way)
-            parts = [f"{returned} returned"]
-            for count, text in (
-                (under_way, "under way at the end"),
-                (replaced, "left without a return"),
-                (lost, "lost"),
-                # The return of a call that was lost finds no entry either.
-                (max(0, begun - lost), "returned that had begun before"),
-            ):
-                parts += [f"{count} {text}"] if count else []
-            probe = spec.name.removeprefix("@")
+            left = max(0, entered - returned - lost - under_way)
+            # The return of a call that was lost finds no entry either.
+            before_it = max(0, begun - lost)
+            of_probe = CallTotals(spec.name.removeprefix("@"), entered, returned, under_way, left, lost, before_it)
+            self._totals.append(of_probe)
             if self._verbose:
-                self._tell(f"{probe}: {counted(entered, 'call')}, {', '.join(parts)}\n")
-            elif entered and not returned:
-                self._warn(f"{probe}: {NONE_RETURNED} {counted(entered, 'call')} returned: {', '.join(parts[1:])}")
+                rest = f", {of_probe.rest}" if of_probe.rest else ""
+                self._tell(f"{of_probe.probe}: {counted(entered, 'call')}, {returned} returned{rest}\n")
+            elif of_probe.warning:
+                self._warn(of_probe.warning)
 
 
 def _left_goroutine(owner: int, thread: int, place: int, numbers: tuple[int, ...]) -> bool:

@@ -402,7 +402,8 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
 
         wanted.append(
             Calls(
-                loaded, run.command.pid, run.command.poll, run.notices.tell, run.notices.warn, verbose=options.verbose
+                loaded, run.command.pid, run.command.poll, run.notices.tell, run.notices.warn, run.calls,
+                verbose=options.verbose,
             )
         )
     if options.heat:

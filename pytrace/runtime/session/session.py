@@ -28,7 +28,7 @@ import msgspec
 from pytrace.base import terminal
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.failures import UNTRACED_CHILDREN
+from pytrace.core.failures import UNTRACED_CHILDREN, CallTotals
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options import RunOptions
 from pytrace.core.probe_kinds import BEGIN, BENCH, END, ITER, SELF, TEST, PidFilter, known_kind
@@ -366,6 +366,8 @@ class Resources(msgspec.Struct, kw_only=True, eq=False, dict=True):
     """What the run costs, where that is measured."""
     services: list[Service] = msgspec.field(default_factory=list)
     """In the order in which each phase of the run calls them."""
+    calls: list[CallTotals] = msgspec.field(default_factory=list)
+    """Of the ``call:`` probes, at the end."""
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -780,6 +782,11 @@ class Session:
     def child_pid(self) -> int | None:
         """Process id of the command."""
         return self._run.command.pid
+
+    @property
+    def calls(self) -> tuple[CallTotals, ...]:
+        """What each ``call:`` probe has seen, once the run has ended."""
+        return tuple(self._run.calls)
 
     @property
     def child_had_children(self) -> bool:
