@@ -301,6 +301,8 @@ class _Run:
                 self._descriptors.ended(item.pid)
         elif isinstance(item, Fork):
             self._descriptors.forked(item.pid, item.child)
+            if self._spans is not None:
+                self._spans.met(item.child, item.pid)
 
     def _call(self, call: Recorded) -> None:
         options = self._options
@@ -332,6 +334,8 @@ class _Run:
                 call.start + self._offset, call.duration, call.pid, call.tid, name, ", ".join(arguments), result,
                 depth or 0,
             )  # fmt: skip
+            if name == "execve" and call.result == 0 and arguments:
+                self._spans.executed(call.tid, arguments[0].strip('"'))
             return
         if self._options.format == "json":
             row = {

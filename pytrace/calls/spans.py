@@ -18,6 +18,8 @@ MOST_SPANS = 250_000
 """Calls that are kept, the first ones: with what formats make of them they take some 500 MB."""
 
 _TEXT = String(1024)
+_LONGEST_NAME = 15
+"""``TASK_COMM_LEN`` of include/linux/sched.h, without its end."""
 _COLUMNS = {
     "start": UINT64, "took_ns": UINT64, "pid": INT32, "tid": INT32, "comm": String(16), "name": _TEXT,
     "arguments": _TEXT, "result": _TEXT, "depth": INT32,
@@ -44,9 +46,14 @@ class Spans:
             return
         self._rows.append((start, duration, pid, tid, self._name(tid), name, arguments, result, depth))
 
-    def met(self, tid: int) -> None:
-        """Remember a thread's name while it lives."""
-        self._name(tid)
+    def met(self, tid: int, parent: int = 0) -> None:
+        """Remember a thread's name while it lives; one that has ended had that of its *parent*."""
+        if not self._name(tid) and parent:
+            self._names[tid] = self._name(parent)
+
+    def executed(self, tid: int, program: str) -> None:
+        """A thread executes the file *program*, and has its name from now on."""
+        self._names[tid] = printable_text(program.rpartition("/")[2])[:_LONGEST_NAME]
 
     def _name(self, tid: int) -> str:
         known = self._names.get(tid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
@@ -148,6 +149,20 @@ def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(selection, "_native", lambda _target: iter(many))
     with pytest.raises(TraceError, match=f"these are {MOST_FUNCTIONS + 1} functions, and at most {MOST_FUNCTIONS}"):
         selection.functions(["./a:*"])
+
+
+def test_threads_of_spans_have_the_name_of_their_program() -> None:
+    """Also those that have ended when their call is read."""
+    kept, gone = spans.Spans("./app"), 1 << 23
+    kept.executed(gone, "/usr/bin/sh")
+    kept.met(gone + 1, gone)
+    kept.add(1, 1, gone + 1, gone + 1, "vfork", "", "0", 0)
+    kept.executed(gone + 1, "/opt/a-program-with-a-long-name")
+    kept.add(5, 1, gone + 1, gone + 1, "brk", "", "0", 0)
+    file = io.BytesIO()
+    kept.write("csv", file, {})
+    names = [row["comm"] for row in csv.DictReader(file.getvalue().decode().splitlines())]
+    assert names == ["sh", "a-program-with-"]
 
 
 def test_spans_by_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,9 @@ from typing import BinaryIO
 import msgspec
 
 from pytrace.core.value_tables import TableSchema
-from pytrace.results.formats import perfetto
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.perfetto import RowEvent, unicode_text
 from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.row_events import RowEvent, row_events, unicode_text
 from pytrace.results.snapshot import Frame, SnapshotData
 from pytrace.results.stack_samples import (
     INTERPRETED,
@@ -177,7 +176,7 @@ def write(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> Non
     events = [
         (number, event)
         for number, table in enumerate(snapshot.tables)
-        for event in perfetto.row_events(snapshot, table)
+        for event in row_events(snapshot, table)
     ]
     start = min((event.start for _, event in events), default=snapshot.start)
     maps = [thread for profile in measured for thread in _sample_threads(profile, shared)]

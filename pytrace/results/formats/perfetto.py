@@ -7,7 +7,7 @@ counts by stack are samples of a profiler (:func:`_stack_packets`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
 import msgspec
 
@@ -15,9 +15,10 @@ from pytrace.base.protobuf import data, double, number
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import truncated
-from pytrace.core.value_tables import Column, TableSchema, key_columns
+from pytrace.core.value_tables import Column, key_columns
 from pytrace.render.value_kind import Plain
-from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Table
+from pytrace.results.row_events import RowEvent, Value, lanes, row_events, shown, unicode_text
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 from pytrace.results.stack_samples import KERNEL, members_of, paths
 
 
@@ -59,142 +60,6 @@ def _key(data: MapData, key: Portable) -> str:
         return ""
     pairs = zip(data.key_columns, members_of(data.key, key), strict=True)
     return f"[{', '.join(str(shown(column.type, item)) for column, item in pairs)}]"
-
-
-# ---------------------------------------------------------------------------------------------- row events
-
-
-NANOSECONDS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-
-_TIMES = ("ts", "time", "timestamp", "nsecs", "when", "start", "begin", "end")
-_STARTS = ("start", "begin")
-_DURATIONS = ("dur", "lat", "elapsed", "took")
-_WALL = 10**18
-"""Nanoseconds since 1970 are more (since 2001), those since the start of a machine are less (31 years)."""
-
-Value: TypeAlias = bool | int | float | str
-
-
-class RowEvent(msgspec.Struct, frozen=True):
-    """A row: when it began (wall time, nanoseconds), how long it took (None: it is a moment), where, and the rest."""
-
-    start: int
-    duration: int | None
-    run: int
-    """The number of its run."""
-    pid: int | None
-    tid: int | None
-    comm: str
-    name: str
-    arguments: tuple[tuple[str, Value], ...]
-
-
-class _Roles(msgspec.Struct, frozen=True):
-    """Positions of columns that mean something; None where there is none."""
-
-    time: int
-    duration: int | None
-    pid: int | None
-    tid: int | None
-    comm: int | None
-    name: int | None
-
-
-def row_events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
-    """The events that the rows of a table are.
-
-    Raises:
-        TraceError: the table has no column that says when.
-    """
-    columns = TableSchema.of(("",), (table.type,)).columns
-    roles = _roles(columns)
-    flat = not any(isinstance(member, types.Record | types.Tuple) for member in table.type.members)
-    for place, run in enumerate(snapshot.runs):
-        for row in table.rows.get(run.identity, ()):
-            yield _event(columns, roles, place, run, row if flat else list(members_of(table.type, row)))
-
-
-# ---------------------------------------------------------------------------------------------- columns
-
-
-def _roles(columns: tuple[Column, ...]) -> _Roles:
-    stems = [_stem(column) for column in columns]
-    integers = [index for index, column in enumerate(columns) if isinstance(column.type, types.Int)]
-    time = next((index for name in _TIMES for index in integers if stems[index] == name), None)
-    if time is None:
-        names = ", ".join(column.name for column in columns)
-        raise TraceError(
-            f"rows with the columns {names} have no time, which a trace needs",
-            hints=("row((ts=nsecs, …)) gives them one; --map chooses what is written",),
-        )
-    timed = (index for index in integers if columns[index].unit and columns[index].unit in NANOSECONDS)
-    durations = [index for index in timed if index != time]
-    named = (index for index in durations if stems[index].startswith(_DURATIONS))
-    duration = next(named, durations[0] if durations else None)
-    texts = [index for index, column in enumerate(columns) if not column.right and column.name != "comm"]
-    texts = [index for index in texts if not isinstance(columns[index].type, types.Bool | types.Pointer | types.Stack)]
-    return _Roles(
-        time, duration, _named(columns, integers, "pid"), _named(columns, integers, "tid"),
-        next((index for index, column in enumerate(columns) if column.name == "comm" and not column.number), None),
-        next((index for index in texts if columns[index].name == "name"), texts[0] if texts else None),
-    )  # fmt: skip
-
-
-def _stem(column: Column) -> str:
-    return column.name.rpartition("_")[0] if column.unit else column.name
-
-
-def _named(columns: tuple[Column, ...], among: list[int], name: str) -> int | None:
-    return next((index for index in among if columns[index].name == name), None)
-
-
-# ---------------------------------------------------------------------------------------------- values
-
-
-def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, row: Sequence[Plain]) -> RowEvent:
-    time = row[roles.time] * NANOSECONDS[columns[roles.time].unit]
-    if time < _WALL:
-        time += run.start - run.start_monotonic
-    duration = None
-    if roles.duration is not None:
-        duration = max(0, row[roles.duration] * NANOSECONDS[columns[roles.duration].unit])
-        if _stem(columns[roles.time]) not in _STARTS:
-            time -= duration
-    name = "" if roles.name is None else str(shown(columns[roles.name].type, row[roles.name]))
-    if not name:
-        name = _stem(columns[roles.time if roles.duration is None else roles.duration])
-    used = {roles.time, roles.pid, roles.tid, roles.comm}
-    others = [pair for index, pair in enumerate(zip(columns, row, strict=True)) if index not in used]
-    return RowEvent(
-        time, duration, number,
-        None if roles.pid is None else row[roles.pid],
-        None if roles.tid is None else row[roles.tid],
-        "" if roles.comm is None else unicode_text(row[roles.comm]),
-        name,
-        tuple((column.name, shown(column.type, item)) for column, item in others),
-    )  # fmt: skip
-
-
-def shown(type_: types.Type, value: Plain) -> Value:
-    """A portable value as a number or text that a trace can hold."""
-    if isinstance(value, StackTrace):
-        return unicode_text(";".join(frame.function or f"0x{frame.address:x}" for frame in value.frames))
-    if isinstance(type_, types.Enum):
-        return next((name for name, number in type_.members if number == value), str(value))
-    if isinstance(type_, types.Pointer):
-        return f"0x{value:x}"
-    if isinstance(type_, types.Fixed):
-        return f"{type_.number(value):.{type_.digits}f}"
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, tuple):
-        return unicode_text(str(value))
-    return unicode_text(value) if isinstance(value, str) else value
-
-
-def unicode_text(text: str) -> str:
-    """Text without the lone surrogates that stand for bytes that are no UTF-8: those are shown as ``\\xff``."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 # ---------------------------------------------------------------------------------------------- stack packets
@@ -448,34 +313,12 @@ def _row_packets(events: Iterable[RowEvent], tracks: Tracks) -> list[bytes]:
         by_track.setdefault(tracks.lane(event, 0), []).append(event)
     packets: list[bytes] = []
     for group in by_track.values():
-        for lane, slices in enumerate(_lanes([event for event in group if event.duration is not None])):
+        for lane, slices in enumerate(lanes([event for event in group if event.duration is not None])):
             packets += _slices(slices, tracks, lane)
         for event in group:
             if event.duration is None:
                 packets.append(_track_event(event.start, _INSTANT, tracks.lane(event, 0), _about(event)))
     return packets
-
-
-def _lanes(events: list[RowEvent]) -> list[list[RowEvent]]:
-    """Slices of one track must nest: those that overlap otherwise go to further lanes."""
-    lanes: list[list[RowEvent]] = []
-    open_ends: list[list[int]] = []
-    for event in sorted(events, key=lambda event: (event.start, -(event.duration or 0))):
-        for ends in open_ends:
-            while ends and ends[-1] <= event.start:
-                ends.pop()
-        end = _end(event)
-        lane = next((index for index, ends in enumerate(open_ends) if not ends or end <= ends[-1]), len(lanes))
-        if lane == len(lanes):
-            lanes.append([])
-            open_ends.append([])
-        lanes[lane].append(event)
-        open_ends[lane].append(end)
-    return lanes
-
-
-def _end(event: RowEvent) -> int:
-    return event.start + (event.duration or 0)
 
 
 def _slices(events: list[RowEvent], tracks: Tracks, lane: int) -> list[bytes]:
@@ -492,7 +335,7 @@ def _slices(events: list[RowEvent], tracks: Tracks, lane: int) -> list[bytes]:
         close(event.start)
         track = tracks.lane(event, lane)
         packets.append(_track_event(event.start, _BEGIN, track, _about(event)))
-        ends.append((_end(event), track))
+        ends.append((event.end, track))
     close(None)
     return packets
 

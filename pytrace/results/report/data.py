@@ -30,6 +30,7 @@ from pytrace.render.values import value_kind_of
 from pytrace.results.difference import MapDifference
 from pytrace.results.findings import Listing, Stacks, counted, quantiles_text, readable, same_function
 from pytrace.results.merge import common_type
+from pytrace.results.row_events import RowEvent, lanes, row_events
 from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
 from pytrace.results.stack_samples import MARK, Text, measures, numbers, unlike
 
@@ -255,7 +256,28 @@ class HeatPart(KeyedPart, tag="heat"):
     """Their ends."""
 
 
-AnyPart: TypeAlias = FlamePart | TablePart | HistogramPart | LinesPart | HeatPart
+class SpansPart(Part, tag="spans"):
+    """Spans in time by thread; spans are columns, in order of their start."""
+
+    begin: float
+    """When the first one began, in seconds since 1970."""
+    tracks: list[tuple[int, int]]
+    """Threads: title (a text), and number of levels."""
+    track: list[int]
+    level: list[int]
+    start: list[int]
+    """Nanoseconds after *begin*."""
+    took: list[Cell]
+    """Nanoseconds."""
+    label: list[int]
+    """Names, texts."""
+    columns: list[int]
+    """Names of what else is known, texts."""
+    details: list[list[int]]
+    """Of each column, texts."""
+
+
+AnyPart: TypeAlias = FlamePart | TablePart | HistogramPart | LinesPart | HeatPart | SpansPart
 
 
 class Contents(msgspec.Struct, frozen=True):
@@ -786,26 +808,34 @@ _UNIT = re.compile(r"(.+)\((ns|us|ms|bytes|KB|MB)\)")
 
 
 BOOT = "boot"
-"""The unit of times that a script took by ``nsecs``: nanoseconds since boot."""
-_TIMES = ("ts", "ts_ns", "nsecs", "timestamp", "start_ns", "end_ns")
+"""The unit of times that a script took by ``nsecs``, nanoseconds since boot, or that are since 1970."""
+_TIMES = ("ts", "ts_ns", "nsecs", "timestamp", "start", "start_ns", "end", "end_ns")
 """Names that scripts give these."""
 _SECOND = 1_000_000_000
 
 
-def _boot_times(columns: Sequence[Column], rows: Sequence[tuple[Portable, ...]], runs: Sequence[Run]) -> list[int]:
-    """The columns that are times since boot: by their names, and as all of them lie in the time of the one run.
+def _times(
+    columns: Sequence[Column], rows: Sequence[tuple[Portable, ...]], runs: Sequence[Run]
+) -> tuple[list[int], float]:
+    """The columns that are times, and since when, in seconds since 1970: by their names, and as all of them lie in the
+    time of the one run.
 
-    Of a machine that was suspended they do not, as the clock of runs stood still then.
+    Times since boot of a machine that was suspended do not, as the clock of runs stood still then.
     """
     if len(runs) != 1 or not rows or any(len(row) != len(columns) for row in rows):
-        return []
-    first, last = runs[0].start_monotonic - _SECOND, runs[0].end_monotonic + _SECOND
+        return [], 0.0
+    (run,) = runs
 
-    def within(value: Portable) -> bool:
-        return isinstance(value, int) and first <= value <= last
+    def between(value: Portable, first: int, last: int) -> bool:
+        return isinstance(value, int) and first - _SECOND <= value <= last + _SECOND
 
-    named = (at for at, column in enumerate(columns) if column.name in _TIMES and column.number)
-    return [at for at in named if all(within(row[at]) for row in rows)]
+    named = [at for at, column in enumerate(columns) if column.name in _TIMES and column.number]
+    zero = (run.start - run.start_monotonic) / 1e9
+    for first, last, since in ((run.start_monotonic, run.end_monotonic, zero), (run.start, run.end, 0.0)):
+        times = [at for at in named if all(between(row[at], first, last) for row in rows)]
+        if times:
+            return times, since
+    return [], 0.0
 
 
 def rows_part(
@@ -820,16 +850,67 @@ def rows_part(
     cells = Cells(document, printers, shape, table.type, titles)
     rows = list(rows)
     cells_of_rows = [cells.of(row) for row in rows]
-    boot = 0.0
-    for at in _boot_times(shape, rows, document.runs):
+    times, boot = _times(shape, rows, document.runs)
+    for at in times:
         number, _, right, title = cells.columns[at]
         cells.columns[at] = (number, BOOT, right, title)
-        boot = (document.runs[0].start - document.runs[0].start_monotonic) / 1e9
     note = f"{table.dropped} older rows were not kept." if table.dropped else ""
     return TablePart(
         name=document.text(name), help=document.text(""), note=note,
         columns=cells.columns, rows=cells_of_rows, sort=-1, boot=boot,
     )  # fmt: skip
+
+
+MOST_TRACKS = 200
+"""Threads that are drawn, those with most spans."""
+_KNOWN = frozenset({"start", "took_ns", "name", "depth"})
+"""Columns of ``span()`` and of ``pytrace calls`` that the picture itself shows."""
+
+
+def spans_part(document: Document, snapshot: SnapshotData, table: Table, name: str) -> SpansPart:
+    """The rows of a table (:func:`has_spans`) in time, by thread."""
+    events = [event for event in row_events(snapshot, table) if event.duration is not None]
+    several = len({snapshot.runs[event.run].host for event in events}) > 1
+    threads: dict[tuple[object, ...], list[RowEvent]] = {}
+    for event in events:
+        number = (event.pid, event.tid)
+        threads.setdefault((event.run, *(number if any(number) else (event.comm,))), []).append(event)
+    chosen = sorted(threads.values(), key=len, reverse=True)[:MOST_TRACKS]
+    columns = [column for column, _ in events[0].arguments if column not in _KNOWN] if events else []
+    begin = min((event.start for event in events), default=0)
+    tracks: list[tuple[int, int]] = []
+    rows: list[tuple[int, int, RowEvent]] = []
+    for of_thread in sorted(chosen, key=lambda events: min(event.start for event in events)):
+        levels = 0
+        for lane in lanes(of_thread):
+            below, ends = levels, list[int]()
+            for event in lane:
+                while ends and ends[-1] <= event.start:
+                    ends.pop()
+                rows.append((len(tracks), below + len(ends), event))
+                levels = max(levels, below + len(ends) + 1)
+                ends.append(event.end)
+        # The newest name: a process executes another program.
+        last = max(of_thread, key=lambda event: (bool(event.comm), event.start))
+        host = f" on {snapshot.runs[last.run].host}" if several else ""
+        tracks.append((document.text(f"{_thread_title(last)}{host}"), levels))
+    rows.sort(key=lambda row: row[2].start)
+    details = [dict(event.arguments) for _, _, event in rows]
+    notes = [f"{len(threads) - MOST_TRACKS} threads with fewer are not drawn."] if len(threads) > MOST_TRACKS else []
+    return SpansPart(
+        name=document.text(name), help=document.text(""), note=" ".join(notes), begin=begin / 1e9, tracks=tracks,
+        track=[track for track, _, _ in rows], level=[level for _, level, _ in rows],
+        start=[event.start - begin for _, _, event in rows], took=exacts(event.duration or 0 for _, _, event in rows),
+        label=[document.text(event.name) for _, _, event in rows],
+        columns=[document.text(column) for column in columns],
+        details=[[document.text(str(known.get(column, ""))) for known in details] for column in columns],
+    )  # fmt: skip
+
+
+def _thread_title(event: RowEvent) -> str:
+    number = event.pid if event.tid in (None, event.pid) else event.tid
+    of = f" of {event.pid}" if event.pid not in (None, number) else ""
+    return f"{event.comm} {'' if number is None else number}{of}".strip() or "rows"
 
 
 def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:

@@ -32,6 +32,7 @@ from pytrace.results.report.data import (
     AnyPart,
     Document,
     FlamePart,
+    SpansPart,
     State,
     TablePart,
     at_end,
@@ -48,7 +49,9 @@ from pytrace.results.report.data import (
     series_part,
     shown,
     shown_names,
+    spans_part,
 )
+from pytrace.results.row_events import has_spans
 from pytrace.results.snapshot import SLICE, MapData, Run, SnapshotData
 from pytrace.results.stack_samples import is_profile, is_remainder, numbers
 
@@ -257,8 +260,8 @@ _HIDDEN = "nothing is shown: the script keeps its maps for itself"
 
 def _rank(part: AnyPart) -> tuple[int, int]:
     """The place of a part: flame graphs first, the longer of two tables before the shorter."""
-    if isinstance(part, FlamePart):
-        return 0, 0
+    if isinstance(part, FlamePart | SpansPart):
+        return 0, int(isinstance(part, SpansPart))
     if isinstance(part, TablePart):
         return 2, -len(part.rows)
     return 1, -len(part.keys)
@@ -278,11 +281,13 @@ def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> Head:
     return Head(title, snapshot.runs, about, losses)
 
 
-def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[TablePart]:
-    parts = []
+def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[AnyPart]:
+    parts: list[AnyPart] = []
     for number, table in enumerate(snapshot.tables, 1):
         rows = chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
         name = "rows" if len(snapshot.tables) == 1 else f"rows {number}"
+        if has_spans(table):
+            parts.append(spans_part(document, snapshot, table, name.replace("rows", "timeline")))
         parts.append(rows_part(document, printers, table, rows, name))
     return parts
 

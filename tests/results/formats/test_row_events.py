@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core import types
-from pytrace.results.formats.perfetto import RowEvent, row_events, shown
+from pytrace.results.row_events import RowEvent, has_spans, row_events, shown
 from tests.support.snapshots import SECOND, STRING, run, snapshot, stack, table
 
 U = types.UINT64
@@ -26,6 +26,14 @@ def test_time_and_duration(names: list[str], start: int, duration: int) -> None:
     values = (9_000, 4) if names[0] != "lat_us" else (9_000, 4_000)
     found = only(names, [U, U], values)
     assert (found.start, found.duration) == (start, duration)
+
+
+def test_which_rows_are_spans() -> None:
+    for names, expected in (
+        (["start", "took_ns"], True), (["ts", "lat_us"], True), (["ts", "elapsed_ms"], True),
+        (["ts", "cpu_ns"], False), (["ts", "pid"], False), (["count", "took_ns"], False),
+    ):  # fmt: skip
+        assert has_spans(table(names, [U, U], [(1, 2)])) == expected, names
 
 
 def test_which_columns_are_used() -> None:

@@ -554,6 +554,7 @@ SCRIPTS: dict[type[report_parts.Part], tuple[str, ...]] = {
     report_parts.FlamePart: ("flame", "tree", "over_time"), report_parts.TablePart: ("table", "figures"),
     report_parts.HistogramPart: ("histogram", "key_heat"),
     report_parts.LinesPart: ("lines", "histogram"), report_parts.HeatPart: ("heat", "histogram"),
+    report_parts.SpansPart: ("spans",),
 }  # fmt: skip
 """The scripts that show parts of a class, besides ``main.js``."""
 
@@ -730,6 +731,52 @@ def test_rows_keep_their_order() -> None:
     )
     assert texts_of(document, part, part.rows) == [[2, "b"], [1, "a"]]
     assert part.sort == -1
+
+
+SPANS = ("start", "took_ns", "pid", "tid", "comm", "name", "result")
+SPAN_TYPES = (types.UINT64, types.UINT64, types.INT32, types.INT32, STRING, STRING, types.INT32)
+
+
+def test_spans_nest_by_thread() -> None:
+    rows = [
+        (SECOND + 50, 10, 7, 9, "worker", "read", 3),
+        (SECOND, 100, 7, 7, "sh", "outer", 0),
+        (SECOND + 10, 30, 7, 7, "sh", "inner", 1),
+        (SECOND + 20, 5, 7, 7, "sh", "innermost", 2),
+        (SECOND + 40, 20, 7, 7, "sh", "inner", 4),
+        # It ends after what it began in: two levels more.
+        (SECOND + 90, 50, 7, 7, "app", "late", 5),
+    ]
+    made = table(SPANS, SPAN_TYPES, rows)
+    of = run(start=100 * SECOND)
+    document = Document((of,))
+    part: Any = report_data.spans_part(document, snapshot(of=of, tables=(made,)), made, "timeline")
+    texts = document.texts.all()
+    assert part.begin == 101 - of.start_monotonic / 1e9
+    assert [(texts[title], levels) for title, levels in part.tracks] == [("app 7", 4), ("worker 9 of 7", 1)]
+    names = [texts[label] for label in part.label]
+    assert list(zip(names, part.track, part.level, part.start, part.took, strict=True)) == [
+        ("outer", 0, 0, 0, 100), ("inner", 0, 1, 10, 30), ("innermost", 0, 2, 20, 5), ("inner", 0, 1, 40, 20),
+        ("read", 1, 0, 50, 10), ("late", 0, 3, 90, 50),
+    ]  # fmt: skip
+    assert [texts[column] for column in part.columns] == ["result"]
+    assert [texts[text] for text in part.details[0]] == ["0", "1", "2", "4", "3", "5"]
+
+
+def test_threads_with_most_spans_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_data, "MOST_TRACKS", 1)
+    rows = [(SECOND + at, 1, 7, 7 + at // 2, "sh", "one", 0) for at in range(3)]
+    made = table(SPANS, SPAN_TYPES, rows)
+    document = Document((run(),))
+    part: Any = report_data.spans_part(document, snapshot(tables=(made,)), made, "timeline")
+    assert (len(part.tracks), part.start, part.note) == (1, [0, 1], "1 threads with fewer are not drawn.")
+
+
+def test_times_since_1970_are_known_by_name_and_value() -> None:
+    made = table(("start", "pid"), (types.UINT64, types.INT32), [(101 * SECOND, 3), (104 * SECOND, 4)])
+    of = run(start=100 * SECOND, end=110 * SECOND)
+    part: Any = report_data.rows_part(Document((of,)), Printers(), made, made.rows["run-1"], "rows")
+    assert ([unit for _, unit, _, _ in part.columns], part.boot) == ([report_data.BOOT, ""], 0.0)
 
 
 def test_times_since_boot_are_known_by_name_and_value() -> None:

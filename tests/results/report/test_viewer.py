@@ -455,6 +455,41 @@ def test_tuples_and_records_are_columns_and_csv_is_that_of_the_format(tmp_path: 
         assert text_of(page, ".losses") == next(iter(about.losses(made)))
 
 
+def test_spans_are_enlarged_and_say_what_they_are(tmp_path: Path) -> None:
+    names = ("start", "took_ns", "pid", "tid", "comm", "name", "arguments")
+    kinds = (types.UINT64, types.UINT64, types.INT32, types.INT32, STRING, STRING, STRING)
+    rows = [
+        (SECOND, 4_000_000, 7, 7, "sh", "outer", "x=1"), (SECOND + 1_000_000, 1_000_000, 7, 7, "sh", "inner", "x=<2>"),
+        (SECOND + 3_000_000, 900_000, 7, 9, "worker", "read", ""),
+    ]  # fmt: skip
+    with opened(written(tmp_path, snapshot(tables=(table(names, kinds, rows),)))) as page:
+        assert text_of(page, "nav").split() == ["timeline", "rows"]
+        assert text_of(page, ".spans-answer").startswith("3 spans of 2 threads in 4 ms; the longest is outer, 4 ms")
+        box = page.locator("section.spans canvas").bounding_box()
+        inner = (box["x"] + box["width"] * 0.375, box["y"] + 20 + 18 + 18 + 9)
+        page.mouse.move(*inner)
+        assert text_of(page, "section.spans .status").startswith("inner 1 ms, at 1 ms (")
+        assert "sh 7\narguments: x=<2>" in text_of(page, "section.spans .status")
+        page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 20 + 18 + 2 * 18 + 8 + 18 + 9)
+        assert "worker 9 of 7" in text_of(page, "section.spans .status")
+        whole = page.get_by_role("button", name="Whole time")
+        assert whole.is_disabled()
+        page.mouse.move(*inner)
+        page.mouse.down()
+        page.mouse.up()
+        assert whole.is_enabled()
+        # It takes most of the width now, so its left end is near the canvas's.
+        page.mouse.move(box["x"] + box["width"] * 0.12, inner[1])
+        assert text_of(page, "section.spans .status").startswith("inner")
+        page.locator("section.spans canvas").press("Escape")
+        assert whole.is_disabled()
+        page.mouse.move(box["x"] + box["width"] * 0.2, inner[1])
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.6, inner[1])
+        page.mouse.up()
+        assert whole.is_enabled()
+
+
 def test_times_and_sizes_of_rows_are_for_people_and_exact_on_hover(tmp_path: Path) -> None:
     rows = [("read", 5_516_480, 4096), ("openat", 12, 300)]
     made = snapshot(tables=(table(("call", "lat_us", '"SIZE(bytes)"'), (STRING, types.UINT64, types.UINT64), rows),))

@@ -44,7 +44,14 @@ export interface TablePart extends Named { kind: "table"; columns: Column[]; row
 export interface HistogramPart extends Keyed { kind: "histogram"; buckets: Bucket[]; counts: Counts[]; before: Counts[] | null; by: number }
 export interface LinesPart extends Keyed { kind: "lines"; lines: Line[]; interval: number; of: string; before: Line[] | null }
 export interface HeatPart extends Keyed { kind: "heat"; buckets: Bucket[]; steps: Counts[][]; starts: number[]; times: number[] }
-export type Part = FlamePart | TablePart | HistogramPart | LinesPart | HeatPart;
+export interface SpansPart extends Named {
+  kind: "spans";
+  begin: number;
+  tracks: [number, number][];
+  track: number[]; level: number[]; start: number[]; took: Cell[]; label: number[];
+  columns: number[]; details: number[][];
+}
+export type Part = FlamePart | TablePart | HistogramPart | LinesPart | HeatPart | SpansPart;
 
 export interface Data {
   texts: string[];

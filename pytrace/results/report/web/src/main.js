@@ -7,9 +7,10 @@ import { flame } from "./flame.js";
 import { heat } from "./heat.js";
 import { histogram } from "./histogram.js";
 import { lines } from "./lines.js";
+import { spans } from "./spans.js";
 import { table } from "./table.js";
 
-const VIEWS = { flame, heat, histogram, lines, table };
+const VIEWS = { flame, heat, histogram, lines, spans, table };
 
 const element = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 

@@ -87,7 +87,7 @@ export function table(data, part, pick = null) {
     const row = rows[at];
     const cells = columns.map((column, number) => {
       const exact = text(row, number), people = exact === "" ? "" : clock(column) ? local(wall(exact)).slice(11, 23) : scaled(column) ? readable(Number(exact), column[1]) : exact;
-      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: people, title: people === exact ? exact : `${exact} ${clock(column) ? "ns since boot" : column[1]}` });
+      const cell = el("td", { className: column[2] === 1 ? "number" : "", textContent: people, title: people === exact ? exact : `${exact} ${clock(column) ? `ns since ${part.boot ? "boot" : "1970"}` : column[1]}` });
       if (number === measured && largest) cell.style.setProperty("--share", `${(100 * Math.abs(Number(row[number]))) / largest}%`);
       return cell;
     });
