@@ -383,6 +383,9 @@ def accepted(words: list[str]) -> CommandLine | None:
     """
     if words[0] == "fleet":
         _, words = COMMANDS["fleet"].read_first(words[1:])
+        if words[:1] == ["why"]:
+            COMMANDS["why"].read(words[1:])
+            return None
     elif words[0] in SUBCOMMANDS:
         COMMANDS[words[0]].read(words[1:])
         return None

@@ -44,7 +44,7 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     if rest := account.lines[len(shown) :]:
         share = sum(line.share for line in rest)
         names = ", ".join(dict.fromkeys(line.cause.title for line in rest))
-        yield _cut(f" {_percent(share)}  other causes (--all): {names}")
+        yield cut(f" {percent(share)}  other causes (--all): {names}")
     yield from tail
 
 
@@ -84,12 +84,12 @@ def _line(account: Account, line: Line) -> Iterator[str]:
         where = f"{where} → {line.about}" if where else line.about
     if line.cause.name == "run-queue":
         where = f"{line.threads} thread{'s' * (line.threads != 1)}: {line.about}"
-    yield _cut(f" {_percent(line.share)}  {title:24} {where}")
+    yield cut(f" {percent(line.share)}  {title:24} {where}")
     details = _details(line)
     if details:
-        yield _cut(f"{_INDENT}{details}")
+        yield cut(f"{_INDENT}{details}")
     if line.behind and (behind := _behind(line)):
-        yield _cut(f"{_INDENT}meanwhile: {behind}")
+        yield cut(f"{_INDENT}meanwhile: {behind}")
     yield _INDENT + _command(f"pytrace {line.cause.tool}", _options(line, account), WIDTH - len(_INDENT))
 
 
@@ -171,7 +171,7 @@ def _path(account: Account, *, everything: bool) -> Iterator[str]:
     if not whole:
         return
     if not everything:
-        yield _cut(f"critical path: {_ends(account.path, whole)}")
+        yield cut(f"critical path: {_ends(account.path, whole)}")
     else:
         yield from text_of_path(account)
 
@@ -181,12 +181,12 @@ def text_of_path(account: Account) -> Iterator[str]:
     whole = sum(step.ns for step in account.path)
     yield f"critical path, {seconds(whole)} (waits of {duration(account.limit)} and more followed to who ended them):"
     for step in account.path[:_PATH]:
-        yield _cut(f" {_percent(step.ns / whole)}  {step.cause.title:24} {_where(step)}")
+        yield cut(f" {percent(step.ns / whole)}  {step.cause.title:24} {_where(step)}")
         if step.chain:
             hops = (f"{hop.place.function} {hop.cause}" for hop in reversed(step.chain))
-            yield _cut(f"{_INDENT}← {' ← '.join(hops)}")
+            yield cut(f"{_INDENT}← {' ← '.join(hops)}")
     if rest := account.path[_PATH:]:
-        yield f" {_percent(sum(step.ns for step in rest) / whole)}  {len(rest)} others"
+        yield f" {percent(sum(step.ns for step in rest) / whole)}  {len(rest)} others"
     if account.left_out:
         yield f"{_INDENT}{seconds(account.left_out)} of chains were not followed: too many waits (--min 10ms)"
 
@@ -198,7 +198,7 @@ def _requests(account: Account, requests: Requests, *, everything: bool) -> Iter
         yield f"{name}: no request began and ended while it was traced"
         yield f"next: {_command('pytrace why', account.options, WIDTH - 6)}"
         return
-    yield _cut(
+    yield cut(
         f"{name}: {requests.count:,} request{'s' * (requests.count != 1)}, median {duration(requests.median)},"
         f" p99 {duration(requests.p99)}, longest {duration(requests.most)}"
     )
@@ -211,14 +211,14 @@ def _requests(account: Account, requests: Requests, *, everything: bool) -> Iter
         sign = "+" if part.more >= 0 else "-"
         change = f"{sign}{duration(abs(part.more))}"
         amounts = f"{duration(part.typical)} → {duration(part.slow)}"
-        yield _cut(f" {change:>8}  {part.cause.title:24} {_where(part)}  {amounts}")
+        yield cut(f" {change:>8}  {part.cause.title:24} {_where(part)}  {amounts}")
         if part.behind and part.more > 0 and (behind := _ends(part.behind, sum(step.ns for step in part.behind))):
-            yield _cut(f"{_INDENT}   meanwhile: {behind}")
+            yield cut(f"{_INDENT}   meanwhile: {behind}")
     yield "all requests:"
     by_share = sorted(requests.parts, key=lambda part: -part.share)
     for part in by_share if everything else by_share[:_REQUEST_ROWS]:
         if everything or part.share >= _LEAST:
-            yield _cut(f" {_percent(part.share)}   {part.cause.title:24} {_where(part)}")
+            yield cut(f" {percent(part.share)}   {part.cause.title:24} {_where(part)}")
     yield from _losses(account)
     yield f"next: {_command(f'pytrace why --all --request {name}', account.options, WIDTH - 6)}"
 
@@ -231,11 +231,11 @@ def _idle(account: Account, *, everything: bool) -> Iterator[str]:
     if not account.idle:
         return
     parts = [f"{count} in {name}" for name, count, _ in account.idle]
-    yield _cut(f"idle threads (not slow), {seconds(account.idle_time)}: {', '.join(parts)}")
+    yield cut(f"idle threads (not slow), {seconds(account.idle_time)}: {', '.join(parts)}")
     if everything:
         for thread in sorted(account.threads, key=lambda item: -item.idle):
             if thread.idle:
-                yield _cut(f"{_INDENT}{thread.name} ({thread.tid}) {seconds(thread.idle)} in {thread.idle_in}")
+                yield cut(f"{_INDENT}{thread.name} ({thread.tid}) {seconds(thread.idle)} in {thread.idle_in}")
 
 
 def _runtimes(account: Account) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _runtimes(account: Account) -> Iterator[str]:
     if names:
         units = "goroutines, tasks" if len(names) > 1 else "goroutines" if names[0].startswith("Go") else "tasks"
         seen = " (why --goroutines)" if "goroutines" in units else " unseen"
-        yield _cut(f"idle inside a runtime, where {units} may wait{seen}: {', '.join(names)}")
+        yield cut(f"idle inside a runtime, where {units} may wait{seen}: {', '.join(names)}")
 
 
 def _tasks(account: Account, *, everything: bool) -> Iterator[str]:
@@ -254,9 +254,9 @@ def _tasks(account: Account, *, everything: bool) -> Iterator[str]:
         yield "tasks of asyncio, by their turns on the loop's thread:"
         for task in rows:
             held = f"{seconds(task.cpu + task.blocked)}, of it {seconds(task.blocked)} blocked"
-            yield _cut(f"{_INDENT}{task.place.text:32} {held}")
+            yield cut(f"{_INDENT}{task.place.text:32} {held}")
     elif rows:
-        yield _cut(f"tasks: {', '.join(f'{task.place.text} {seconds(task.cpu + task.blocked)}' for task in rows[:3])}")
+        yield cut(f"tasks: {', '.join(f'{task.place.text} {seconds(task.cpu + task.blocked)}' for task in rows[:3])}")
 
 
 def _losses(account: Account) -> Iterator[str]:
@@ -267,14 +267,16 @@ def _losses(account: Account) -> Iterator[str]:
         kind, _, subject = name.partition(" ")
         row = failure(kind)
         words = row.one if count == 1 else row.many
-        yield _cut(f"lost: {count:,} {words}{f' ({subject})' if subject else ''}")
+        yield cut(f"lost: {count:,} {words}{f' ({subject})' if subject else ''}")
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """The text, truncated to a line of the terminal."""
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share of 0 to 1 with its unit, aligned."""
     return f"{share * 100:4.0f} %" if share >= 0.01 else " < 1 %"
 
 

@@ -359,6 +359,7 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
         "fleet", "Run a script or a tool on many hosts, and merge what it counts to one answer.",
         "examples:\n  pytrace fleet --hosts 'web[001-400]' biolatency --duration 30\n"
         "  pytrace fleet --hosts @db --by host -e 't:syscalls:sys_enter_fsync { @ = count(); }' --duration 10 -f json\n"
+        "  pytrace fleet --hosts 'web[001-400]' why --comm nginx --for 10\n"
         "The script's options, --duration, --budget, -f, -o, --save and others of a run come after those above.",
         _FLEET,
         usage="--hosts NODESET|--kubernetes [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import select
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace import pipeline
+from pytrace.account import hosts
 from pytrace.base.interruption import interruptions
 from pytrace.cli import messages, request
 from pytrace.cli.commands import COMMANDS
@@ -23,6 +25,7 @@ from pytrace.cli.subcommands import write_snapshot
 from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
+from pytrace.interface import why
 from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
 from pytrace.remote.answer import trimmed
 from pytrace.remote.pods import Cluster
@@ -49,6 +52,8 @@ def run(words: Sequence[str]) -> int:
         sys.stderr.write(COMMANDS["fleet"].help_text())
         return 1
     own, rest = COMMANDS["fleet"].read_first(words)
+    if rest[:1] == ["why"]:
+        return _why(own, rest[1:])
     with _order_of_words(own):
         line = read(rest, request.find)
         request.complete(line)
@@ -72,6 +77,50 @@ def run(words: Sequence[str]) -> int:
         raise TraceError(f"the live view failed ({view.error}), so the run was ended")
     _write(fleet.snapshot().data, options, own.many("map"))
     _report(fleet, options)
+    return int(not fleet.complete)
+
+
+_WHY = frozenset({"comm", "cgroup", "container", "uid", "duration", "all", "format", "output"})
+"""Options of why that are for many hosts, too."""
+
+
+def _why(own: CommandLine, words: Sequence[str]) -> int:
+    """The account of each host side by side. Returns the exit status.
+
+    Raises:
+        TraceError: an option is invalid, or nothing selects processes.
+    """
+    line = COMMANDS["why"].read(words)
+    for key in line.values:
+        if key not in _WHY:
+            hints = ("pytrace fleet --hosts 'web[1-9]' why --comm nginx --for 10",)
+            raise TraceError(f"--{line.table.by_key[key].long} of why is not for pytrace fleet", hints=hints)
+    selected = {key: line.many(key) for key in ("comm", "cgroup", "container", "uid") if line.many(key)}
+    duration = line.argument("duration", float)
+    if not selected or duration is None:
+        hints = ("pytrace fleet --hosts 'web[1-9]' why --comm nginx --for 10",)
+        raise TraceError("fleet why needs --comm, --cgroup, --container or --uid, and --for", hints=hints)
+    if own.argument("by", str) not in (None, "host"):
+        raise TraceError("fleet why tells hosts apart: --by is host")
+    given = {key: own.argument(key, object) for key in _Keywords.__annotations__ if key in own.values}
+    arguments = cast("_Keywords", {**given, "by": "host"})
+    fleet = pytrace.fleet(
+        why.for_hosts(), _nodes(own), duration=duration, become=own.argument("become", str) == "sudo",
+        tell=_write_line, parameters=why.parameters(), comm=line.many("comm"), cgroup=line.many("cgroup"),
+        container=line.many("container"), uid=line.many("uid"), **arguments,
+    )  # fmt: skip
+    with interruptions(fleet.interrupt), fleet:
+        fleet.wait()
+    options = " ".join(f"--{key} {shlex.quote(name)}" for key, names in selected.items() for name in names)
+    target = ", ".join(name for names in selected.values() for name in names)
+    found = hosts.compared(fleet.snapshot().data, target, options)
+    if (line.argument("format", str) or "text") == "json":
+        data = hosts.json_text(found)
+    else:
+        text = "".join(f"{row}\n" for row in hosts.screen(found, everything=line.flag("all")))
+        data = text.encode("utf-8", "surrogateescape")
+    messages.write_report(data, line.text("output"))
+    _report(fleet, RunOptions())
     return int(not fleet.complete)
 
 

@@ -87,6 +87,20 @@ def write_file(path: str, data: bytes, *, executable: bool = False) -> None:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 
 
+def write_report(data: bytes, path: str | None) -> None:
+    """Write the text of a report to a file, or to standard output without control characters.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    if path is not None and path != "-":
+        write_file(path, data)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(printable_lines(data))
+    sys.stdout.buffer.flush()
+
+
 PICTURES = ("html", "svg")
 """Formats that a desktop shows."""
 

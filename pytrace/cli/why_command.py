@@ -12,7 +12,6 @@ from pytrace.account.page import page
 from pytrace.account.reading import Reading, stacks
 from pytrace.account.screen import screen
 from pytrace.base import terminal
-from pytrace.base.control_characters import printable_lines
 from pytrace.base.interruption import interruptions
 from pytrace.cli import messages
 from pytrace.cli.commands import COMMANDS
@@ -89,10 +88,4 @@ def _write(found: Account, reading: Reading, format_: str, line: CommandLine) ->
     else:
         text = "".join(f"{row}\n" for row in screen(found, everything=line.flag("all")))
         data = text.encode("utf-8", "surrogateescape")
-    path = line.text("output")
-    if path is None or path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(printable_lines(data))
-        sys.stdout.buffer.flush()
-        return
-    messages.write_file(path, data)
+    messages.write_report(data, line.text("output"))

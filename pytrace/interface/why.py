@@ -72,10 +72,7 @@ def traced(
         raise TraceError("why needs a command or processes", hints=(hint,))
     if arguments.get("command") is not None:
         arguments.setdefault("follow", True)
-    arguments["parameters"] = {
-        "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
-        "futex": causes.number("futex"),
-    }  # fmt: skip
+    arguments["parameters"] = parameters()
     target = _request_target(request)
     if target and goroutines:
         raise TraceError("--request and --goroutines exclude each other", hints=("requests are of threads",))
@@ -131,6 +128,20 @@ def _opened(target: str, added: str, arguments: OpenArguments) -> Trace:
     except ScriptError as error:
         messages = "; ".join(item.message for item in error.diagnostics)
         raise TraceError(f"--request {target}: {messages}", hints=(_TARGETS,)) from None
+
+
+def for_hosts() -> str:
+    """The script for hosts of a fleet, where no command is started: without timeline, which has most of the entries."""
+    text = _read(SCRIPT).replace('import "../', f'import "{_PACKAGE}/').replace("comptime has_cpid", "comptime false")
+    return text.replace("task.tgid == cpid", "false").replace("@least = (uint64)0;", "@least = (uint64)1 << 62;")
+
+
+def parameters() -> dict[str, str | int]:
+    """The parameters of the script."""
+    return {
+        "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
+        "futex": causes.number("futex"),
+    }  # fmt: skip
 
 
 def _read(path: str) -> str:

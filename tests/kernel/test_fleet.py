@@ -70,6 +70,25 @@ def test_bad_lines(tmp_path: Path) -> None:
     assert max(clock[1] for clock in clocks if clock is not None) > 100_000_000, "half of a round trip"
 
 
+def test_accounts_side_by_side(programs: Path, tmp_path: Path) -> None:
+    """Each host's account of one service; one that does not answer is a line of its own."""
+    agent = f"case %h in web3) exit 3;; *) {sys.executable} -m pytrace agent;; esac"
+    words = ("--hosts", "web[1-3]", "--worker", "exec", "--agent", agent, "why", "--comm", "lock", "--for", "1")
+    with subprocess.Popen([programs / "whys", "60000", "lock"], cwd=tmp_path, stdout=subprocess.DEVNULL) as service:
+        try:
+            command = [sys.executable, "-m", "pytrace", "fleet", *words]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        finally:
+            service.kill()
+    rows = done.stdout.splitlines()
+    assert rows[0] == "lock: 2 hosts, none differs", done.stderr
+    assert sorted(rows[1].split()) == ["median", "web1", "web2"]
+    assert any(row.startswith("waiting for a lock") for row in rows)
+    assert "web3: the command ended with status 3" in done.stderr
+    assert done.stderr.endswith("2 of 3 hosts answered; 1 failed\n")
+    assert done.returncode == 1
+
+
 def topology(folder: Path, *routes: str) -> str:
     """A file of routes, of which the first is of this machine."""
     path = folder / "topology.conf"
