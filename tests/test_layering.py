@@ -320,7 +320,8 @@ OWN_FILES = {
     "runtime/machine/foreign_files.py": {"_Sized.__init__", "_found", "_inside", "_last", "_waits"},
     "runtime/machine/host_names.py": {"open_network_namespace"},  # of --netns
     "runtime/machine/kernel_functions.py": {
-        "Kallsyms.text", "Kallsyms._module_ranges", "TraceableFunctions.__init__", "blacklist", "ModuleIndex._read",
+        "Kallsyms.text", "Kallsyms._module_ranges", "KernelFunctions.__init__", "blacklist",
+        "traceable_functions", "ModuleIndex._read",
     },  # tracefs, debugfs, /lib/modules
     "runtime/machine/kernel_headers.py": {"_unpacked", "_tree_digest", "_source_of"},
     "runtime/machine/perf.py": {"max_stack"},

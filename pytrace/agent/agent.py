@@ -14,7 +14,6 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.util import find_spec
 
 from msgspec.structs import replace
@@ -99,8 +98,7 @@ class HostFacts:
 
     def matches(self) -> str:
         """Which probes the patterns of the script match (:func:`pytrace.runtime.load.remote_kernel.probe_digest`)."""
-        with closing(LiveKernel()) as kernel:
-            return remote_kernel.probe_digest(kernel, self._questions)
+        return remote_kernel.probe_digest(LiveKernel(), self._questions)
 
     def answer(self, inquiry: Inquiry) -> Stated:
         """What the controller wants of them.
@@ -117,8 +115,7 @@ class HostFacts:
 
     def _facts(self) -> bytes:
         if not self._encoded:
-            with closing(LiveKernel()) as kernel:
-                self._encoded = remote_kernel.answer_questions(kernel, self._questions).encoded()
+            self._encoded = remote_kernel.answer_questions(LiveKernel(), self._questions).encoded()
         return self._encoded
 
 

@@ -150,10 +150,14 @@ class ObjectFunction(msgspec.Struct, frozen=True):
 
 
 class KernelFunction(msgspec.Struct, frozen=True):
-    """A function that kprobes may attach to; *module* is empty for the kernel proper."""
+    """A function that kprobes may attach to; *module* is empty for the kernel proper.
+
+    *number* static functions of several source files have the name.
+    """
 
     name: str
     module: str = ""
+    number: int = 1
 
 
 class UserSymbol(msgspec.Struct, frozen=True):

@@ -37,13 +37,15 @@ class NamedRunTarget(ProbeTarget, frozen=True):
 class KernelFunctionTarget(ProbeTarget, frozen=True):
     """kprobe and kretprobe: *offset* bytes into a function, or an *address* without a function.
 
-    *module* is empty for the kernel proper and where it does not matter.
+    *module* is empty for the kernel proper and where it does not matter. *shared*: several functions have the name, and
+    all are meant.
     """
 
     function: str = ""
     module: str = ""
     offset: int = 0
     address: int | None = None
+    shared: bool = False
 
     @property
     def whole(self) -> bool:

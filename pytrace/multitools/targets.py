@@ -238,13 +238,17 @@ def _binary(container: str, kernel: KernelInfo, pid: int | None) -> str:
 
 
 def _kernel(target: TraceTarget, kernel: KernelInfo) -> Attachment:
-    """A single typed function is traced by fentry, which costs least; several by kprobes, which attach at once."""
+    """A single typed function is traced by fentry, which costs least; several, also of one name, by kprobes, which
+    attach at once.
+    """
     name = f"{quoted(target.container)}:{quoted(target.name)}" if target.container else quoted(target.name)
     kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
     if target.kind in (KPROBE, KRETPROBE):
         return kprobes
     typed = kernel.has_btf and kernel.feature("fentry")
     single = not target.wild and "+" not in target.name
+    if typed and single and kernel.feature("kprobe") and target.kind not in _TYPED:
+        single = all(item.number == 1 for item in kernel.kernel_functions(target.name, target.container))
     prototype = kernel.function(target.name, target.container) if typed and single else None
     if prototype is not None and not prototype.variadic:
         arguments = tuple(parameter for parameter, _ in prototype.parameters)

@@ -203,6 +203,23 @@ int main(void) { for (int i = 0; i < 3; i++) first(); return work("") != 0; }
 """
 
 
+@pytest.mark.each_kernel
+def test_all_functions_of_a_name_in_the_kernel_are_probed(server: Server) -> None:
+    """The drivers of networks and of performance counters each have a static ``type_show``."""
+    need("kprobe")
+    script = (
+        "kprobe:type_show /pid == cpid/ { @one = count(); } kretprobe:type_sho* /pid == cpid/ { @pattern = count(); } "
+        "kprobe:type_show,kprobe:vfs_read /pid == cpid && probe == \"kprobe:type_show\"/ { @list = count(); } "
+        "call:kernel:type_show /pid == cpid/ { @call = count(); @took = sum(duration > 0); } "
+        "call:kernel:type_sho* /pid == cpid/ { @calls = count(); }"
+    )
+    files = "/sys/class/net/lo/type /sys/bus/event_source/devices/software/type"
+    result = server.run(("-e", script, "-c", f"cat {files}"), timeout=200)
+    assert result.status == 0, result
+    seen = dict(re.findall(r"^@(\w+): (\d+)$", result.stdout, re.MULTILINE))
+    assert seen == dict.fromkeys(("one", "pattern", "list", "call", "took", "calls"), "2"), result
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="where x86-64 keeps arguments")
 def test_all_functions_of_one_name_are_probed(server: Server, tmp_path: Path) -> None:
     """Static ones of two files, and two versions in a library; each with its own arguments."""

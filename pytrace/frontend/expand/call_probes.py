@@ -210,11 +210,15 @@ class _Expansion:
         return Target(SYSCALL, entries, returns, ("thread",), result="ret")
 
     def _kernel_function(self, first: nodes.AttachPoint, names: list[str]) -> Target | None:
-        """A single function is traced by fentry, which costs least; several by kprobes, which attach at once."""
+        """A single function is traced by fentry, which costs least; several, also of one name, by kprobes, which attach
+        at once.
+        """
         del first
         name = names[0]
         module, _, function = name.rpartition(":")
         typed = self._kernel.feature("fentry") and "fentry" not in self._options.disabled
+        if typed and self._kernel.feature("kprobe") and not _WILD.search(name):
+            typed = all(item.number == 1 for item in self._kernel.kernel_functions(function, module))
         prototype = self._kernel.function(function, module) if typed and not _WILD.search(name) else None
         if not self._kernel.feature("kprobe") or (prototype is not None and not prototype.variadic):
             numbered = () if prototype is None else tuple(parameter for parameter, _ in prototype.parameters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, KernelFunctionTarget, TypedFunctionTarget
@@ -50,6 +50,9 @@ def split_offset(part: Part, scope: Scope, without: str) -> tuple[str, int] | No
 
 def _function_hints(name: str, scope: Scope, form: str) -> list[str]:
     """Suggestions for a misspelt function name."""
+    clones = [item.name for item in scope.kernel.kernel_functions(f"{name}.*")]
+    if clones:
+        return [f"the compiler made {' and '.join(clones)} of it, with other arguments: {form.format(clones[0])}"]
     known = {item.name for item in scope.kernel.kernel_functions(f"{name[:SUGGEST_FROM]}*")}
     hints = nearest(name, known, form)
     if not hints and len(name) > SUGGEST_FROM:
@@ -226,7 +229,8 @@ class KernelProbe(Provider):
         owner = (item.module or "vmlinux") if module is not None else ""
         where = f"{owner}:" if owner else ""
         suffix = f"+{offset}" if offset else ""
-        place = KernelFunctionTarget(item.name, "" if item.module == "vmlinux" else item.module, offset)
+        module_name = "" if item.module == "vmlinux" else item.module
+        place = KernelFunctionTarget(item.name, module_name, offset, shared=item.number > 1)
         name = f"{point.kind.name}:{where}{item.name}{suffix}"
         return Match(point.kind, name, place, point.span, item, wild or (module is not None and module.wild))
 
@@ -250,9 +254,11 @@ class KernelProbe(Provider):
         return (place.whole, place.module)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
-        if len(matches) < 2 or not scope.feature("kprobe_multi"):
+        places = [item.of(KernelFunctionTarget) for item in matches]
+        several = len(places) > 1 or places[0].shared
+        if not several or not scope.feature("kprobe_multi"):
             return ""
-        return "kprobe_multi" if all(item.of(KernelFunctionTarget).whole for item in matches) else ""
+        return "kprobe_multi" if all(place.whole for place in places) else ""
 
 
 _SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
@@ -324,7 +330,8 @@ class Trampoline(Provider):
 
     def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         owner = module.text if module is not None else ""
-        known = {(item.module or "vmlinux", item.name) for item in scope.kernel.kernel_functions(part.text, owner)}
+        functions = scope.kernel.kernel_functions(part.text, owner)
+        known = {(item.module or "vmlinux", item.name): item for item in functions}
         prototypes = [
             item
             for item in scope.kernel.function_prototypes(part.text, owner)
@@ -334,7 +341,23 @@ class Trampoline(Provider):
             hints = _in_unloaded_module(part.text, scope) if module is None else []
             message = f"no function that can be traced and has type information matches {part.text}"
             scope.unmatched(message, point.span, hints)
+        self._warn_of_shared(point, [known[item.module, item.name] for item in prototypes], scope)
         return [self._match(point, item, wild=True) for item in prototypes]
+
+    def _warn_of_shared(self, point: Point, functions: Iterable[KernelFunction], scope: Scope) -> None:
+        """Type information names a function, and the kernel attaches to the first of that name."""
+        shared = [item for item in functions if item.number > 1]
+        if not shared:
+            return
+        number = sum(item.number for item in shared)
+        message = f"{number} functions of the kernel are named {shared[0].name!r}"
+        if len(shared) > 1:
+            message = f"{number} functions of the kernel share {len(shared)} of these names, such as {shared[0].name!r}"
+        hints = []
+        if scope.kernel.feature("kprobe"):
+            hints = [f"{KRETPROBE if point.kind.returns else KPROBE}:{point.parts[-1].text} is on all of them"]
+        which = "them" if len(shared) == 1 else "each"
+        scope.diagnostics.warn(f"{message}; {point.kind.name} is on one of {which} only", point.span, hints=hints)
 
     def _exact_match(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         name = part.text
@@ -350,7 +373,8 @@ class Trampoline(Provider):
         refused = _trampoline_problem(prototypes[0])
         if refused is not None:
             return scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
-        if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
+        functions = scope.kernel.kernel_functions(name, owner)
+        if not scope.options.unsafe and not functions:
             reason = _UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
             message = f"kernel function {name!r} cannot be traced: {reason}"
             return scope.missing(message, point.span, ["--unsafe tries it anyway"])
@@ -358,6 +382,7 @@ class Trampoline(Provider):
             scope.diagnostics.warn(
                 f"{name} is called by BPF itself; recursive hits on the same CPU are skipped", point.span
             )
+        self._warn_of_shared(point, [item for item in functions if (item.module or "vmlinux") == owners[0]], scope)
         return [self._match(point, prototypes[0])]
 
     def _report_undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:

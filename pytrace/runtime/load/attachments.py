@@ -105,15 +105,17 @@ def attach_kprobe(job: Job, opened: Opened) -> list[Outcome]:
     """Attach a kprobe or kretprobe program to all its targets."""
     if not job.multi:
         return [attempt(_attach_kprobe_event, job, target, opened) for target in job.spec.targets]
-    targets = job.spec.targets
-    if all(_by_name(target.of(KernelFunctionTarget)) for target in targets):
-        return in_one_link(job, targets, lambda some: _link_symbols(job, some), _kprobe_failure, opened)
-    return _attach_addresses(job, opened)
+    by_name = [target for target in job.spec.targets if _by_name(target.of(KernelFunctionTarget))]
+    by_address = [target for target in job.spec.targets if not _by_name(target.of(KernelFunctionTarget))]
+    outcomes = _attach_addresses(job, by_address, opened) if by_address else []
+    if by_name:
+        outcomes += in_one_link(job, by_name, lambda some: _link_symbols(job, some), _kprobe_failure, opened)
+    return outcomes
 
 
 def _by_name(place: KernelFunctionTarget) -> bool:
     """Whether the kernel finds a function by its name alone."""
-    return place.address is None and not place.module
+    return place.address is None and not place.module and not place.shared
 
 
 def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
@@ -126,45 +128,75 @@ def _link_symbols(job: Job, targets: Sequence[Target]) -> int:
     )
 
 
-def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
-    """The multi link takes names without their module, so functions of named modules go in by address."""
-    found: dict[int, int] = {}
+def _attach_addresses(job: Job, targets: Sequence[Target], opened: Opened) -> list[Outcome]:
+    """The multi link takes names without their module, and of several functions of one name the first it finds: these
+    go in by address.
+    """
+    places: list[Target] = []
     outcomes: list[Outcome] = []
-    known: list[Target] = []
-    for target in job.spec.targets:
+    for target in targets:
         try:
-            found[target.cookie] = _function_address(target.of(KernelFunctionTarget))
-            known.append(target)
+            addresses = _addresses(target.of(KernelFunctionTarget))
         except CannotAttachError as error:
             outcomes.append(RefusedTarget(target, error.reason))
+            continue
+        places += [replace(target, place=KernelFunctionTarget(address=address)) for address in addresses]
 
     def link(some: Sequence[Target]) -> int:
         return bpf.link_kprobe_multi(
             job.program,
-            addresses=[found[target.cookie] for target in some],
-            cookies=[target.cookie for target in some],
+            addresses=[place.of(KernelFunctionTarget).address or 0 for place in some],
+            cookies=[place.cookie for place in some],
             returns=job.returns,
             session=job.multi == "kprobe_session",
         )
 
-    return outcomes + (in_one_link(job, known, link, _kprobe_failure, opened) if known else [])
+    results = in_one_link(job, places, link, _kprobe_failure, opened) if places else []
+    for target in targets:
+        own = [result for result in results if result.target.cookie == target.cookie]
+        if own:
+            outcomes.append(_joined(job, target, own))
+    return outcomes
 
 
-def _function_address(place: KernelFunctionTarget) -> int:
+def _joined(job: Job, target: Target, outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome for all functions of one name, of which the kernel may refuse some, as ftrace does not know them."""
+    refused = [outcome for outcome in outcomes if isinstance(outcome, RefusedTarget)]
+    if len(refused) == len(outcomes):
+        return replace(refused[0], target=target)
+    return Attached(job.spec, target, note=_some_refused(target, refused, len(outcomes)))
+
+
+def _some_refused(target: Target, refused: Sequence[RefusedTarget], number: int) -> str:
+    """The message where a probe is on some functions of a name only; empty where it is on all."""
+    if not refused:
+        return ""
+    name = target.of(KernelFunctionTarget).function
+    return f"{len(refused)} of {number} functions named {name} are not traced: {refused[0].reason}"
+
+
+def _addresses(place: KernelFunctionTarget) -> list[int]:
+    """Where a target's functions start; one, unless it is shared."""
     if place.address is not None:
-        return place.address
-    address = next(iter(_function_addresses(place.function, place.module)), 0)
-    if not address:
+        return [place.address]
+    addresses = [address for address in _function_addresses(place.function, place.module) if address]
+    if not addresses:
         raise CannotAttachError(_KPROBE_REASONS[errno.ENOENT])
-    return address
+    return addresses if place.shared else addresses[:1]
 
 
 def _function_addresses(function: str, module: str) -> list[int]:
-    """The addresses of all functions of that name, 0 where the kernel hides them."""
+    """The addresses of all functions of that name, 0 where the kernel hides them.
+
+    Code that ran at boot only (``__init``) still has symbols, but is gone.
+    """
     tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
     line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
-    lines = re.finditer(line.encode(errors="surrogateescape"), _kernel_symbols().text)
-    return [int(match.group(1), 16) for match in lines]
+    symbols = _kernel_symbols()
+    lines = re.finditer(line.encode(errors="surrogateescape"), symbols.text)
+    addresses = dict.fromkeys(int(match.group(1), 16) for match in lines)
+    first, last = symbols.address("_sinittext") or 0, symbols.address("_einittext") or 0
+    return [address for address in addresses if not first <= address < last]
 
 
 @cache
@@ -197,22 +229,34 @@ def _kprobe_hints(target: Target, error: OSError) -> tuple[str, ...]:
 
 def _attach_kprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(KernelFunctionTarget)
+    if place.shared:
+        return _attach_each(job, target, _addresses(place), opened)
     try:
         _open_and_attach(job, target, place, opened)
     except OSError as error:
-        # Static functions of several files: the kernel takes none of them by the name, but each by its address.
+        # Static functions of several files, one of which alone can be traced.
         shared = error.errno == errno.EADDRNOTAVAIL and _by_name(place)
-        addresses = [found for found in _function_addresses(place.function, "") if found] if shared else []
+        addresses = [address for address in _function_addresses(place.function, "") if address] if shared else []
         if not addresses:
             raise CannotAttachError(_kprobe_reason(error), hints=_kprobe_hints(target, error)) from None
-        for address in addresses:
-            try:
-                _open_and_attach(job, target, KernelFunctionTarget(offset=place.offset, address=address), opened)
-            except OSError as refused:
-                which = f"of {len(addresses)} functions of that name, the one at {address:#x}"
-                reason = f"{which}: {_kprobe_reason(refused)}"
-                raise CannotAttachError(reason, hints=_kprobe_hints(target, error)) from None
+        return _attach_each(job, target, addresses, opened)
     return Attached(job.spec, target)
+
+
+def _attach_each(job: Job, target: Target, addresses: Sequence[int], opened: Opened) -> Attached:
+    """The kernel takes no function by a name that several have, but each by its address."""
+    offset = target.of(KernelFunctionTarget).offset
+    refused: list[RefusedTarget] = []
+    for address in addresses:
+        try:
+            _open_and_attach(job, target, KernelFunctionTarget(offset=offset, address=address), opened)
+        except OSError as error:
+            if error.errno in OF_ALL | LIMITS:
+                raise
+            refused.append(_kprobe_failure(target, error))
+    if len(refused) == len(addresses):
+        raise CannotAttachError(refused[0].reason, hints=refused[0].hints)
+    return Attached(job.spec, target, note=_some_refused(target, refused, len(addresses)))
 
 
 def _open_and_attach(job: Job, target: Target, place: KernelFunctionTarget, opened: Opened) -> None:
@@ -241,7 +285,7 @@ def _misses_untold(job: Job) -> bool:
 def _open_kprobe(job: Job, place: KernelFunctionTarget) -> int:
     name = string_memory(place.function)
     by_address = not _by_name(place)
-    config2 = _function_address(place) + place.offset if by_address else place.offset
+    config2 = _addresses(place)[0] + place.offset if by_address else place.offset
     kind = perf.pmu_type("kprobe")
     if kind is None:
         raise CannotAttachError("this kernel has no perf kprobes")

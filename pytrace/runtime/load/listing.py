@@ -247,7 +247,8 @@ def _kernel_functions(question: Question) -> Iterator[Group]:
     module, name = _owner_and_name(question)
     for owner, names in question.kernel.kernel_function_lists(name.partition("+")[0], module).items():
         prefix = _prefix(owner) if module else ""
-        yield Group(f"{question.kind}:{prefix}", names, partial(KernelFunctionTarget, module=owner))
+        target = partial(KernelFunctionTarget, module=owner)
+        yield Group(f"{question.kind}:{prefix}", list(dict.fromkeys(names)), target)
 
 
 def _prefix(owner: str) -> str:

@@ -8,6 +8,7 @@ compilation can be checked with :func:`pytrace.runtime.machine.fingerprints.stil
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -228,13 +229,11 @@ class LiveKernel:
             # Built without ftrace, or not readable: kallsyms has the names, too.
             return KernelFunctions("", lambda: self.kallsyms)
 
-    def close(self) -> None:
-        """Close the file that is read as far as answers need; nothing is asked any more."""
-        if "_functions" in self.__dict__:
-            self._functions.close()
-
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
-        """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper)."""
+        """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper).
+
+        Each is there as often as functions have it.
+        """
         self._ask("kernel_functions", pattern, module)
         names = self._functions.match(pattern, module)
         if module or "*" in pattern or names.keys() != {""}:
@@ -243,7 +242,11 @@ class LiveKernel:
 
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
         lists = self.kernel_function_lists(pattern, module)
-        return [KernelFunction(name, owner) for owner, names in lists.items() for name in names]
+        return [
+            KernelFunction(name, owner, number)
+            for owner, names in lists.items()
+            for name, number in Counter(names).items()
+        ]
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         self._ask("kernel_function_size", name, module)

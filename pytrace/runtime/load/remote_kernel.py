@@ -69,7 +69,8 @@ def _flag_answer(value: object) -> Answer:
 
 
 def _functions(kernel: LiveKernel, pattern: str, module: str) -> Answer:
-    return tuple(f"{item.name} {item.module}" for item in kernel.kernel_functions(pattern, module))
+    lists = kernel.kernel_function_lists(pattern, module)
+    return tuple(f"{name} {owner}" for owner, names in lists.items() for name in names)
 
 
 def _size(kernel: LiveKernel, name: str, module: str) -> Answer:

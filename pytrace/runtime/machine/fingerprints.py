@@ -65,7 +65,7 @@ def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]])
     Neither names nor titles have line ends, and no name is empty. There is one file of each *name*: another stamp
     replaces it.
     """
-    head = f"pytrace lists 1 {private_files.digest(repr(stamp).encode())}"
+    head = f"pytrace lists 2 {private_files.digest(repr(stamp).encode())}"
     first, *parts = (read_kept(name) or b"").decode(errors="surrogateescape").split("\n\n")
     if first == head:
         return {title: names for title, *names in (part.split("\n") for part in parts)}

@@ -6,7 +6,8 @@ programs (unordered, after them) are parsed.
 
 ftrace's own list is the best source of functions to hook; where the kernel does not show it, its symbol table has the
 names, too. Both take the kernel longer to write than all else that a long listing does, so the whole list is cached
-until the next boot or change of modules. A single name is looked up in the source.
+until the next boot or change of modules. Static functions of several files may have one name, which is in the list
+once for each.
 
 Modules that are not loaded are those that ``depmod`` wrote below ``/lib/modules``: ``modules.dep`` names their files,
 ``modules.symbols`` what each exports (kmod's depmod(8)). Functions that a module does not export are nowhere listed
@@ -148,18 +149,14 @@ class Kallsyms:
             return None
         return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
 
-    def owners(self, name: str, module: str = "", without: str = "") -> list[str]:
-        """The modules that have code of that name, or *module* if it has; empty for the kernel proper.
-
-        *without* is the source of an expression for the starts of names that are left out.
-        """
+    def owners(self, name: str, module: str = "") -> list[str]:
+        """The modules that have code of that name, or *module* if it has; empty for the kernel proper."""
         owner = r"(?:\t\[(.*)\])?"
         if module == "vmlinux":
             owner = "()"
         elif module:
             owner = rf"\t\[({re.escape(module)})\]"
-        barred = f"(?!{without})" if without else ""
-        accepts = re.compile(_bytes(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$"))
+        accepts = re.compile(_bytes(rf"(?m) [tTwW] {re.escape(name)}{owner}$"))
         modules: dict[str, None] = {}
         # Searched for as it is, which is quicker, then checked by the expression.
         needle = b" " + _bytes(name)
@@ -172,10 +169,13 @@ class Kallsyms:
         return list(modules)
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
-        """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
+        """Names of all code symbols by module (empty for the kernel proper), each as often as functions have it.
+
+        *without* is the source of an expression for the starts of names that are left out.
+        """
         core, added = kernel_files.text(self.text[: self._core_end]), kernel_files.text(self.text[self._core_end :])
-        by_module = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
-        for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
+        by_module = {"": re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)}
+        for name, owner in re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added):
             by_module.setdefault(owner, []).append(name)
         return by_module
 
@@ -268,10 +268,8 @@ they are no functions.
 _STUBS = "__pfx_|__cfi_|__SCT__|__SCK__|__pi_"
 """Starts of names in kallsyms that are no functions: padding, type checks, static calls, code before relocation."""
 
-_CHUNK = 1 << 18
-
 _ByModule = dict[str, list[str]]
-"""Names by the module that defines them, empty for the kernel proper."""
+"""Names by the module that defines them, empty for the kernel proper; each as often as functions have it."""
 
 
 class KernelFunctions:
@@ -283,22 +281,22 @@ class KernelFunctions:
     def __init__(self, path: str, kallsyms: Callable[[], Kallsyms], *, live: bool = True) -> None:
         self._kallsyms = kallsyms
         self._live = live
-        self._list = TraceableFunctions(path) if path else None
+        self._path = path
+        if path:
+            open(path, "rb").close()
         self._found: dict[tuple[str, str], _ByModule] = {}
 
     def match(self, pattern: str, module: str = "") -> _ByModule:
-        """Names by ``*`` patterns, each once; *module* empty for any, ``vmlinux`` for the kernel proper."""
+        """Names by ``*`` patterns, each as often as functions have it.
+
+        *module* is empty for any, ``vmlinux`` for the kernel proper.
+        """
         key = (pattern, module)
         if key not in self._found:
             single = "*" not in pattern and "*" not in module
             by_module = self._one(pattern, module) if single else self._several(pattern, module)
             self._found[key] = {owner: names for owner, names in by_module.items() if names}
         return self._found[key]
-
-    def close(self) -> None:
-        """Close the file of the list."""
-        if self._list is not None:
-            self._list.close()
 
     def blacklisted(self, name: str) -> bool:
         """True if the kernel refuses kprobes on a function."""
@@ -309,39 +307,33 @@ class KernelFunctions:
         return blacklist()
 
     def _one(self, name: str, module: str) -> _ByModule:
-        if self.blacklisted(name):
-            return {}
-        if self._list is not None:
-            owners = self._list.owners(name, module)
-        else:
-            modules = self._kallsyms().owners(name, module, without=rf"{_STUBS}|{NEVER}")
-            owners = [owner for owner in modules if not _made_by_kernel(owner)]
-        return {owner: [name] for owner in owners}
+        owners = [module] if module not in {"", "vmlinux"} else [""] if module else list(self._all)
+        return {owner: [name] * self._all.get(owner, []).count(name) for owner in owners}
 
     def _several(self, pattern: str, module: str) -> _ByModule:
         wanted = set(matching(module or "*", [owner or "vmlinux" for owner in self._all]))
-        return {owner: matching(pattern, names) for owner, names in self._all.items() if (owner or "vmlinux") in wanted}
+        return {
+            # Parts of functions that the compiler split off are found by their full name only.
+            owner: [name for name in matching(pattern, names) if ".part." not in name]
+            for owner, names in self._all.items()
+            if (owner or "vmlinux") in wanted
+        }
 
     @cached_property
     def _all(self) -> _ByModule:
         boot, modules = fingerprints.boot_fact(), fingerprints.modules_fact()
         if not self._live or not boot[1]:
             return self._read()
-        source = "" if self._list is None else self._list.path
-        stamp = (*fingerprints.kernel_fact(), *boot, *modules, source, str(os.path.exists(_BLACKLIST)))
+        stamp = (*fingerprints.kernel_fact(), *boot, *modules, self._path, str(os.path.exists(_BLACKLIST)))
         return fingerprints.kept_lists("functions", stamp, self._read)
 
     def _read(self) -> _ByModule:
-        if self._list is not None:
-            by_module = self._list.lists()
+        if self._path:
+            by_module = traceable_functions(self._path)
         else:
             lists = self._kallsyms().function_lists(without=rf"{_STUBS}|{NEVER}")
             by_module = {owner: names for owner, names in lists.items() if not _made_by_kernel(owner)}
-        # Parts of functions that the compiler split off are found by their full name only.
-        return {
-            owner: [name for name in names if ".part." not in name and name not in self._blacklist]
-            for owner, names in by_module.items()
-        }
+        return {owner: [name for name in names if name not in self._blacklist] for owner, names in by_module.items()}
 
 
 def _made_by_kernel(owner: str) -> bool:
@@ -360,77 +352,15 @@ def blacklist(path: str = _BLACKLIST) -> frozenset[str]:
     return frozenset(parts[-1] for parts in lines if len(parts) > 1)
 
 
-class TraceableFunctions:
-    """The functions that ftrace can hook: lines ``name`` or ``name [module]``.
-
-    The kernel takes longest over the modules at the end of the list, so it is read only as far as a question needs.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._text = b"\n"
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - owned by the KernelInfo, closed when read through
-        self._complete = False
-
-    def close(self) -> None:
-        """Read no further: what was read is all that is known from now on."""
-        self._complete = True
-        self._file.close()
-
-    def owners(self, name: str, module: str = "") -> list[str]:
-        """The modules that have a function of that name, or *module* if it has; empty for the kernel proper."""
-        if module and module != "vmlinux":
-            return self._owners(self._all(), name, module)
-        while True:
-            modules = self._owners(self._text, name, module)
-            if modules or not self._read_more():
-                return modules
-
-    def lists(self) -> _ByModule:
-        """All names, each once, by module."""
-        text = self._all()
-        bracket = text.find(b"[")
-        end = len(text) if bracket < 0 else text.rfind(b"\n", 0, bracket) + 1
-        core = re.compile(r"\n((?!" + NEVER + r")\S+)(?=\s*\n)")
-        by_module = {"": list(dict.fromkeys(core.findall(kernel_files.text(text[:end]))))}
-        added = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
-        for name, owner in dict.fromkeys(added.findall(kernel_files.text(text[end:]))):
-            by_module.setdefault(owner, []).append(name)
-        return by_module
-
-    def _all(self) -> bytes:
-        while self._read_more():
-            pass
-        return self._text
-
-    def _read_more(self) -> bool:
-        """Read on; False at the end of the list."""
-        if self._complete:
-            return False
-        parts = []
-        size = 0
-        while size < _CHUNK:
-            part = self._file.read(_CHUNK)
-            if not part:
-                self._complete = True
-                self._file.close()
-                break
-            parts.append(part)
-            size += len(part)
-        # A read may end inside a line; the search wants a line end after every name.
-        self._text += b"".join(parts) + (b"\n" if self._complete else b"")
-        return size > 0
-
-    @staticmethod
-    def _owners(text: bytes, name: str, module: str) -> list[str]:
-        where = rb"(?:[ \t]+\[([^\]\n]*)\])?"
-        if module == "vmlinux":
-            where = rb"()"
-        elif module:
-            where = rb"[ \t]+\[(" + re.escape(module.encode(errors="surrogateescape")) + rb")\]"
-        never = rb"(?!" + NEVER.encode() + rb")"
-        line = re.compile(rb"\n" + never + re.escape(name.encode(errors="surrogateescape")) + where + rb"[ \t]*(?=\n)")
-        return list(dict.fromkeys(kernel_files.text(match.group(1) or b"") for match in line.finditer(text)))
+def traceable_functions(path: str) -> _ByModule:
+    """The functions that ftrace can hook, from a list with lines ``name`` or ``name [module]``."""
+    with open(path, "rb") as file:
+        text = kernel_files.text(file.read())
+    by_module: _ByModule = {"": []}
+    line = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
+    for name, owner in line.findall(text):
+        by_module.setdefault(owner, []).append(name)
+    return by_module
 
 
 # ---------------------------------------------------------------------------------------------- installed modules

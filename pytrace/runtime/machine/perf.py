@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 from enum import IntEnum
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -157,8 +158,12 @@ def set_bpf(event: int, program: int) -> None:
     fcntl.ioctl(event, _IOC_SET_BPF, program)
 
 
+@cache
 def pmu_type(name: str) -> int | None:
-    """The number of a dynamic PMU (``kprobe``, ``uprobe``), or None where the kernel lacks it."""
+    """The number of a dynamic PMU (``kprobe``, ``uprobe``), or None where the kernel lacks it.
+
+    It stays until the next boot, and reading it runs a function that the script may trace (``type_show``).
+    """
     try:
         with open(f"/sys/bus/event_source/devices/{name}/type", encoding="utf-8") as file:
             return int(file.read())
@@ -166,6 +171,7 @@ def pmu_type(name: str) -> int | None:
         return None
 
 
+@cache
 def pmu_bit(name: str, field: str) -> int:
     """The ``config`` mask that a PMU's one-bit format field stands for (``retprobe`` → 1)."""
     with open(f"/sys/bus/event_source/devices/{name}/format/{field}", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from pytrace.core.probe_kinds import KernelFunctionTarget, TypedFunctionTarget
 from pytrace.core.types import INT64, AddressSpace, Pointer
 from pytrace.frontend.syntax.typed_program import Argument, ReturnValue, Slot
 from tests.frontend.expanding import Expanded
-from tests.support.facts import FEATURES, RecordedKernel
+from tests.support.facts import FEATURES, RecordedKernel, function
 
 MULTI = RecordedKernel(features=FEATURES | {"kprobe_multi"})
 
@@ -165,11 +165,53 @@ def test_fentry_of_several_modules_or_none() -> None:
     assert "kprobe:vfs_read" in found.hints[0]
     kernel = RecordedKernel(reasons={"do_exit_early": "blacklisted"})
     assert "blacklist" in Expanded("fentry:do_exit_early { }", kernel).errors[0]
-    from tests.support.facts import function
     kernel = RecordedKernel(
         prototypes=(function("_raw_spin_lock", ("lock", INT64)),), traceable=(KernelFunction("_raw_spin_lock"),)
     )
     assert "BPF itself" in Expanded("fentry:_raw_spin_lock { }", kernel).warnings[0]
+
+
+SHARED = RecordedKernel(
+    prototypes=tuple(function(name, ("device", INT64)) for name in ("type_show", "name_show", "one")),
+    traceable=(KernelFunction("type_show", "", 17), KernelFunction("name_show", "", 3), KernelFunction("one")),
+)
+
+
+def test_fentry_is_on_one_function_of_a_name() -> None:
+    found = Expanded("fentry:type_show { }", SHARED)
+    assert found.warnings == ["17 functions of the kernel are named 'type_show'; fentry is on one of them only"]
+    assert found.hints == ["kprobe:type_show is on all of them"]
+    found = Expanded("fexit:*_show { }", SHARED)
+    assert found.warnings == [
+        "20 functions of the kernel share 2 of these names, such as 'type_show'; fexit is on one of each only"
+    ]
+    assert found.hints == ["kretprobe:*_show is on all of them"]
+    assert Expanded("fentry:one { }", SHARED).warnings == []
+    alone = RecordedKernel(prototypes=SHARED.prototypes, traceable=SHARED.traceable, features=frozenset({"fentry"}))
+    assert Expanded("fentry:type_show { }", alone).hints == []
+
+
+def test_kprobes_are_on_all_functions_of_a_name() -> None:
+    (target,) = Expanded("kprobe:type_show { }", SHARED).unit.targets
+    assert target.place == KernelFunctionTarget("type_show", shared=True)
+    places = [target.place for target in Expanded("kprobe:* { }", SHARED).unit.targets]
+    assert places == [
+        KernelFunctionTarget("type_show", shared=True), KernelFunctionTarget("name_show", shared=True),
+        KernelFunctionTarget("one"),
+    ]  # fmt: skip
+    several = RecordedKernel(traceable=SHARED.traceable, features=frozenset({"kprobe", "kprobe_multi"}))
+    assert Expanded("kprobe:type_show { }", several).unit.multi == "kprobe_multi"
+    assert Expanded("kprobe:one { }", several).unit.multi == ""
+
+
+def test_what_the_compiler_made_of_a_function_is_named() -> None:
+    kernel = RecordedKernel(
+        prototypes=(), traceable=(KernelFunction("free_it.isra.0"), KernelFunction("free_it.constprop.0"))
+    )
+    for kind in ("kprobe", "fentry"):
+        (hint,) = Expanded(f"{kind}:free_it {{ }}", kernel).hints
+        assert hint.startswith("the compiler made free_it.isra.0 and free_it.constprop.0 of it, with other arguments: ")
+        assert hint.endswith(f" {kind}:free_it.isra.0")
 
 
 def test_fentry_of_bpf_programs() -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.types import AddressSpace
 from pytrace.runtime.machine import fingerprints, procfs, selected_processes, tracefs
-from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex, TraceableFunctions
+from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex
 from pytrace.runtime.stacks import compiled_code
 from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap
 from tests.fuzz.scratch import FOLDER, stored
@@ -66,13 +66,11 @@ KALLSYMS = b"_text vfs_read a helper\t[x] jiffies\xff"
 
 def functions(data: bytes) -> None:
     """The functions that can be traced, and indexes of modules."""
-    listed = TraceableFunctions(stored(data))
+    listed = KernelFunctions(stored(data), Kallsyms, live=False)
     for name in ("vfs_read", "a", "*"):
-        listed.owners(name)
-        listed.owners(name, "mod")
-    listed.lists()
-    path = stored(data, "second")
-    KernelFunctions(path, Kallsyms, live=False).match("*", "*")
+        listed.match(name)
+        listed.match(name, "mod")
+    listed.match("*", "*")
 
 
 FUNCTIONS = b"vfs_read\nvfs_write\t[mod]\nhelper [mod]\na.part.0\n__pfx_a\n"

@@ -180,7 +180,7 @@ def cache_entry(data: bytes) -> None:
             stored(private_files._head(kind, "entry", data) + data, name)
         load("entry", CompileOptions(), fingerprints.still_true)
         script_options._load("entry")
-        body = f"pytrace lists 1 {private_files.digest(repr(()).encode())}".encode() + b"\n\n" + data
+        body = f"pytrace lists 2 {private_files.digest(repr(()).encode())}".encode() + b"\n\n" + data
         stored(private_files._head("facts", "entry", body) + body, "cache/pytrace/facts/entry")
         fingerprints.kept_lists("entry", (), dict)
     finally:

@@ -37,6 +37,7 @@ from pytrace.runtime.load.attachments import KERNEL_ATTACHERS, Task, descendants
 from pytrace.runtime.load.probe_links import Attached, Attacher, CannotAttachError, Opened, Outcome, RefusedTarget
 from pytrace.runtime.machine import bpf, fingerprints, perf, procfs
 from pytrace.runtime.machine.bpf import AttachType
+from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import ENOTSUPP
 from tests.support.attach_requests import (
     PROGRAM,
@@ -104,9 +105,15 @@ SYMBOLS = (
 )
 
 
+def with_symbols(patch: pytest.MonkeyPatch, text: bytes) -> None:
+    symbols = Kallsyms()
+    symbols.__dict__["text"] = text
+    patch.setattr(attachments, "_kernel_symbols", lambda: symbols)
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS))
+    with_symbols(monkeypatch, SYMBOLS)
     return kernel(monkeypatch)
 
 
@@ -195,7 +202,7 @@ def test_refusals_in_words(fake: Kernel, number: int, reason: str) -> None:
 def test_several_functions_of_a_name_have_addresses(
     fake: Kernel, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
 ) -> None:
-    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=SYMBOLS.replace(b"\t[nf]", b"")))
+    with_symbols(monkeypatch, SYMBOLS.replace(b"\t[nf]", b""))
     fake.errors["open_event"] = errno.EADDRNOTAVAIL
     found = single(KernelFunctionTarget(name))
     assert isinstance(found, RefusedTarget)
@@ -203,10 +210,27 @@ def test_several_functions_of_a_name_have_addresses(
     assert "--unsafe" in found.hints[0]
 
 
-def test_all_functions_of_a_name_are_probed_by_address(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel refuses a name that several have."""
-    symbols = SYMBOLS + b"ffffffff81000900 t vfs_read\n"
-    monkeypatch.setattr(attachments, "_kernel_symbols", lambda: SimpleNamespace(text=symbols))
+SEVERAL = SYMBOLS + (
+    b"ffffffff81000900 t vfs_read\nffffffff82000000 T _sinittext\nffffffff82000010 t vfs_read\n"
+    b"ffffffff83000000 T _einittext\nffffffffa0000900 t vfs_read\t[nf]\n"
+)
+"""Three functions of one name in the kernel, of which one was for the boot, and two in a module."""
+
+
+@pytest.mark.parametrize(
+    ("place", "addresses"),
+    [
+        (KernelFunctionTarget("vfs_read"), [0xFFFFFFFF81000100, 0xFFFFFFFF81000900]),
+        (KernelFunctionTarget("vfs_read", shared=True), [0xFFFFFFFF81000100, 0xFFFFFFFF81000900]),
+        (KernelFunctionTarget("vfs_read", offset=4, shared=True), [0xFFFFFFFF81000104, 0xFFFFFFFF81000904]),
+        (KernelFunctionTarget("vfs_read", "nf", shared=True), [0xFFFFFFFFA0000100, 0xFFFFFFFFA0000900]),
+    ],
+)
+def test_all_functions_of_a_name_are_probed_by_address(
+    fake: Kernel, monkeypatch: pytest.MonkeyPatch, place: KernelFunctionTarget, addresses: list[int]
+) -> None:
+    """The kernel refuses a name that several have, or before 6.7 takes the first of them."""
+    with_symbols(monkeypatch, SEVERAL)
     opened: list[int] = []
 
     def open_event(attr: perf.EventAttr, **_: object) -> int:
@@ -216,8 +240,25 @@ def test_all_functions_of_a_name_are_probed_by_address(fake: Kernel, monkeypatch
         return os.open(os.devnull, os.O_RDONLY)
 
     monkeypatch.setattr(perf, "open_event", open_event)
-    assert isinstance(single(KernelFunctionTarget("vfs_read")), Attached)
-    assert opened == [0xFFFFFFFF81000100, 0xFFFFFFFF81000900]
+    assert single(place) == Attached(spec("p", "kprobe", (target(place, 9),)), target(place, 9))
+    assert opened == addresses
+
+
+def test_functions_of_a_name_that_the_kernel_refuses_are_told(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_symbols(monkeypatch, SEVERAL)
+    refused = {0xFFFFFFFF81000900}
+
+    def open_event(attr: perf.EventAttr, **_: object) -> int:
+        if attr.config2 in refused:
+            raise OSError(errno.EINVAL, "notrace")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(perf, "open_event", open_event)
+    found = single(KernelFunctionTarget("vfs_read", shared=True))
+    assert isinstance(found, Attached)
+    assert found.note.startswith("1 of 2 functions named vfs_read are not traced: the kernel does not allow")
+    refused.add(0xFFFFFFFF81000100)
+    assert isinstance(single(KernelFunctionTarget("vfs_read", shared=True)), RefusedTarget)
 
 
 def test_a_kernel_without_kprobes(fake: Kernel) -> None:
@@ -292,6 +333,43 @@ def test_functions_of_modules_go_into_the_link_by_address(fake: Kernel) -> None:
     assert fake.options("link_kprobe_multi") == [
         {"addresses": [0xFFFFFFFFA0000100, 0xFFFFFFFF81000100], "cookies": [0, 2], "returns": True, "session": False}
     ]
+
+
+def test_functions_of_one_name_go_into_a_link_by_address(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_symbols(monkeypatch, SEVERAL)
+    places = [KernelFunctionTarget("vfs_write"), KernelFunctionTarget("vfs_read", shared=True)]
+    targets = tuple(target(place, number) for number, place in enumerate(places))
+    opened = Opened()
+    found = attachments.attach_kprobe(job(spec("p", "kprobe", targets, multi="kprobe_multi")), opened)
+    opened.close()
+    assert sorted(item.target.cookie for item in found) == [0, 1]
+    assert all(isinstance(item, Attached) for item in found)
+    assert fake.options("link_kprobe_multi") == [
+        {"addresses": [0xFFFFFFFF81000100, 0xFFFFFFFF81000900], "cookies": [1, 1], "returns": False, "session": False},
+        {"symbols": ["vfs_write"], "cookies": [0], "returns": False, "session": False},
+    ]
+
+
+def test_a_link_without_those_of_a_name_that_the_kernel_refuses(fake: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_symbols(monkeypatch, SEVERAL)
+    linked: list[list[int]] = []
+
+    def link(_program: int, *, addresses: list[int], **_: object) -> int:
+        if 0xFFFFFFFF81000900 in addresses:
+            raise OSError(errno.ENOENT, "no such place")
+        linked.append(addresses)
+        return os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(bpf, "link_kprobe_multi", link)
+    place = target(KernelFunctionTarget("vfs_read", shared=True), 5)
+    opened = Opened()
+    (found,) = attachments.attach_kprobe(job(spec("p", "kprobe", (place,), multi="kprobe_multi")), opened)
+    opened.close()
+    assert linked == [[0xFFFFFFFF81000100]]
+    assert isinstance(found, Attached)
+    assert found.note == (
+        "1 of 2 functions named vfs_read are not traced: the kernel has no function of that name"
+    )
 
 
 def test_no_link_without_a_function(fake: Kernel) -> None:

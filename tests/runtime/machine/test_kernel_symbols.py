@@ -6,16 +6,14 @@ import os
 import random
 import re
 import tarfile
-import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pytrace.base import private_files
-from pytrace.core.kernel_info import NO_HEADERS, DefinedEvent, KernelHeaders
+from pytrace.core.kernel_info import NO_HEADERS, DefinedEvent, KernelFunction, KernelHeaders
 from pytrace.core.text import matching, name_pattern, within
 from pytrace.core.types import (
     BOOL,
@@ -102,7 +100,6 @@ def test_owners_of_functions(symbols: Kallsyms) -> None:
     assert symbols.owners("help") == []
     assert symbols.owners("table") == [], "data is no function"
     assert symbols.owners("rcu_read") == [""]
-    assert symbols.owners("rcu_read", without="rcu_") == []
 
 
 def test_all_functions(symbols: Kallsyms) -> None:
@@ -310,7 +307,8 @@ def test_letters_of_expressions_mean_themselves_in_bytes_too() -> None:
 
 
 LIST = (
-    "vfs_read\nvfs_write\nrcu_note\nvfs_read.part.0\ndefault_idle\nhelper\nnf_hook [nf]\nhelper [nf]\nhelper [other]\n"
+    "vfs_read\nvfs_write\nrcu_note\nhelper\nvfs_read.part.0\ndefault_idle\nhelper\nnf_hook [nf]\nhelper [nf]\n"
+    "helper [other]\n"
 )
 
 
@@ -321,21 +319,21 @@ def listed(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_owners_of_one_name(listed: str) -> None:
-    found = kernel_functions.TraceableFunctions(listed)
-    assert found.owners("vfs_read") == [""]
-    assert found.owners("vfs") == []
-    assert found.owners("helper") == ["", "nf", "other"]
-    assert found.owners("helper", "vmlinux") == [""]
-    assert found.owners("helper", "nf") == ["nf"]
-    assert found.owners("helper", "n") == []
-    assert found.owners("rcu_note") == []
-    assert found.owners("default_idle") == []
+def test_one_name(listed: str) -> None:
+    functions = kernel_functions.KernelFunctions(listed, Kallsyms, live=False)
+    assert functions.match("vfs_read") == {"": ["vfs_read"]}
+    assert functions.match("vfs") == {}
+    assert functions.match("helper") == {"": ["helper", "helper"], "nf": ["helper"], "other": ["helper"]}
+    assert functions.match("helper", "vmlinux") == {"": ["helper", "helper"]}
+    assert functions.match("helper", "nf") == {"nf": ["helper"]}
+    assert functions.match("helper", "n") == {}
+    assert functions.match("rcu_note") == {}
+    assert functions.match("default_idle") == {}
 
 
 def test_lists_by_module(listed: str) -> None:
-    assert kernel_functions.TraceableFunctions(listed).lists() == {
-        "": ["vfs_read", "vfs_write", "vfs_read.part.0", "helper"],
+    assert kernel_functions.traceable_functions(listed) == {
+        "": ["vfs_read", "vfs_write", "helper", "vfs_read.part.0", "helper"],
         "nf": ["nf_hook", "helper"],
         "other": ["helper"],
     }
@@ -346,38 +344,16 @@ def test_short_lists(tmp_path: Path, text: str) -> None:
     path = tmp_path / "functions"
     path.write_text(text)
     expected = {"": ["one"] if text.strip() == "one" else []} | ({"m": ["one"]} if "[" in text else {})
-    assert kernel_functions.TraceableFunctions(str(path)).lists() == expected
-
-
-def test_an_exact_name_reads_no_further_than_needed(tmp_path: Path) -> None:
-    path = tmp_path / "functions"
-    path.write_text("first\n" + "".join(f"function_{number}\n" for number in range(200_000)))
-    found = kernel_functions.TraceableFunctions(str(path))
-    assert found.owners("first") == [""]
-    assert len(found._text) < path.stat().st_size / 2
-    assert found.owners("function_199999") == [""]
-    assert len(found.lists()[""]) == 200_001
-
-
-def test_a_list_is_closed_after_the_last_question(tmp_path: Path) -> None:
-    path = tmp_path / "functions"
-    path.write_text("vfs_read\n" + "x\n" * (1 << 20))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with closing(LiveKernel(traceable_functions=str(path))) as kernel:
-            assert [item.name for item in kernel.kernel_functions("vfs_read")] == ["vfs_read"]
-        del kernel
-        LiveKernel().close()
-    assert not caught
+    assert kernel_functions.traceable_functions(str(path)) == expected
 
 
 def test_match_by_patterns(listed: str) -> None:
     found = kernel_functions.KernelFunctions(listed, Kallsyms, live=False)
-    assert found.match("h*", "vmlinux") == {"": ["helper"]}
+    assert found.match("h*", "vmlinux") == {"": ["helper", "helper"]}
     assert found.match("*", "n*") == {"nf": ["nf_hook", "helper"]}
-    assert found.match("helper", "*") == {"": ["helper"], "nf": ["helper"], "other": ["helper"]}
-    assert found.match("helper", "vm*") == {"": ["helper"]}
-    assert found.match("h*") == {"": ["helper"], "nf": ["helper"], "other": ["helper"]}
+    assert found.match("helper", "*") == {"": ["helper", "helper"], "nf": ["helper"], "other": ["helper"]}
+    assert found.match("helper", "vm*") == {"": ["helper", "helper"]}
+    assert found.match("h*") == {"": ["helper", "helper"], "nf": ["helper"], "other": ["helper"]}
     assert found.match("vfs_*e") == {"": ["vfs_write"]}
     assert found.match("vfs_read.part.0") == {"": ["vfs_read.part.0"]}
     assert found.match("nothing*") == {}
@@ -391,9 +367,9 @@ def test_what_the_kernel_makes_is_no_function(tmp_path: Path) -> None:
         "ffffffffc0000100 t bpf_prog_1_x\t[bpf]\nffffffffc0000200 t ftrace_trampoline\t[__builtin__ftrace]\n"
     )
     found = kernel_functions.KernelFunctions("", lambda: Kallsyms(str(path)), live=False)
-    assert found.match("*") == {"": ["vfs_read"], "nf": ["helper"]}
+    assert found.match("*") == {"": ["vfs_read"], "nf": ["helper", "helper"]}
     assert found.match("ftrace_trampoline") == {}
-    assert found.match("helper") == {"nf": ["helper"]}
+    assert found.match("helper") == {"nf": ["helper", "helper"]}
 
 
 def test_the_list_is_kept_until_something_changes(listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,6 +389,7 @@ def test_traceable_functions_option(listed: str) -> None:
     assert [item.name for item in kernel.kernel_functions("vfs_*")] == ["vfs_read", "vfs_write"]
     assert [item.name for item in kernel.kernel_functions("vfs_read.part.0")] == ["vfs_read.part.0"]
     assert [item.module for item in kernel.kernel_functions("helper", "nf")] == ["nf"]
+    assert kernel.kernel_functions("helper", "vmlinux") == [KernelFunction("helper", "", 2)]
     assert kernel.untraceable_reason("vfs_read") == ""
     assert kernel.untraceable_reason("rcu_note") == "excluded"
     assert kernel.untraceable_reason("no_such_function_at_all") == "missing"
@@ -451,9 +428,7 @@ def test_blacklist(tmp_path: Path) -> None:
 def test_a_list_with_bytes_that_are_no_utf8(tmp_path: Path) -> None:
     path = tmp_path / "functions"
     path.write_bytes(b"a\xff\nvfs_read\nb [m\xfe]\n")
-    found = kernel_functions.TraceableFunctions(str(path))
-    assert found.owners("b") == ["m\udcfe"]
-    assert found.lists() == {"": ["a\udcff", "vfs_read"], "m\udcfe": ["b"]}
+    assert kernel_functions.traceable_functions(str(path)) == {"": ["a\udcff", "vfs_read"], "m\udcfe": ["b"]}
 
 
 # ---------------------------------------------------------------------------------------------- tracefs
