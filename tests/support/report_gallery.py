@@ -107,12 +107,85 @@ while time.time() < end:
 for worker in workers: os.kill(worker, signal.SIGKILL)
 """
 
+_SERVER_GO = """
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+)
+
+type order struct {
+	ID    int
+	Items []int
+}
+
+//go:noinline
+func buildOrders(n int) []order {
+	orders := make([]order, n)
+	for i := range orders {
+		orders[i] = order{i, make([]int, 8)}
+	}
+	return orders
+}
+
+//go:noinline
+func priceOrders(orders []order) (sum int) {
+	for round := 0; round < 4000; round++ {
+		for _, one := range orders {
+			sum += one.ID * round % 7
+		}
+	}
+	return sum
+}
+
+var book sync.Mutex
+
+func serve(answer http.ResponseWriter, _ *http.Request) {
+	orders := buildOrders(300)
+	priceOrders(orders)
+	text, _ := json.Marshal(orders)
+	book.Lock()
+	time.Sleep(time.Millisecond)
+	book.Unlock()
+	answer.Write(bytes.Repeat([]byte{byte(crc32.ChecksumIEEE(text))}, 100))
+}
+
+func main() {
+	server := httptest.NewServer(http.HandlerFunc(serve))
+	end := time.Now().Add(1500 * time.Millisecond)
+	var clients sync.WaitGroup
+	for i := 0; i < 3; i++ {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			for time.Now().Before(end) {
+				if answer, err := http.Get(server.URL); err == nil {
+					io.ReadAll(answer.Body)
+					answer.Body.Close()
+				}
+			}
+		}()
+	}
+	clients.Wait()
+}
+"""
+
 _DISK_SH = """
 for i in 1 2 3 4 5; do dd if=/dev/zero of=written bs=16k count=60 oflag=direct; sleep 0.1; done
 for i in 1 2 3 4 5; do dd if=/dev/zero of=written bs=1M count=16 oflag=direct; sleep 0.1; done
 """
 
-_FILES = {"app.c": _APP_C, "app.py": _APP_PY, "app.js": _APP_JS, "web.py": _WEB_PY, "disk.sh": _DISK_SH}
+_FILES = {
+    "app.c": _APP_C, "app.py": _APP_PY, "app.js": _APP_JS, "web.py": _WEB_PY, "disk.sh": _DISK_SH,
+    "server.go": _SERVER_GO,
+}  # fmt: skip
 
 _LATENCY = (
     "t:syscalls:sys_enter_read /pid == cpid/ { @t[tid] = nsecs; } "
@@ -195,6 +268,16 @@ REPORTS = {
     ),
     "node": Report("flame -c 'node app.js'", (r"\[JIT\]", "node --perf-basic-prof gives names", _SHARE)),
     "node-named": Report("flame -c 'node --perf-basic-prof app.js'", ("fibonacci app.js:2", _SHARE)),
+    "go": Report(
+        "flame -c './server'", ("Where ./server spent its time", "main.priceOrders", _SHARE), "main.priceOrders"
+    ),
+    "go-alloc": Report(
+        "flame --alloc -c './server'",
+        ("Who allocates memory in ./server", "main.buildOrders", r"\d MB allocated", _SHARE),
+    ),
+    "go-off-cpu": Report(
+        "flame --off-cpu -c './server'", ("Where ./server waited", "no goroutine to run", _TIME, _SHARE)
+    ),
     "read-latency": Report(
         f"heatmap --every 0.25 -e {shlex.quote(_LATENCY)} -c './app'",
         ("@read_ns", r"values: p50 ≤ .*p99 ≤ .*largest ≤ \d+(\.\d+)? [µn]s"),
@@ -243,6 +326,7 @@ def report(name: str) -> bytes:
 
 def record(folder: Path, *names: str) -> None:
     """Run the programs, and save a snapshot of each; with *names* of these reports."""
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", os.getcwd()), "PATH": f"/usr/bin:{os.environ['PATH']}",
@@ -254,6 +338,9 @@ def record(folder: Path, *names: str) -> None:
         subprocess.run(
             ["gcc", "-O1", "-g", "-fno-omit-frame-pointer", "-w", "-o", "app", "app.c"], cwd=place, check=True
         )
+        if any(title.startswith("go") for title in names or REPORTS):
+            go = {**environment, "GO111MODULE": "off", "GOCACHE": str(place / "cache")}
+            subprocess.run(["go", "build", "-trimpath", "-o", "server", "server.go"], cwd=place, env=go, check=True)
         for title, one in REPORTS.items():
             if names and title not in names:
                 continue
