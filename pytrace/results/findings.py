@@ -348,7 +348,8 @@ class Stacks:
         """Functions that tell something by what they call, where calls branch; the title of their list.
 
         Of an interpreter's functions, which people wrote, each that is not only called by another of them; of others
-        each that does not only call another. Numbers are those of :attr:`items`, of any line of a function.
+        each that does not only call another, which it alone calls. Numbers are those of :attr:`items`, of any line of
+        a function.
         """
         scripts, items = self.scripted, self.items
         if second_task([column.type for column in self.data.key_columns]) is not None:
@@ -388,6 +389,9 @@ class Stacks:
         for one in sorted({function[item] for item in tree.items if not passed[item]}):
             total = sums[one]
             only = [to for to, value in largest[one].items() if value > _ONLY * total]
+            if not scripts:
+                # One of several that call a function says whose work it is.
+                only = [to for to in only if sums[to] * _ONLY <= total]
             if scripts:
                 # One that has less than its caller is of interest, though nobody else calls it.
                 only = [to for to in only if sums[to] * _ONLY < total]
@@ -424,12 +428,17 @@ class Stacks:
             first, space, rest = total.partition(" (")
             total = f"{first} {self.what}{space}{rest}"
         lines = []
-        for number, listing in enumerate(self.listings()):
-            lines.append(f"{total}, {listing.text}:" if not number else f"{listing.text}:")
-            lines += _largest(self._by_owner(listing, self.values), whole, self.amounts.short)
-        found = self.callers()[1] if self.scripted else []
+        lists = [(listing.text, self._by_owner(listing, self.values)) for listing in self.listings()]
+        for number, (text, values) in enumerate(lists):
+            lines.append(f"{total}, {text}:" if not number else f"{text}:")
+            lines += _largest(values, whole, self.amounts.short)
+        # Where one small function has most, the question is who calls it.
+        most = max(lists[0][1].items(), key=itemgetter(1))
+        alone = self.what == "on CPU" and not self.scripted and most[1] * 2 >= whole
+        found = self.callers()[1] if self.scripted or alone else []
+        found = [one for one in found if not alone or self.items[one].name != most[0]]
         if found:
-            lines.append("interpreted functions with what they call:")
+            lines.append(f"{'' if alone else 'interpreted '}functions with what they call:")
             named: dict[str, int] = {}
             for one, number in zip(found, self.sums(found), strict=True):
                 named[self.items[one].name] = max(number, named.get(self.items[one].name, 0))

@@ -21,7 +21,10 @@ def test_functions_with_share_and_unit() -> None:
     assert findings(snapshot(map_data("@", U, COUNT, entries), of=of)) == [
         "10 s on CPU (1,000 samples), most in:",
         "   70.0 %        7 s  hot", "   25.0 %      2.5 s  cold", "    5.0 %     500 ms  main",
+        "functions with what they call:", "  100.0 %       10 s  main", "   95.0 %      9.5 s  serve",
     ]  # fmt: skip
+    entries[stack("cold", "serve", "main")] = 690
+    assert len(findings(snapshot(map_data("@", U, COUNT, entries), of=of))) == 4, "no function has half of it"
 
 
 def test_functions_of_a_script_and_who_only_passes_a_call_on() -> None:
@@ -115,10 +118,17 @@ def test_memory_is_asked_for_by_the_programs_functions() -> None:
     assert [line[22:] for line in lines[1:4]] == ["main.hash", "sort → qsort_r", "the runtime of Go itself"]
 
 
+def test_who_calls_a_function_that_several_call() -> None:
+    entries = {stack("spin", "merge", "work"): 80, stack("spin", "score", "work"): 15, stack("copy", "pack", "work"): 5}
+    lines = findings(snapshot(map_data("@", U, COUNT, entries), of=run(script="-e", text=SAMPLES)))
+    at = lines.index("functions with what they call:")
+    assert [line.split()[-1] for line in lines[at + 1 :]] == ["work", "merge", "score"], "pack alone calls copy"
+
+
 def test_functions_through_which_everything_goes_are_no_answer() -> None:
     entries = {go("main.a", "main.handle"): 5, go("main.b", "main.handle"): 4, go("main.a", "main.other"): 1}
     found = Stacks(map_data("@", U, COUNT, entries), run(script="-e", text=SAMPLES))
-    assert [found.items[one].name for one in found.callers()[1]] == ["main.handle"]
+    assert [found.items[one].name for one in found.callers()[1]] == ["main.handle", "main.other"]
 
 
 def test_calls_are_of_who_called_the_event() -> None:
