@@ -456,11 +456,17 @@ class Reading:
 
     @cached_property
     def path_segments(self) -> Sequence[Segment]:
-        """The critical path of a command: that of its first thread. Nothing for processes that ran already."""
+        """The critical path of a command: that of its first thread, or of the last of its process where the first one
+        ended before (``pthread_exit`` in main). Nothing for processes that ran already.
+        """
         if self._attached or not self._threads:
             return ()
         first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
-        return list(self.timeline.path(first.tid, first.begin, first.end))
+        threads = (thread for thread in self._threads.values() if thread.pid == first.pid)
+        last = max(threads, key=lambda thread: thread.end)
+        if last.end - first.end < self._limit:
+            last = first
+        return list(self.timeline.path(last.tid, first.begin, last.end))
 
     def waker_text(self, cause: Cause, by: int) -> str:
         """Who ended a wait of a cause: ``released by refresh (cache.py:4)``; empty where that was not kept."""

@@ -136,9 +136,11 @@ def _details(line: Line) -> str:
 
 
 def _main(line: Line) -> tuple[Who, ...]:
-    """Who is named: the holder where known, else who ended most of the time; a timer only where nobody else did."""
+    """Who is named: the holder where known, else who ended most of the time; a timer only where nobody else ended a
+    tenth of it, as that of a wait with a limit of time does.
+    """
     holders = [who for who in line.by if who.relation == "held by"]
-    others = [who for who in line.by if who.who != "a timer"]
+    others = [who for who in line.by if who.who != "a timer" and who.ns >= 0.1 * line.ns]
     return tuple(holders[:1] or others[:1] or line.by[:1])
 
 

@@ -165,6 +165,15 @@ def test_the_place_is_in_ones_own_code() -> None:
     assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
 
 
+def test_a_timer_is_named_unless_another_ended_a_tenth_of_the_wait() -> None:
+    for other, name in ((9_000_000, "a timer"), (20_000_000, "main (app.c:8)")):
+        by = (Who("woken by", "a timer", 100_000_000 - other), Who("woken by", "main (app.c:8)", other))
+        line = Line(causes.SLEEP, 100_000_000, 1.0, 9, 9, parts=(Part(Place("nap"), 100_000_000),), by=by)
+        made = account("app", "-p 7")
+        made.lines = (line,)
+        assert any(f"woken by {name}" in row for row in screen(made)), other
+
+
 def test_a_task_is_its_outermost_function() -> None:
     run = "Handle._run@/usr/lib/python3.11/asyncio/events.py:80 run_forever@/usr/lib/python3.11/asyncio/base_events.py"
     inside = "sleep helper@/srv/lib.py:2 fetch@/srv/app.py:9 wait_for@/usr/lib/python3.11/asyncio/tasks.py:4"

@@ -8,6 +8,9 @@ import pytest
 
 from pytrace.account import chains
 from pytrace.account.chains import DEPTH, Segment, Span, Timeline, Wait
+from pytrace.account.reading import Reading
+from pytrace.core import types
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace, Value
 
 MAIN, HOLDER, OTHER = 1, 2, 3
 LOCK, DISK, READY = 5000, 6000, 3
@@ -40,6 +43,24 @@ def test_a_wait_is_what_whoever_ended_it_did() -> None:
     # Of CPU time what is known: 5 of the first 30, and 3 of the holder's last 35.
     assert [one.cpu for one in path if one.wait is None] == [5, 1, 2, 5]
     assert ends(timeline.meanwhile(MAIN, waits[MAIN][0])) == ends(path)[1:-1]
+
+
+def test_a_command_whose_first_thread_ends_early_ends_with_its_last() -> None:
+    maps: dict[str, dict[Portable, Value]] = {
+        "@over": {None: 100_000_000},
+        "@life": {
+            8: (8, "main", 0, 10_000_000, 0, 0, 0, 0, 0, 0, 0),
+            9: (8, "late", 4_000_000, 90_000_000, 0, 0, 0, 0, 0, 0, 8),
+        },
+        "@wait": {(9, 20_000_000): (80_000_000, LOCK, 0, 0, 0, 0)},
+        "@place": {LOCK: (8, "late", 230, 0, StackTrace((), user=False), StackTrace((Frame("nap", 0, "/app"),)))},
+    }  # fmt: skip
+    data = SnapshotData((), {name: MapData(name, None, types.Sum(), rows) for name, rows in maps.items()})
+    path = Reading(data, "app", "", attached=False, alive={}).path_segments
+    assert ends(path) == [
+        (8, 0, 4_000_000, 0), (9, 4_000_000, 20_000_000, 0), (9, 20_000_000, 80_000_000, LOCK),
+        (9, 80_000_000, 90_000_000, 0),
+    ]  # fmt: skip
 
 
 def test_a_wait_that_began_earlier_is_followed_in_part() -> None:

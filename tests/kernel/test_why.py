@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -374,6 +375,19 @@ def test_processes_that_run_already(programs: Path, tmp_path: Path) -> None:
     for part in ("Where the time went", "Threads over time", "Who wakes whom", "take_turns", "lock ("):
         assert part in html
     assert "Critical path" not in html  # of a command alone
+
+
+def test_a_process_that_is_stopped_already_is_not_idle() -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    with subprocess.Popen(["sleep", "100"]) as traced:
+        try:
+            traced.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, traced.pid, os.WSTOPPED | os.WNOWAIT)
+            account = pytrace.why(pid=traced.pid, duration=0.2)
+        finally:
+            traced.kill()
+    assert account.share("stopped") > 0.99
+    assert not account.idle
 
 
 def test_what_cannot_be_traced_is_refused_in_words() -> None:
