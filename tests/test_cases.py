@@ -206,14 +206,21 @@ def _judge(case: Case, found: list[str], result: Result) -> None:
 
 
 def _prepare(case: Case, folder: Path, request: pytest.FixtureRequest) -> Case:
-    """Write the case's files and put folders in place of ``{programs}``, ``{root}``, ``{cgroup2}`` and ``{tmp}``."""
+    """Write the case's files and put folders in place of ``{programs}``, ``{root}``, ``{cgroup2}`` and ``{tmp}``.
+
+    ``{vfs_write}`` is the address of that function of the kernel.
+    """
     from dataclasses import replace
+
+    from pytrace.runtime.machine.kernel_functions import Kallsyms
 
     places = {"{tmp}": str(folder), "{root}": str(ROOT), "{pytrace}": f"PYTHONPATH={ROOT} {sys.executable} -m pytrace"}
     if "{cgroup2}" in repr(case):
         places["{cgroup2}"] = machine.cgroup2_mount()
     if "{programs}" in repr(case):
         places["{programs}"] = str(request.getfixturevalue("programs"))
+    if "{vfs_write}" in repr(case):
+        places["{vfs_write}"] = f"{Kallsyms().address('vfs_write') or 0:#x}"
 
     def fill(text: str) -> str:
         for name, place in places.items():
