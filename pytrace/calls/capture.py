@@ -93,6 +93,11 @@ class Plan(msgspec.Struct, frozen=True):
     """The same of what is copied at the return."""
 
     @property
+    def changed(self) -> bool:
+        """Whether the call changes what it reads, which is then another thing at the return (the sets of select(2))."""
+        return not {copy.argument for copy in self.before}.isdisjoint(copy.argument for copy in self.after)
+
+    @property
     def shape(self) -> tuple[int, int]:
         """How many strings and how many bytes are copied at the entry."""
         texts = sum(not copy.length for copy in self.before)
@@ -320,7 +325,7 @@ def _input(
     buffers = max((shape[1] for shape in shapes), default=0)
     lines = [f"let $s{index}: uint64 = 0;" for index in range(texts)]
     lines += [f"let $p{index}: uint64 = 0; let $n{index}: uint64 = 0;" for index in range(buffers)]
-    others = ("shape", "which", "list", "count", "vec", "vecs", "msg")
+    others = ("shape", "now", "which", "list", "count", "vec", "vecs", "msg")
     lines += [f"let ${name}: uint64 = 0;" for name in others]
     found = {number: _assignments(item, shapes) for number, item in plans.items()}
     bodies = {number: body for number, body in found.items() if body}
@@ -336,7 +341,7 @@ def _input(
         if not late:
             tests = [f"($s{n} != 0 && *uptr((uint8 *)$s{n}) == 0)" for n in range(strings)]
             tests += [f"($p{n} != 0 && $n{n} > 0 && *uptr((uint8 *)$p{n}) == 0)" for n in range(bytes_)]
-            lines.append(f"if ({' || '.join(tests)}) {{ $flags = {LATE}; }} else {{")
+            lines.append(f"if ($now == 0 && ({' || '.join(tests)})) {{ $flags = {LATE}; }} else {{")
         values = [f"str((char *)$s{n})" for n in range(strings)]
         values += [f"buf((uint8 *)$p{n}, $n{n})" for n in range(bytes_)]
         lines.append(_event(str(INPUT), "$start", "tid", str(index), *values))
@@ -359,6 +364,8 @@ def _assignments(item: Plan, shapes: Sequence[tuple[int, int]]) -> str:
             text += 1
     if parts:
         parts.append(f"$shape = {shapes.index(item.shape) + 1};")
+    if item.changed:
+        parts.append("$now = 1;")
     if item.strings >= 0:
         parts.append(f"$list = $a{item.strings}; $which = {item.strings};")
     if item.counted >= 0:
@@ -462,7 +469,8 @@ def _output(plans: Mapping[int, Plan], longest: int, *, simple: bool) -> list[st
         lines += _forgotten("written", [*names, "outputs", "vec", "vecs", "msg"])
     if any(not item.outgoing for item in plans.values()):
         lines += _vectors(longest, "$got")
-    counts = sorted({len(item.after) for item in plans.values()})
+    # A call that failed wrote nothing.
+    counts = sorted({0, *(len(item.after) for item in plans.values())})
     for count in counts:
         lines.append(f"if ($outputs == {count}) {{ {_call(count)} }}")
     return lines

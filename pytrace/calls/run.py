@@ -107,15 +107,16 @@ def selected(targets: Sequence[str], machine: str) -> frozenset[int]:
     names = call_names(machine)
     found: set[int] = set()
     for target in targets:
-        kind, _, pattern = target.rpartition(":")
+        kind, _, patterns = target.rpartition(":")
         if kind not in ("", "syscall"):
             raise TraceError(f"{target!r} is no system call", hints=("as 'syscall:open*'",))
-        matching = {number for number, name in names.items() if fnmatch.fnmatchcase(name, pattern)}
-        if not matching:
-            near = similar(pattern.strip("*"), sorted(names.values()))
-            hint = f"names like it: {', '.join(near)}" if near else "'syscall:*' is all of them"
-            raise TraceError(f"no system call is named {pattern!r}", hints=(hint,))
-        found |= matching
+        for pattern in patterns.split(","):
+            matching = {number for number, name in names.items() if fnmatch.fnmatchcase(name, pattern)}
+            if not matching:
+                near = similar(pattern.strip("*"), sorted(names.values()))
+                hint = f"names like it: {', '.join(near)}" if near else "'syscall:*' is all of them"
+                raise TraceError(f"no system call is named {pattern!r}", hints=(hint,))
+            found |= matching
     return frozenset(found)
 
 
@@ -662,7 +663,7 @@ class _Run:
         missing, returned = _missing(trace, "@returned", self._recorder.calls)
         if missing:
             sys.stderr.write(
-                f"WARNING: {missing} calls are missing ({missing * 100 / returned:.1f}% of {returned}): they came "
+                f"WARNING: {missing} of {returned} calls are missing ({missing * 100 / returned:.1f}%): they came "
                 "faster than they were printed\nHINT: choose calls ('syscall:open*'), or --summary\n"
             )
         if self._recorder.incomplete:

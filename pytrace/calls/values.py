@@ -222,6 +222,14 @@ class Texts:
             self._call = call
             ready = self._array(Type("pollfd", ">"), call.after[0], only=lambda item: bool(item[2]))
             return f"{value} ({re.sub('(?<=, )events=[A-Z|0-9x]+, ', '', ready)})"
+        if name in ("select", "pselect6"):
+            self._call = call
+            ready = ", ".join(
+                f"{word} {numbers}" for index, word in ((1, "in"), (2, "out"), (3, "except"))
+                if arguments[index] and (data := call.after.get(index))
+                and (numbers := self._fdset(index, call.signature.types[index], data)) != "[]"
+            )  # fmt: skip
+            return f"{value} ({ready})" if ready else str(value)
         return str(value)
 
     # ---- an argument

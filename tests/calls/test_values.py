@@ -60,6 +60,9 @@ CASES = [
     (call("poll", 1, 1, 1000, result=1, before={0: struct.pack("=ihh", 3, 1, 0)},
           after={0: struct.pack("=ihh", 3, 1, 1)}),
      "poll([{fd=3, events=POLLIN}], 1, 1000) = 1 ([{fd=3, revents=POLLIN}])"),
+    (call("select", 5, 1, 2, 0, 3, result=2,
+          before={1: b"\x18", 2: b"\x10", 4: struct.pack("=qq", 0, 20)}, after={1: b"\x08", 2: b"\x10", 3: b""}),
+     "select(5, [3 4], [4], NULL, {tv_sec=0, tv_usec=20}) = 2 (in [3], out [4])"),
     (call("epoll_wait", 4, 1, 8, 0xFFFFFFFF, result=1, after={1: struct.pack("=IQ", 1, 7)}),
      "epoll_wait(4, [{events=EPOLLIN, data={u32=7, u64=7}}], 8, -1) = 1"),
     (call("pipe2", 1, 0o2000000, after={0: struct.pack("=ii", 3, 4)}), "pipe2([3, 4], O_CLOEXEC) = 0"),
@@ -141,6 +144,7 @@ def test_names_of_file_systems_are_those_of_their_header() -> None:
 def test_targets_are_patterns_of_names() -> None:
     chosen = {NUMBERS[name] for name in ("openat", "close", "close_range")}
     assert selected(("syscall:openat", "clos*"), "x86_64") == chosen
+    assert selected(("syscall:openat,clos*",), "x86_64") == chosen
     with pytest.raises(TraceError, match="no system call is named 'opem'") as caught:
         selected(("syscall:opem",), "x86_64")
     assert "open" in caught.value.hints[0]

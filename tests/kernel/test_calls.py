@@ -274,6 +274,54 @@ def test_results_in_other_registers_and_calls_that_never_return(server: Server, 
     assert result.stderr == "WARNING: call:./floats:ends: none of 3 calls returned: 3 left without a return\n"
 
 
+CHANGED = """
+#include <poll.h>
+#include <signal.h>
+#include <sys/select.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static void nothing(int number) { (void)number; }
+int main(void) {
+    int ends[2];
+    struct stat about;
+    fd_set set;
+    if (pipe(ends)) return 1;
+    for (int wrote = 0; wrote < 2; wrote++) {
+        struct timeval time = {0, 2000};
+        FD_ZERO(&set); FD_SET(ends[0], &set);
+        select(ends[0] + 1, &set, 0, 0, &time);
+        if (write(ends[1], "x", 1) != 1) return 1;
+    }
+    fstat(99, &about);
+    struct sigaction action = {.sa_handler = nothing};
+    sigaction(SIGALRM, &action, 0);
+    ualarm(20000, 0);
+    return poll(0, 0, -1) != -1;
+}
+"""
+
+
+def test_what_a_call_changes_is_shown_as_it_was(server: Server, tmp_path: Path) -> None:
+    """A time that begins with a zero byte looked as if it was not in memory, and was read at the return."""
+    need("tracepoint")
+    program = compiled(tmp_path, "changed", CHANGED)
+    lines = function_calls(server, tmp_path, str(program), "syscall:select,pselect6")
+    first, second = (line.partition(" <")[0] for line in lines if "select" in line)
+    entry = r"p?select6?\(4, \[3[^ ]*\], NULL, NULL, {.*=0, .*=2000(000)?}(, NULL)?\) = "
+    assert re.fullmatch(rf"{entry}0 \(Timeout\)", first), lines
+    assert re.fullmatch(rf"{entry}1 \(in \[3[^ ]*\]\)", second), lines
+
+
+@pytest.mark.parametrize("name", ["fstat,newfstatat", "poll,ppoll"])
+def test_calls_that_fail_are_shown_where_none_is_chosen_that_writes_nothing(
+    server: Server, tmp_path: Path, name: str
+) -> None:
+    need("tracepoint")
+    program = compiled(tmp_path, "changed", CHANGED)
+    lines = function_calls(server, tmp_path, str(program), f"syscall:{name}")
+    assert [line for line in lines if "EBADF" in line or "ERESTART" in line or "EINTR" in line], lines
+
+
 def test_exceptions_of_python(server: Server, tmp_path: Path) -> None:
     need("uprobe")
     (tmp_path / "shop.py").write_text(
