@@ -317,6 +317,16 @@ def _forgotten(map_: str, names: Sequence[str]) -> list[str]:
     ]
 
 
+_EXECUTED = (
+    "$s0 = curtask.mm.env_end; $list = curtask.mm.start_stack + 8; "
+    "$count = $list + (*uptr((uint64 *)($list - 8)) + 1) * 8;"
+)
+"""Where a new program has what it was executed with, as the memory of the old one is gone: its stack begins with the
+number of arguments, their addresses, 0, and the same of the environment; the name follows the environment's strings
+(``bprm_execve`` and ``create_elf_tables`` of fs/exec.c and fs/binfmt_elf.c).
+"""
+
+
 def _input(
     plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool, simple: bool
 ) -> list[str]:
@@ -336,6 +346,9 @@ def _input(
         names = [f"s{index}" for index in range(texts)]
         names += [f"{kind}{index}" for kind in ("p", "n") for index in range(buffers)]
         lines += _forgotten("read", [*names, *others])
+    executing = [number for number, item in plans.items() if item.strings >= 0]
+    if late and executing:
+        lines.append(f"if ($ret == 0 && ({_one_of('$nr', *executing)})) {{ {_EXECUTED} }}")
     for index, (strings, bytes_) in enumerate(shapes, 1):
         lines.append(f"if ($shape == {index}) {{")
         if not late:

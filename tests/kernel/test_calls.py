@@ -312,6 +312,27 @@ def test_what_a_call_changes_is_shown_as_it_was(server: Server, tmp_path: Path) 
     assert re.fullmatch(rf"{entry}1 \(in \[3[^ ]*\]\)", second), lines
 
 
+EXECUTES = """
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    if (vfork() == 0) { execl("/bin/true", "true", "one argument", (char *)0); _exit(1); }
+    return wait(0) < 0;
+}
+"""
+
+
+def test_what_is_executed_is_known_though_its_memory_was_not_there(server: Server, tmp_path: Path) -> None:
+    """The strings of a program are in its file until something reads them, and gone when it has executed another."""
+    need("tracepoint")
+    program = compiled(tmp_path, "executes", EXECUTES)
+    lines = function_calls(server, tmp_path, str(program), "--follow", "syscall:execve")
+    found = [line.partition("] ")[2] for line in lines if "true" in line]
+    assert len(found) == 1, lines
+    pattern = r'execve\("/bin/true", \["true", "one argument"\], 0x[0-9a-f]+ /\* [1-9]\d* vars \*/\) += 0 <.*>'
+    assert re.fullmatch(pattern, found[0]), lines
+
+
 @pytest.mark.parametrize("name", ["fstat,newfstatat", "poll,ppoll"])
 def test_calls_that_fail_are_shown_where_none_is_chosen_that_writes_nothing(
     server: Server, tmp_path: Path, name: str
