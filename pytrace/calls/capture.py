@@ -94,8 +94,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether the call changes what it reads, which is then another thing at the return (the sets of select(2))."""
-        return not {copy.argument for copy in self.before}.isdisjoint(copy.argument for copy in self.after)
+        """Whether the call changes what it reads, which is then another thing at the return (the sets of select(2)).
+
+        Operations of prctl(2) and its like either read or write.
+        """
+        written = {copy.argument for copy in self.after}
+        return not self.read_if and any(copy.argument in written for copy in self.before)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -216,6 +216,10 @@ class Texts:
                 return f"{value:#x} (flags {self.open_flags(value)})"
             if command == "F_GETFD":
                 return f"{value:#x} (flags {flags(value, self._names('fdflags'))})" if value else "0"
+        if name == "personality":
+            return f"{f'{value:#x}' if value else '0'} ({self._personality(value, 0)})"
+        if name == "prctl" and self._names("prctl").get(arguments[0] & 0xFFFFFFFF) == "PR_GET_DUMPABLE":
+            return f"{value} ({_DUMPABLE.get(value, '?')})"
         if name in ("poll", "ppoll", "select", "pselect6") and value == 0:
             return "0 (Timeout)"
         if name in ("poll", "ppoll") and 0 in call.after:
@@ -674,6 +678,9 @@ _VALUES: Mapping[str, Callable[[Texts, int, int], str | None]] = {
     "personality": Texts._personality, "persona": Texts._personality, "hexif3": Texts._hex_if_3,
     "epolldata": Texts._epoll_data, "mapflags": Texts._mmap_flags, "ioctlarg": Texts._ioctl_arg,
 }  # fmt: skip
+
+_DUMPABLE = {0: "SUID_DUMP_DISABLE", 1: "SUID_DUMP_USER", 2: "SUID_DUMP_ROOT"}
+"""Of include/linux/sched/coredump.h, which is no header of the UAPI."""
 
 _DATA: Mapping[str, Callable[[Texts, int, Type, bytes], str]] = {
     "sigset": Texts._sigset, "sigaction": Texts._sigaction, "status": Texts._status, "rand": Texts._random,

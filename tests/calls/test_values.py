@@ -87,6 +87,9 @@ CASES = [
           after={1: struct.pack("=12q32x", 0xEF53, 4096, 9, 8, 7, 6, 5, 0, 255, 4096, 0x1020, 0)[:120]}),
      ('statfs("/", {f_type=EXT2_SUPER_MAGIC, f_bsize=4096, f_blocks=9, f_bfree=8, f_bavail=7, f_files=6, f_ffree=5, '
       "f_namelen=255, f_frsize=4096, f_flags=ST_VALID|ST_RELATIME}) = 0")),
+    (call("personality", 0xFFFFFFFF, result=0x40000),
+     "personality(0xffffffff) = 0x40000 (PER_LINUX|ADDR_NO_RANDOMIZE)"),
+    (call("prctl", 3, result=1), "prctl(PR_GET_DUMPABLE) = 1 (SUID_DUMP_USER)"),
     (call("umask", 0o22, result=0o22), "umask(022) = 022"),
 ]  # fmt: skip
 

@@ -277,6 +277,7 @@ def test_results_in_other_registers_and_calls_that_never_return(server: Server, 
 CHANGED = """
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -292,6 +293,7 @@ int main(void) {
         select(ends[0] + 1, &set, 0, 0, &time);
         if (write(ends[1], "x", 1) != 1) return 1;
     }
+    prctl(PR_SET_NAME, "renamed");
     fstat(99, &about);
     struct sigaction action = {.sa_handler = nothing};
     sigaction(SIGALRM, &action, 0);
@@ -305,10 +307,12 @@ def test_what_a_call_changes_is_shown_as_it_was(server: Server, tmp_path: Path) 
     """A time that begins with a zero byte looked as if it was not in memory, and was read at the return."""
     need("tracepoint")
     program = compiled(tmp_path, "changed", CHANGED)
-    lines = function_calls(server, tmp_path, str(program), "syscall:select,pselect6")
+    lines = function_calls(server, tmp_path, str(program), "syscall:select,pselect6,prctl")
     first, second = (line.partition(" <")[0] for line in lines if "select" in line)
     entry = r"p?select6?\(4, \[3[^ ]*\], NULL, NULL, {.*=0, .*=2000(000)?}(, NULL)?\) = "
     assert re.fullmatch(rf"{entry}0 \(Timeout\)", first), lines
+    (renamed,) = (line for line in lines if "prctl" in line)
+    assert renamed.startswith('prctl(PR_SET_NAME, "renamed") ')
     assert re.fullmatch(rf"{entry}1 \(in \[3[^ ]*\]\)", second), lines
 
 
