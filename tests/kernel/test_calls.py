@@ -152,6 +152,7 @@ SHOP = r"""
 #include <csetjmp>
 #include <cstdlib>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 enum Color { RED, GREEN = 5 };
@@ -180,6 +181,8 @@ int main(int argc, char **argv) {
     if (write(1, text.c_str(), text.size()) < 0) return 1;
     std::thread([&] { shop.find("thread", 0); }).join();
     if (argc > 1 && !fork()) { shop.find("child", 0); execl(argv[0], argv[0], (char *)0); }
+    // The run ends with this process.
+    if (argc > 1) wait(nullptr);
     return 0;
 }
 """
