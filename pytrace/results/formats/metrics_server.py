@@ -76,7 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         """The answer to a request that comes in at a loopback address for a host of another name: a web page whose
         name its owner has made to mean this machine (DNS rebinding). Programs that name no host are no browsers.
         """
-        names = self.headers.get_all("Host", [])
+        # A request of HTTP/0.9 has none: since Python 3.14 they are a plain dict then.
+        names = self.headers.get_all("Host", []) if self.headers else []
         if not names or not _is_loopback(self.connection.getsockname()[0]):
             return None
         host = _host(names[0])

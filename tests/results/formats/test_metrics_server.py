@@ -117,6 +117,16 @@ def test_the_name_that_was_asked_for_counts_wherever_it_listens(host: str) -> No
         made.server.end(0)
 
 
+def test_a_request_without_headers(served: Served) -> None:
+    """As HTTP/0.9 has it, for which Python 3.14 reads none."""
+    for request in (b"GET /x\r\n\r\n", b"GET /x/1.1\r\nHost: localhost\r\n\r\n"):
+        with closing(served.connect()) as connection:
+            connection.sendall(request)
+            text = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert b"/x" in text
+    assert not served.failures
+
+
 def test_one_that_fails_holds_nobody_up(served: Served) -> None:
     assert served.get("/bug") == (500, "text/plain; charset=utf-8", b"ZeroDivisionError: bug\n")
     assert isinstance(served.failures[0], ZeroDivisionError)

@@ -345,8 +345,10 @@ def test_another_layout(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_interpreters, "_PAUSE", 0)
     with running(PYTHONS[0]) as (pid, interpreter, bias):
         layout = interpreter.layout
-        # From CPython 3.13 on the main thread follows the first one, and what follows the frame may be null.
-        by = {"threads_head": 16 if layout.minor > 12 else 8, "thread_frame": -8}.get(member, 8)
+        # From CPython 3.13 on the main thread follows the first one (3.14: behind one more), and what follows the
+        # frame may be null.
+        beyond = 8 if layout.minor < 13 else 16 if layout.minor == 13 else 24
+        by = {"threads_head": beyond, "thread_frame": -8}.get(member, 8)
         wrong = replace(interpreter, layout=replace(layout, **{member: getattr(layout, member) + by}))
         with pytest.raises(UnsupportedError, match="differ from those of CPython"):
             python_interpreters.check(pid, wrong, bias)
