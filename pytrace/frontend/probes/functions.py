@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, KernelFunctionTarget, TypedFunctionTarget
@@ -48,11 +48,16 @@ def split_offset(part: Part, scope: Scope, without: str) -> tuple[str, int] | No
     return name.strip(), offset
 
 
+def made_of(clones: Sequence[str], form: str) -> str:
+    """A hint with what the compiler made of a function (``.isra.0``, ``.constprop.0``)."""
+    return f"the compiler made {' and '.join(clones)} of it, with other arguments: {form.format(clones[0])}"
+
+
 def _function_hints(name: str, scope: Scope, form: str) -> list[str]:
     """Suggestions for a misspelt function name."""
     clones = [item.name for item in scope.kernel.kernel_functions(f"{name}.*")]
     if clones:
-        return [f"the compiler made {' and '.join(clones)} of it, with other arguments: {form.format(clones[0])}"]
+        return [made_of(clones, form)]
     known = {item.name for item in scope.kernel.kernel_functions(f"{name[:SUGGEST_FROM]}*")}
     hints = nearest(name, known, form)
     if not hints and len(name) > SUGGEST_FROM:

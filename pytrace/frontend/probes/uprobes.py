@@ -17,7 +17,7 @@ from pytrace.core.probe_kinds import UPROBE, URETPROBE, FileTarget, PythonTarget
 from pytrace.core.source import Span
 from pytrace.core.types import AddressSpace, Pointer, Struct
 from pytrace.frontend.probes import contexts
-from pytrace.frontend.probes.functions import SUGGEST_FROM, split_offset
+from pytrace.frontend.probes.functions import SUGGEST_FROM, made_of, split_offset
 from pytrace.frontend.probes.providers import (
     BinaryProvider,
     Match,
@@ -238,6 +238,10 @@ class UserProbe(BinaryProvider):
             return
         known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
         hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
+        # Parts that are jumped to (.cold) are no functions.
+        clones = [item for item in known if item.startswith(f"{name}.") and ".cold" not in item]
+        if clones:
+            hints = [made_of(clones, f"{point.kind.name}:{path}:{{}}")]
         overloads = scope.kernel.cpp_symbols(path, name)
         if overloads:
             hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{_quoted_name(name)}"]

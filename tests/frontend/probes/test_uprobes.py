@@ -583,3 +583,12 @@ def test_octal_numbers_and_shifts() -> None:
     assert argument_locations("8@$010 8@-010(%rbp)", "x86_64", symbol) == (At("", 8), At("bp", -8, True))
     with pytest.raises(BadArgumentError, match="shifts by more"):
         argument_locations("8@[x0, x1, lsl 99999]", "aarch64", symbol)
+
+
+def test_what_the_compiler_made_of_a_function_is_named() -> None:
+    names = ("foo.constprop.0", "foo.cold", "food")
+    symbols = tuple(UserSymbol(name, 0x401000 + at * 64, 0x1000 + at * 64, 64) for at, name in enumerate(names))
+    found = Expanded("uprobe:/bin/app:foo { }", RecordedKernel(symbols={"/bin/app": symbols}))
+    assert found.hints == [
+        "the compiler made foo.constprop.0 of it, with other arguments: uprobe:/bin/app:foo.constprop.0"
+    ]
