@@ -58,6 +58,8 @@ FAILURES: dict[str, LossKind] = {
                           "pystacks truncated where frames could not be read", "site", told=ALL),
     "python_names": LossKind("Python function without its name", "Python functions without their names", "site",
                             told=ALL),
+    "python_unknown": LossKind("call of Python in a process too new to be known",
+                              "calls of Python in processes too new to be known", "program"),
     "unprinted": LossKind("event not printed because of the interrupt", "events not printed because of the interrupt",
                          ""),
     "unsorted": LossKind("row lost that had to wait for print_rows()", "rows lost that had to wait for print_rows()",

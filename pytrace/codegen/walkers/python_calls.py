@@ -223,8 +223,14 @@ class _Call(CalledCode, frozen=True):
         """Jump to *done* if the body is not to run."""
         b, unit = self.e.b, self.e.program.unit
         place = unit.targets[0].of(PythonTarget)
-        self.load_row(done)
-        b.copy(self.e.area(self.work), self.row(_CALLS, done), CALL_ROW)
+        known, unknown = b.block(), b.block()
+        self.load_row(unknown)
+        b.copy(self.e.area(self.work), self.row(_CALLS, unknown), CALL_ROW)
+        b.jump(known)
+        b.start(unknown)
+        self.e.counter("python_unknown", self.e.program.index)
+        b.jump(done)
+        b.start(known)
         thread, frame = (0, self._ending_frame()) if unit.kind.returns else self.innermost(done)
         b.store(frame, self.e.area(self.objects + 8 * (len(unit.context.arguments) + 1)))
         code, instruction = self._code(frame, done)

@@ -28,6 +28,7 @@ from pytrace.runtime.session.services import Service
 from pytrace.runtime.session.session import Notices
 
 USER_SYMBOLS = "names of user functions are read from /proc/PID and binaries of all users"
+INTERPRETERS = "interpreters of Python are looked for in programs that are executed"
 KERNEL_SYMBOLS = "names of kernel functions are read from /proc/kallsyms"
 CAT = "cat() reads files"
 SYSTEM = "system() starts programs, which keep what this user may do"
@@ -109,6 +110,9 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
         wanted.keep(USER_SYMBOLS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
         # Files that were replaced or removed are read through /proc/PID/map_files.
         wanted.keep(USER_SYMBOLS, "CAP_CHECKPOINT_RESTORE")
+    if manifest.python is not None:
+        wanted.all_files = wanted.all_files or INTERPRETERS
+        wanted.keep(INTERPRETERS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE")
     if manifest.calls_of_programs and (options.verbose or any(item.kind == END for item in manifest.programs)):
         wanted.all_files = wanted.all_files or CALLS
         wanted.keep(CALLS, "CAP_SYS_PTRACE")
