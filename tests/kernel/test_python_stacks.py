@@ -458,12 +458,56 @@ def test_an_interpreter_that_wrappers_execute(server: Server, python: Python, tm
     assert (result.status, result.stdout.strip()) == (0, "@: 15"), result.stderr
 
 
+STARTED = """
+import os, sys, time
+def f(n):
+    return n
+for number in range(5):
+    f("first" if sys.argv[1:] else "early")
+while sys.argv[1:] and not os.path.exists(sys.argv[1]):
+    f("later")
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("python", PROBED[-1:], ids=str)
+def test_an_interpreter_that_the_command_starts(server: Server, python: Python, tmp_path: Path) -> None:
+    """As a script of a shell, or make: with --follow its calls are seen from the first one, and those of a second.
+
+    What that calls before its interpreter was found is counted as lost.
+    """
+    (tmp_path / "called.py").write_text(STARTED)
+    script, seen = tmp_path / "run.sh", tmp_path / "seen"
+    command = f'{" ".join(python.command)} {tmp_path}/called.py'
+    script.write_text(f"#!/bin/sh\nsleep 0\n{command}\n{command} {seen}\nexit 3\n")
+    script.chmod(0o755)
+    program = "python:called.py:f { @[pystr(args.n)] = count(); printf(\"%s\\n\", pystr(args.n)); }"
+
+    def end_when_seen(running: Running) -> None:
+        running.until_printed("later", seconds=30)
+        seen.touch()
+
+    words = ("--follow", "--exit-status", "-e", program, "-c", str(script))
+    result = server.run(words, while_attached=end_when_seen, timeout=60)
+    assert result.status == 3, result.stderr
+    assert result.stdout.count("early\n") == 5
+    assert "@[early]: 5\n" in result.stdout
+    assert "Python in processes too new to be known" in result.stderr or result.stdout.count("first\n") == 5
+    result = server.run(("-q", "-e", program, "-c", str(script)))
+    assert result.status == 1
+    assert "--follow also traces an interpreter that the command starts as another process" in result.stderr
+
+
 def test_calls_of_a_process_without_python(server: Server) -> None:
     result = server.run(("-q", "-e", "python:x:f { }", "-c", "/bin/true"))
     assert result.status == 1
     assert "runs no CPython that is known" in result.stderr
     assert "has ended, and executed none" in result.stderr
-    assert "is not traced, nor with --follow" in result.stderr
+    assert "--follow also traces an interpreter" in result.stderr
+    result = server.run(("-q", "--follow", "-e", "python:x:f { }", "-c", "sh -c '/bin/true; /bin/true'"))
+    assert result.status == 1
+    assert "has ended, and executed none" in result.stderr
+    assert "--follow also" not in result.stderr
     script = "config = { missing_probes = warn } python:x:f { } begin { print(1); exit(); }"
     assert server.run(("-q", "-e", script, "-c", "/bin/true")).stdout.strip() == "1"
 

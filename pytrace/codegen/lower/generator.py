@@ -90,7 +90,8 @@ def generate(
     follows = options.awaits or any(unit.follow for unit in checked.units) or (options.follow and _decides(checked))
     if follows:
         service_programs.declare_following(module)
-        services = service_programs.following_services(script)
+        python = any(unit.kind.name in PYTHON_KINDS for unit in checked.units)
+        services = service_programs.following_services(script, python=python)
     for number, unit in enumerate(checked.units):
         _program(script, unit, number)
     for unit in checked.units:

@@ -17,9 +17,8 @@ from pytrace.codegen.ir.values import CONTEXT, I64, Number, global_pointer
 from pytrace.codegen.walkers.program_filters import FOLLOWED, Filters, exit_places
 from pytrace.core import system_calls as call_numbers
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
-from pytrace.core.options import NOT_YET, CompileOptions
+from pytrace.core.options import NOT_YET
 from pytrace.core.probe_kinds import (
     ENTER,
     EXIT,
@@ -91,20 +90,20 @@ def declare_following(module: Module) -> None:
     module.map(FOLLOWED, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": FOLLOWED_ENTRIES})
 
 
-def following_services(script: Script) -> tuple[ProgramSpec, ...]:
-    """The programs that maintain the set, and a program that lists all tasks if the root is already running."""
+def following_services(script: Script, *, python: bool) -> tuple[ProgramSpec, ...]:
+    """The programs that maintain the set, and one that lists all tasks if the root may have started some.
+
+    That is a process of ``-p``; or with *python*, probes on functions of Python, a command that starts its interpreter.
+    """
     keepers = [
         _tracker(script, FORK, "child", lambda e, read: Following(e)._add(read)),
         _tracker(script, FREE, "p", lambda e, read: Following(e)._remove(read)),
     ]
     if script.options.awaits:
         keepers.insert(0, _starter(script))
-    return (*keepers, _lister(script)) if _lists_tasks(script.options, script.kernel) else tuple(keepers)
-
-
-def _lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
-    """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
-    return (bool(options.filters.pids) or options.ahead) and "task" in kernel.iterators()
+    options = script.options
+    listed = bool(options.filters.pids) or options.ahead or python
+    return (*keepers, _lister(script)) if listed and "task" in script.kernel.iterators() else tuple(keepers)
 
 
 Read = Callable[[Emitter], Number]

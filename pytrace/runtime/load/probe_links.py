@@ -419,7 +419,8 @@ class AttachOptions(msgspec.Struct, frozen=True):
     *pids* are the processes of ``-p``, or that of ``-c``, for the kinds of probes whose filter is the kernel's
     (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks. *unbound*: user
     probes are attached for all processes once, where they are not :func:`bindable`, as programs compare those of ``-p``
-    themselves, too. *child* is the process of ``-c``. *awaits*: programs look for the process of ``--exec-wait`` and
+    themselves, too. *child* is the process of ``-c``, and *interpreter* one that it has started, whose interpreter is
+    probed for functions of Python. *awaits*: programs look for the process of ``--exec-wait`` and
     its children themselves. *missing_probes* is the config key. *disabled* are features to do without
     (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature* answers whether the kernel has a
     feature. *progress* is called before the first target and after each one.
@@ -430,6 +431,7 @@ class AttachOptions(msgspec.Struct, frozen=True):
     follow: bool = False
     unbound: bool = False
     child: int | None = None
+    interpreter: int | None = None
     missing_probes: str = "error"
     disabled: frozenset[str] = frozenset()
     file_activation: bool = False
@@ -461,8 +463,11 @@ class AttachOptions(msgspec.Struct, frozen=True):
 
     @property
     def finds_descendants(self) -> bool:
-        """Whether programs look for followed processes themselves, among those that run already (``-p``)."""
-        return self.follow and self.child is None
+        """Whether programs look for followed processes themselves, among those that run already.
+
+        With ``-p``, and where the command of ``-c`` has started processes before probes are attached.
+        """
+        return self.follow and (self.child is None or self.interpreter is not None)
 
     def each(self, kind: ProbeKind) -> list[AttachOptions]:
         """These options for each process that programs of *kind* are attached for; perf events are for all at once."""

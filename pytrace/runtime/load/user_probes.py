@@ -178,7 +178,7 @@ def attach_python(job: Job, opened: Opened) -> list[Outcome]:
 
 
 def _attach_python_target(job: Job, target: Target, opened: Opened) -> Attached:
-    pids = job.options.processes
+    pids = job.options.processes if job.options.interpreter is None else (job.options.interpreter,)
     if not pids:
         raise CannotAttachError("it needs a process", hints=["-p PID or -c COMMAND"])
     # A file is probed once: of several processes in one (each has its own job else) all programs run.

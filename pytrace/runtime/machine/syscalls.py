@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import re
+import signal
 import struct
 from functools import cache
 from typing import TYPE_CHECKING
@@ -191,12 +192,36 @@ def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
     return int(result)
 
 
+_PTRACE_GETEVENTMSG = 0x4201
+
+
+def ptrace_event_message(thread: int) -> int:
+    """What a stop of a traced thread is about (PTRACE_GETEVENTMSG): of a fork the new process.
+
+    Raises:
+        OSError: the thread has ended.
+    """
+    message = ctypes.c_ulong()
+    ptrace(_PTRACE_GETEVENTMSG, thread, 0, ctypes.addressof(message))
+    return message.value
+
+
+def stop_thread(process: int, thread: int) -> None:
+    """Send SIGSTOP to one thread (tgkill(2)), which its tracer takes before the others of its process see it.
+
+    Raises:
+        OSError: there is no such thread.
+    """
+    if libc().tgkill(process, thread, signal.SIGSTOP):
+        raise failure(ctypes.get_errno(), "tgkill")
+
+
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(signal: int) -> None:
-    """Have the kernel send *signal* to this process when its parent ends, however that ends (prctl(2))."""
-    libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal), 0, 0, 0)
+def die_with_parent(number: int) -> None:
+    """Have the kernel send signal *number* to this process when its parent ends, however that ends (prctl(2))."""
+    libc().prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(number), 0, 0, 0)
 
 
 def enter_namespace(descriptor: int, kind: int) -> None:

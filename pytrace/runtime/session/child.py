@@ -35,7 +35,12 @@ _PTRACE_CONT = 7
 _PTRACE_DETACH = 17
 _PTRACE_SETOPTIONS = 0x4200
 _PTRACE_O_TRACEEXEC = 0x10
+_PTRACE_O_TRACEFORKS = 0xE
+"""fork, vfork and clone: what they make is traced, too, and begins with a SIGSTOP."""
 _PTRACE_EVENT_EXEC = 4
+_PTRACE_FORK_EVENTS = (1, 2, 3)
+_WALL = 0x40000000
+"""Wait for threads, too (``__WALL``)."""
 _RIP = 16 * 8
 """Offset of the program counter in ``struct user`` (x86-64)."""
 _BREAKPOINT = b"\xcc"
@@ -65,7 +70,10 @@ class Child:
         self._report = report
         self._pidfd = os.pidfd_open(pid)
         self._stopped = False
+        self._descent: _Descent | None = None
         self._status: int | None = None
+        self.interpreter: int | None = None
+        """The process that the command has started and whose CPython is probed, where that is not the command."""
         self.had_children = False
         """Once it has ended: whether it has started processes, and waited for one."""
 
@@ -95,7 +103,7 @@ class Child:
 
         False when it did not get there (it ended, or waits for something in a library's constructor).
         """
-        if not self._stopped:
+        if not self._stopped or self._descent is not None:
             return False
         try:
             return self._run_to(_entry_point(self.pid))
@@ -119,6 +127,28 @@ class Child:
             if not self._killed():
                 raise
             return False
+
+    def run_to_descendant(self, wanted: Callable[[int], bool]) -> int | None:
+        """Let the stopped program, and what it starts, run until one has a program that is *wanted*; hold that one.
+
+        Each program is looked at when it is executed, and when its libraries are mapped. The others run to the next
+        program that they execute. None when there is no such within :data:`EXEC_PATIENCE`: then they run on untraced,
+        or have ended.
+        """
+        if not self._stopped:
+            return None
+        self._descent = _Descent(self.pid)
+        found = self._descent.run(wanted)
+        if found is None:
+            self._leave_descent(self._descent)
+        return found
+
+    def _leave_descent(self, descent: _Descent) -> None:
+        """Take no more part in what the command starts: all run on untraced."""
+        descent.release()
+        self._stopped, self._descent = False, None
+        if descent.status is not None:
+            self._status = os.waitstatus_to_exitcode(descent.status)
 
     def _no_exec(self, waited: float) -> bool:
         return waited > EXEC_PATIENCE
@@ -193,7 +223,9 @@ class Child:
         Raises:
             TraceError: it could not be executed.
         """
-        if self._stopped:
+        if self._descent is not None:
+            self._leave_descent(self._descent)
+        elif self._stopped:
             self._stopped = False
             with suppress(ProcessLookupError):  # somebody killed it
                 syscalls.ptrace(_PTRACE_DETACH, self.pid)
@@ -203,7 +235,7 @@ class Child:
 
     def poll(self) -> int | None:
         """None while the program runs; then its exit status, or minus the number of the signal that ended it."""
-        if self._status is None:
+        if self._status is None and self._descent is None:  # which waits for its stops
             try:
                 if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                     self.had_children = procfs.waited_for_children(self.pid)
@@ -227,6 +259,9 @@ class Child:
         os.close(self._pidfd)
 
     def _end(self) -> None:
+        if self._descent is not None:
+            self._descent.kill()
+            self._descent = None
         with suppress(ProcessLookupError):
             # A process that ptrace stopped would only see the signal later.
             os.kill(self.pid, signal.SIGKILL if self._stopped else signal.SIGTERM)
@@ -252,6 +287,161 @@ class Child:
                 raise TraceError(f"cannot run {self.command[0]} in the network namespace of --netns: {reason}")
             number = int(text)
             raise TraceError(f"cannot run {self.command[0]}: {os.strerror(number)}")
+
+
+class _Descent:
+    """A command and all that it starts, under ptrace(2): wrappers that start an interpreter as another process."""
+
+    def __init__(self, root: int) -> None:
+        """Trace *root*, which stands still at its first instruction, and what it will start."""
+        self._traced: set[int] = {root}
+        """Threads; the one that was found stands still, the others run until the kernel stops them for us."""
+        self._found = 0
+        self._root = root
+        self.status: int | None = None
+        """The wait status of the root, once it has ended."""
+        self._new: set[int] = set()
+        """Threads whose first stop is to come."""
+        self._asked: set[int] = set()
+        """Threads that were sent a SIGSTOP, which no other stop stands for."""
+        self._entries: dict[int, tuple[int, bytes]] = {}
+        """Breakpoints at the entry of a program: its address, and what stands there."""
+        syscalls.ptrace(_PTRACE_SETOPTIONS, root, 0, _PTRACE_O_TRACEEXEC | _PTRACE_O_TRACEFORKS)
+        self._break_at_entry(root)
+        self._go_on(root)
+
+    def run(self, wanted: Callable[[int], bool]) -> int | None:
+        """The first process whose program is *wanted*, which stands still; None when there is none in time."""
+        end = time.monotonic() + EXEC_PATIENCE
+        while self._traced and time.monotonic() < end:
+            self._look(wanted)
+            if self._found:
+                return self._found
+        return None
+
+    def release(self) -> None:
+        """Let all run on untraced: each where it stops next, at the latest by a SIGSTOP that it does not see."""
+        self._look(None)
+        if self._found:
+            self._detach(self._found)
+        end = time.monotonic() + _MOST_PATIENCE
+        while self._traced and time.monotonic() < end:
+            for thread in self._traced - self._asked - self._new:
+                self._asked.add(thread)
+                with suppress(OSError, ValueError):  # it has ended: the kernel says so next
+                    syscalls.stop_thread(_process_of(thread), thread)
+            self._look(None)
+
+    def kill(self) -> None:
+        """End all; the root's status is left for whoever waits for it."""
+        for thread in self._traced:
+            with suppress(ProcessLookupError):
+                os.kill(thread, signal.SIGKILL)
+        for thread in self._traced - {self._root}:
+            with suppress(ChildProcessError):
+                os.waitpid(thread, _WALL)
+
+    def _look(self, wanted: Callable[[int], bool] | None) -> None:
+        """Handle the stops of all threads once. With *wanted*, until one is found; without, let them go untraced."""
+        stops = 0
+        for thread in self._traced - {self._found}:
+            try:
+                pid, status = os.waitpid(thread, os.WNOHANG | _WALL)
+            except ChildProcessError:  # another thread of its process has executed a program
+                self._forget(thread)
+                continue
+            if not pid:
+                continue
+            stops += 1
+            if not os.WIFSTOPPED(status):
+                self._forget(thread)
+                if thread == self._root:
+                    self.status = status
+            elif wanted is None and os.WSTOPSIG(status) == signal.SIGSTOP and thread in self._new | self._asked:
+                self._detach(thread)
+            else:
+                passed, program = self._stopped(thread, status)
+                if program and wanted is not None and wanted(thread):
+                    self._found = thread
+                    return
+                if status >> 16 == _PTRACE_EVENT_EXEC and wanted is not None:
+                    self._break_at_entry(thread)
+                self._go_on(thread, passed)
+        if not stops:
+            deliver()
+            time.sleep(0.0005)
+
+    def _stopped(self, thread: int, status: int) -> tuple[int, bool]:
+        """The signal to pass on after a stop, and whether the thread stands at the start of a program."""
+        event, number = status >> 16, os.WSTOPSIG(status)
+        if event in _PTRACE_FORK_EVENTS:
+            with suppress(OSError):  # somebody killed it
+                started = syscalls.ptrace_event_message(thread)
+                self._traced.add(started)
+                self._new.add(started)
+            return 0, False
+        if event == _PTRACE_EVENT_EXEC:
+            self._entries.pop(thread, None)
+            return 0, True
+        if number == signal.SIGTRAP:
+            return 0, self._reached_entry(thread)
+        if number == signal.SIGSTOP and thread in self._new:
+            self._new.discard(thread)
+            return 0, False
+        return number, False
+
+    def _detach(self, thread: int) -> None:
+        self._remove_breakpoint(thread)
+        with suppress(OSError):  # somebody killed it
+            syscalls.ptrace(_PTRACE_DETACH, thread)
+        self._forget(thread)
+
+    def _go_on(self, thread: int, number: int = 0) -> None:
+        with suppress(OSError):  # somebody killed it: the kernel says so next
+            syscalls.ptrace(_PTRACE_CONT, thread, 0, number)
+
+    def _forget(self, thread: int) -> None:
+        for known in (self._traced, self._new, self._asked):
+            known.discard(thread)
+        self._entries.pop(thread, None)
+
+    def _break_at_entry(self, pid: int) -> None:
+        """Stop a program that stands at its start once more when its libraries are mapped."""
+        with suppress(OSError):  # somebody killed it
+            entry = _entry_point(pid)
+            with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+                memory.seek(entry)
+                code = memory.read(1)
+                if entry and code and code != _BREAKPOINT:
+                    memory.seek(entry)
+                    memory.write(_BREAKPOINT)
+                    self._entries[pid] = entry, code
+
+    def _remove_breakpoint(self, thread: int) -> None:
+        entry, code = self._entries.pop(thread, (0, b""))
+        if entry:
+            with suppress(OSError), open(f"/proc/{thread}/mem", "r+b", buffering=0) as memory:
+                memory.seek(entry)
+                memory.write(code)
+
+    def _reached_entry(self, thread: int) -> bool:
+        entry, _ = self._entries.get(thread, (0, b""))
+        with suppress(OSError):  # somebody killed it
+            if entry and syscalls.ptrace(_PTRACE_PEEKUSER, thread, _RIP) == entry + 1:
+                self._remove_breakpoint(thread)
+                syscalls.ptrace(_PTRACE_POKEUSER, thread, _RIP, entry)
+                return True
+        return False
+
+
+def _process_of(thread: int) -> int:
+    """The process of a thread (its ``Tgid``).
+
+    Raises:
+        ValueError: it has ended.
+    """
+    text = kernel_files.read_text(f"/proc/{thread}/status")
+    return int(text.partition("\nTgid:")[2].partition("\n")[0])
 
 
 def _sleeps(pid: int) -> bool:
@@ -413,9 +603,10 @@ def _enter(namespace: int, report: int) -> None:
         os._exit(127)
 
 
-def run_to_interpreter(traced: Child, *, strict: bool) -> None:
+def run_to_interpreter(traced: Child, *, follow: bool, strict: bool) -> None:
     """Let the command, which may be a chain of wrappers (env, a version manager), run until it has executed a CPython.
 
+    With *follow* that may be one of the processes that it starts (a script of a shell, make): ``traced.interpreter``.
     Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
 
     Raises:
@@ -426,22 +617,27 @@ def run_to_interpreter(traced: Child, *, strict: bool) -> None:
     traced.stop_after_exec()
     if runs_python(traced.pid):
         return
-    for _ in range(_MOST_PROGRAMS):
-        if traced.run_to_entry() and runs_python(traced.pid):
+    if follow:
+        found = traced.run_to_descendant(runs_python)
+        if found is not None:
+            traced.interpreter = found
             return
-        if not traced.run_to_next_program():
-            break
+    else:
+        for _ in range(_MOST_PROGRAMS):
+            if traced.run_to_entry() and runs_python(traced.pid):
+                return
+            if not traced.run_to_next_program():
+                break
     if not strict:
         return
     if traced.poll() is None:
         text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
     else:
         text = f"process {traced.pid} has ended, and executed none"
-    hints = (
-        "give the interpreter itself in place of a wrapper, or its process with -p",
-        "an interpreter that the command starts as another process is not traced, nor with --follow",
-    )
-    raise TraceError(f"the command runs no CPython that is known: {text}", hints=hints)
+    hints = ["give the interpreter itself in place of a wrapper, or its process with -p"]
+    if not follow:
+        hints.append("--follow also traces an interpreter that the command starts as another process")
+    raise TraceError(f"the command runs no CPython that is known: {text}", hints=tuple(hints))
 
 
 def _entry_point(pid: int) -> int:

@@ -128,7 +128,7 @@ def open_run(
     if manifest.python is not None and manifest.python.calls and traced.pid is not None:
         from pytrace.runtime.session.child import run_to_interpreter  # calls of Python with -c
 
-        run_to_interpreter(traced, strict=manifest.config.missing_probes == "error")
+        run_to_interpreter(traced, follow=options.follow, strict=manifest.config.missing_probes == "error")
     unwinding = processes.unwound(manifest, options, traced)
     loaded = load_programs(script, options, unwinding, memory, stack)
     loaded.fill_session_data(options, traced.pid)
@@ -142,7 +142,7 @@ def open_run(
         from pytrace.runtime.session.snapshots import RowKeeper  # few runs take snapshots
 
         rows = RowKeeper()
-    probes = Probes(loaded, options, traced.pid, followed, notices, heartbeat)
+    probes = Probes(loaded, options, traced.pid, followed, notices, heartbeat, interpreter=traced.interpreter)
     renderer = _renderer(loaded, options, written, symbols, namespace, requests, embedding, rows, probes.unwatch)
     stack.callback(renderer.close)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))

@@ -34,7 +34,7 @@ Moment = tuple[int, int]
 class Probes:
     """Attaches the probes of *loaded* once, and detaches them once; closing :attr:`links` does so, too.
 
-    *command* is the process of ``-c``.
+    *command* is the process of ``-c``, and *interpreter* one that it has started, whose Python functions are probed.
     """
 
     def __init__(
@@ -45,10 +45,13 @@ class Probes:
         processes: Processes,
         notices: Notices,
         heartbeat: NoHeartbeat,
+        *,
+        interpreter: int | None = None,
     ) -> None:
         self._loaded = loaded
         self._options = options
         self._command = command
+        self._interpreter = interpreter
         self._processes = processes
         self._notices = notices
         self._heartbeat = heartbeat
@@ -96,6 +99,7 @@ class Probes:
                 follow=options.follow,
                 unbound=not probe_links.bindable(pids),
                 child=self._command,
+                interpreter=self._interpreter,
                 awaits=bool(options.filters.exec_wait),
                 missing_probes=manifest.config.missing_probes,
                 disabled=options.disabled,
@@ -105,8 +109,9 @@ class Probes:
             done = attachments.attach_all(self._loaded, programs, attach_options, self.links)
         self._opened.append(done.opened)
         self._miss_readers.append(probe_links.MissReader(self._loaded, done.opened))
-        if pids and manifest.follow_map:
-            self._follow_descendants(pids, done.include_descendants(pids, self._loaded.map_fd(manifest.follow_map)))
+        roots = pids or (command if self._interpreter is not None else ())
+        if roots and manifest.follow_map:
+            self._follow_descendants(roots, done.include_descendants(roots, self._loaded.map_fd(manifest.follow_map)))
         if pids and not options.follow:
             children = probe_links.untraced_children(pids)
             self._tell_of_children(pids, children)

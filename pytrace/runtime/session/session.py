@@ -302,6 +302,7 @@ class NoCommand:
     """A run without ``-c``."""
 
     pid: None = None
+    interpreter: None = None
     descriptors: tuple[int, ...] = ()
     had_children = False
 

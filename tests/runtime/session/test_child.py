@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
-from pytrace.core.manifest import Manifest
+from pytrace.core.manifest import Manifest, PythonMaps
 from pytrace.core.options import Config, RunOptions
 from pytrace.core.types import UINT64, InterfaceName, KSym, Stack, Type, Username, USym
 from pytrace.runtime.machine import bpf, perf, privileges
@@ -28,6 +30,7 @@ from pytrace.runtime.machine.privileges import CAPABILITIES
 from pytrace.runtime.session import child, confinement
 from pytrace.runtime.session.confinement import Needs, needs
 from tests.support.rows import each_row
+from tests.support.waiting import until
 
 # ---------------------------------------------------------------------------------------------- child
 # .
@@ -169,6 +172,65 @@ def test_runs_from_one_program_to_the_next(monkeypatch: pytest.MonkeyPatch) -> N
         assert not process.run_to_next_program()
         assert process.poll() is None
         process.release()
+
+
+def _runs(name: str) -> Callable[[int], bool]:
+    return lambda pid: os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "{wanted} 0 & wait",
+        "(sh -c '{wanted} 0; true')",
+        "sleep 0.01; true | {wanted} 0",
+        "kill -USR1 $$; {wanted} 0; test $got = 1",
+        "{python} -c 'import subprocess; subprocess.run([\"{wanted}\", \"0\"])'",
+        """{python} -c 'import os, threading
+thread = threading.Thread(target=os.system, args=("{wanted} 0",)); thread.start(); thread.join()'""",
+    ],
+)
+def test_what_a_command_starts_is_found_and_all_run_on(script: str, tmp_path: Path) -> None:
+    """Forks, pipes, spawns of threads: the program is found at its start, and nobody sees that it was held."""
+    wanted = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "wanted")
+    text = script.format(wanted=wanted, python=sys.executable)
+    with ExitStack() as stack:
+        process = child.start(shlex.join(["sh", "-c", f"trap 'got=1' USR1; {text} && exit 7"]), stack)
+        process.stop_after_exec()
+        found = process.run_to_descendant(_runs("wanted"))
+        assert found not in (None, process.pid)
+        assert Path(f"/proc/{found}/wchan").exists()
+        assert f"\nTracerPid:\t{os.getpid()}\n" in Path(f"/proc/{found}/status").read_text()
+        assert process.poll() is None
+        process.release()
+        assert wait(process) == 7
+        assert not Path(f"/proc/{found}").exists()
+
+
+def test_a_command_that_starts_nothing_wanted_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        process = child.start("sh -c 'sleep 0; exit 3'", stack)
+        process.stop_after_exec()
+        assert process.run_to_descendant(_runs("wanted")) is None
+        assert wait(process) == 3
+    monkeypatch.setattr(child, "EXEC_PATIENCE", 0.2)
+    with ExitStack() as stack:
+        process = child.start("sh -c 'sleep 0.7; sleep 0; exit 4'", stack)
+        process.stop_after_exec()
+        assert process.run_to_descendant(_runs("wanted")) is None
+        assert process.poll() is None
+        assert "\nTracerPid:\t0\n" in Path(f"/proc/{process.pid}/status").read_text()
+        assert wait(process) == 4
+
+
+def test_what_is_held_ends_with_the_tracer(tmp_path: Path) -> None:
+    wanted = shutil.copy(shutil.which("sleep") or "sleep", tmp_path / "wanted")
+    with ExitStack() as stack:
+        process = child.start(f"sh -c '{wanted} 99; true'", stack)
+        process.stop_after_exec()
+        found = process.run_to_descendant(_runs("wanted"))
+        assert found is not None
+    until(lambda: not Path(f"/proc/{found}").exists() and not Path(f"/proc/{process.pid}").exists())
 
 
 def test_a_program_that_takes_long_to_start_is_waited_for(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,6 +389,13 @@ def test_user_addresses_need_other_processes(value: Type) -> None:
     wanted = of(value)
     assert set(wanted.capabilities) == {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE"}
     assert wanted.all_files == confinement.USER_SYMBOLS
+
+
+def test_interpreters_are_looked_for_in_other_processes() -> None:
+    maps = PythonMaps("processes", "codes", "names", "cursor")
+    wanted = needs(Manifest((), (), (), (), Config(), python=maps), RunOptions(), legacy=False, on_cpus=False)
+    assert set(wanted.capabilities) == {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE"}
+    assert wanted.all_files == confinement.INTERPRETERS
 
 
 @pytest.mark.parametrize("value", [KSym(), Stack(False, 4)])
