@@ -102,8 +102,8 @@ def _why(own: CommandLine, words: Sequence[str]) -> int:
         raise TraceError("fleet why needs --comm, --cgroup, --container or --uid, and --for", hints=hints)
     if own.argument("by", str) not in (None, "host"):
         raise TraceError("fleet why tells hosts apart: --by is host")
-    given = {key: own.argument(key, object) for key in _Keywords.__annotations__ if key in own.values}
-    arguments = cast("_Keywords", {**given, "by": "host"})
+    arguments = _keywords(own)
+    arguments["by"] = "host"
     fleet = pytrace.fleet(
         why.for_hosts(), _nodes(own), duration=duration, become=own.argument("become", str) == "sudo",
         tell=_write_line, parameters=why.parameters(), comm=line.many("comm"), cgroup=line.many("cgroup"),
@@ -193,12 +193,15 @@ class _Keywords(TypedDict, total=False):
     topology: str
 
 
+def _keywords(own: CommandLine) -> _Keywords:
+    return cast("_Keywords", {key: own.argument(key, object) for key in _Keywords.__annotations__ if key in own.values})
+
+
 def _fleet(own: CommandLine, line: CommandLine, options: RunOptions, program: Program, nodes: Nodes) -> pytrace.Fleet:
-    given = {key: own.argument(key, object) for key in _Keywords.__annotations__ if key in own.values}
     try:
         return pytrace.fleet(
             program, nodes, duration=options.duration, max_memory=options.max_memory,
-            become=own.argument("become", str) == "sudo", **cast("_Keywords", given),
+            become=own.argument("become", str) == "sudo", **_keywords(own),
             tell=(lambda _: None) if options.quiet else _write_line,
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
             no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
