@@ -232,7 +232,7 @@ def script(
 def settings(longest: int) -> str:
     """The script's configuration."""
     return (
-        f"max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = ignore; perf_rb_pages = {PAGES}"
+        f"max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = warn; perf_rb_pages = {PAGES}"
     )
 
 

@@ -168,7 +168,7 @@ class _Run:
                 ))  # fmt: skip
             texts += functions.summary_lines(wanted, scope=[*scope, *started], slow=options.slow, failed=options.failed)
             texts += functions.others(scope, sends=False) if wanted else []
-            settings = f"print_maps_on_exit = 0; missing_probes = ignore; {functions.settings()}"
+            settings = f"print_maps_on_exit = 0; missing_probes = warn; {functions.settings()}"
             return ["\n".join((f"config = {{ {settings} }}", *texts))]
         one_event = options.slow or options.failed
         texts = functions.lines(
@@ -204,6 +204,8 @@ class _Run:
         command = list(options.command) or None
         with self._opened(command) as trace:
             self._trace = trace
+            # Such as functions of a pattern that cannot be probed.
+            sys.stderr.writelines(f"WARNING: {text}\n" for text in trace.warnings)
             self._seed(trace.child_pid)
             if self._stop:
                 trace.request_end()

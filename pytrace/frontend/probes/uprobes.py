@@ -144,6 +144,8 @@ class UserProbe(BinaryProvider):
         if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
+        if parts[-1].wild:
+            matches = [replace(match, place=replace(match.of(UserTarget), found=True)) for match in matches]
         return by_pattern(matches) if many else matches
 
     def _binary_matches(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:

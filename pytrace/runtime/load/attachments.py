@@ -630,6 +630,8 @@ class Attachments(msgspec.Struct, frozen=True):
     """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
     opened: Opened
     """The links; the *stack* of :func:`attach_all` closes them."""
+    left_out: tuple[RefusedTarget, ...] = ()
+    """Functions of patterns whose instructions the kernel does not probe."""
     services: tuple[Attached, ...] = ()
     """Targets of programs that serve the script's ones."""
 
@@ -651,6 +653,7 @@ def attach_all(
     services: list[Attached] = []
     failures: list[RefusedTarget] = []
     gone: list[RefusedTarget] = []
+    left_out: list[RefusedTarget] = []
     opened = Opened()
     stack.callback(opened.close)
     wanted = list(programs)
@@ -667,18 +670,19 @@ def attach_all(
         for outcome in _with_parts(spec, _outcomes(spec, options, loaded, own), parts.get(spec.symbol, ())):
             options.progress()
             if isinstance(outcome, RefusedTarget):
-                (gone if outcome.gone else failures).append(outcome)
+                (gone if outcome.gone else left_out if outcome.left_out else failures).append(outcome)
             elif spec.service:
                 services.append(outcome)
             else:
                 attached.append(outcome)
         if failures and (options.missing_probes == "error" or spec.service):
             raise failure_error(failures)
-    if gone and not attached:
-        failures += gone
+    if (gone or left_out) and not attached:
+        failures += gone + left_out
+        left_out = []
         if options.missing_probes == "error":
-            raise failure_error(gone)
-    return Attachments(tuple(attached), tuple(failures), opened, tuple(services))
+            raise failure_error(failures)
+    return Attachments(tuple(attached), tuple(failures), opened, tuple(left_out), tuple(services))
 
 
 def _outcomes(

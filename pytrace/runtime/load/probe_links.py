@@ -508,7 +508,8 @@ class RefusedTarget(msgspec.Struct, frozen=True):
     """One target that could not be attached, and why.
 
     *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
-    *limit*: a limit of the machine is reached, so nothing is wrong with the target.
+    *limit*: a limit of the machine is reached, so nothing is wrong with the target. *left_out*: a pattern found it
+    among others, and the kernel probes no such instruction.
     """
 
     target: Target
@@ -516,6 +517,7 @@ class RefusedTarget(msgspec.Struct, frozen=True):
     hints: tuple[str, ...] = ()
     gone: bool = False
     limit: bool = False
+    left_out: bool = False
 
     def __str__(self) -> str:
         return f"cannot attach {self.target.probe}: {self.reason}"
@@ -524,12 +526,21 @@ class RefusedTarget(msgspec.Struct, frozen=True):
 class CannotAttachError(Exception):
     """Raised inside an attacher for one target; becomes a :class:`RefusedTarget`."""
 
-    def __init__(self, reason: str, *, hints: Iterable[str] = (), gone: bool = False, limit: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        hints: Iterable[str] = (),
+        gone: bool = False,
+        limit: bool = False,
+        left_out: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hints = tuple(hints)
         self.gone = gone
         self.limit = limit
+        self.left_out = left_out
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -620,7 +631,8 @@ def attempt(attach: _SingleAttacher, job: Job, target: Target, opened: Opened) -
         opened.take(own)
     except CannotAttachError as error:
         number = _error_number(error.__context__)
-        return RefusedTarget(target, error.reason, error.hints, error.gone, error.limit or number in LIMITS)
+        limit = error.limit or number in LIMITS
+        return RefusedTarget(target, error.reason, error.hints, error.gone, limit, error.left_out)
     except OSError as error:
         return RefusedTarget(target, str(error.strerror or error), limit=_error_number(error) in LIMITS)
     finally:

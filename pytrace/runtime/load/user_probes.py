@@ -7,14 +7,24 @@ interpreter that a process runs.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Target
-from pytrace.core.probe_kinds import PYTHON, PYTHONRET, UPROBE, URETPROBE, USDT, FileTarget, StaticProbeTarget
+from pytrace.core.probe_kinds import (
+    PYTHON,
+    PYTHONRET,
+    UPROBE,
+    URETPROBE,
+    USDT,
+    FileTarget,
+    StaticProbeTarget,
+    UserTarget,
+)
 from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import (
     Attached,
@@ -29,8 +39,8 @@ from pytrace.runtime.load.probe_links import (
     attempt,
     in_one_link,
 )
-from pytrace.runtime.machine import bpf, perf, procfs
-from pytrace.runtime.machine.foreign_files import kernel_path
+from pytrace.runtime.machine import bpf, perf, procfs, syscalls
+from pytrace.runtime.machine.foreign_files import kernel_path, open_regular
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
 
 if TYPE_CHECKING:
@@ -52,15 +62,55 @@ _REASONS = {
 
 def attach_uprobe(job: Job, opened: Opened) -> list[Outcome]:
     """Attach a uprobe, uretprobe or usdt program to all its targets."""
-    if not job.multi:
-        return [attempt(_attach_uprobe_event, job, target, opened) for target in job.spec.targets]
     by_path: dict[str, list[Target]] = {}
     for target in job.spec.targets:
         by_path.setdefault(_probed_file(target), []).append(target)
-    outcomes: list[Outcome] = []
+    refused = {
+        target: _explain(target, error)
+        for path, targets in by_path.items()
+        for target, error in (_refused(path, targets) if job.options.has("perf_uprobe") else ())
+    }
+    if not job.multi:
+        return [
+            refused.get(target) or attempt(_attach_uprobe_event, job, target, opened) for target in job.spec.targets
+        ]
+    outcomes: list[Outcome] = [*refused.values()]
     for path, targets in by_path.items():
-        outcomes += in_one_link(job, targets, _linker(job, path), _explain, opened)
+        accepted = [target for target in targets if target not in refused]
+        if accepted:
+            outcomes += in_one_link(job, accepted, _linker(job, path), _explain, opened)
     return outcomes
+
+
+_USUAL = frozenset((
+    *range(0x40, 0x60), 0x0F, 0x31, 0x33, 0x39, 0x3B, 0x66, 0x80, 0x81, 0x83, 0x84, 0x85, 0x88, 0x89, 0x8B, 0x8D, 0x90,
+    *range(0xB8, 0xC0), 0xC3, 0xC7, 0xE8, 0xE9, 0xEB, 0xF3, 0xFF,
+))  # fmt: skip
+"""First bytes of instructions of x86-64 with which functions begin and end; uprobes take those without bad prefixes."""
+
+
+def _refused(path: str, targets: Sequence[Target]) -> Iterator[tuple[Target, OSError]]:
+    """Targets whose instruction the kernel does not probe (a lock prefix, EVEX on kernels that do not know it).
+
+    It says so only where the file is mapped by a process that is traced, which that of ``-c`` is to become; later such
+    a probe is left out without a word. So it is asked for this process, with the file mapped.
+    """
+    if syscalls.machine() != "x86_64":
+        return
+    with suppress(OSError), kernel_path(path) as file, open_regular(path) as opened:
+        for target in targets:
+            offset = target.of(FileTarget).offset
+            first = os.pread(opened.fileno(), 1, offset)
+            if not first or first[0] in _USUAL:
+                continue
+            start = offset - offset % mmap.ALLOCATIONGRANULARITY
+            size, code = offset + 1 - start, mmap.PROT_READ | mmap.PROT_EXEC
+            with mmap.mmap(opened.fileno(), size, mmap.MAP_PRIVATE, code, offset=start):
+                try:
+                    os.close(_open_uprobe(file, offset, _semaphore(target), returns=False, pid=os.getpid()))
+                except OSError as error:
+                    if error.errno == ENOTSUPP:
+                        yield target, error
 
 
 def _probed_file(target: Target) -> str:
@@ -92,7 +142,14 @@ def _linker(job: Job, path: str) -> Linker:
 
 
 def _explain(target: Target, error: OSError) -> RefusedTarget:
-    return RefusedTarget(target, _reason(target, error), gone=_gone(target, error))
+    return RefusedTarget(
+        target, _reason(target, error), gone=_gone(target, error), left_out=_left_out(target, error)
+    )
+
+
+def _left_out(target: Target, error: OSError) -> bool:
+    """Whether others of a pattern are probed in place of a function whose instruction the kernel refuses."""
+    return error.errno == ENOTSUPP and isinstance(target.place, UserTarget) and target.place.found
 
 
 def _gone(target: Target, error: OSError) -> bool:
@@ -148,7 +205,9 @@ def _attach_uprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
         attach_event(job, event, target.cookie, opened)
     except OSError as error:
-        raise CannotAttachError(_reason(target, error), gone=_gone(target, error)) from None
+        raise CannotAttachError(
+            _reason(target, error), gone=_gone(target, error), left_out=_left_out(target, error)
+        ) from None
     if semaphore and not counted:
         for pid in options.pids or (None,):
             probe_links.raise_semaphore(path, semaphore, pid, everywhere=options.file_activation, opened=opened)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.session import Notices
 
 
+_MOST_LEFT_OUT = 5
+"""Functions that are named."""
 _WORK_IN_CHILDREN = 4
 """How many times the CPU time of a process its children have where it is a server that leaves the work to them."""
 
@@ -118,7 +120,15 @@ class Probes:
         if attach_options.missing_probes == "warn":
             for failure in done.failures:
                 self._notices.warn(str(failure), failure.hints)
+        if done.left_out and attach_options.missing_probes != "ignore":
+            self._tell_of_left_out([refused.target.probe for refused in done.left_out])
         return list(done.attached)
+
+    def _tell_of_left_out(self, probes: Sequence[str]) -> None:
+        """Name functions of patterns that are not traced, as the kernel refuses to probe their instructions."""
+        names = ", ".join(probes[:_MOST_LEFT_OUT]) + (", …" if len(probes) > _MOST_LEFT_OUT else "")
+        what = "1 function of a pattern is" if len(probes) == 1 else f"{len(probes)} functions of patterns are"
+        self._notices.warn(f"{what} not traced, as the kernel cannot probe the instruction there: {names}")
 
     def _follow_descendants(self, pids: Sequence[int], added: tuple[list[int], int] | None) -> None:
         """With ``-p`` and ``--follow``: know the existing descendants of the processes, that programs know now, too."""

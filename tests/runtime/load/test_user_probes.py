@@ -175,6 +175,10 @@ def test_refusals_in_words(
     assert isinstance(found, RefusedTarget)
     assert reason in found.reason
     assert found.gone is (goes and by_pattern), "only what a pattern found may be gone"
+    assert not found.left_out
+    (found,) = attached(UserTarget("/a", 16, found=True), multi=multi)
+    assert isinstance(found, RefusedTarget)
+    assert found.left_out is (number == 524), "other functions of the pattern are traced"
 
 
 @pytest.mark.parametrize(

@@ -663,7 +663,7 @@ class Kernel:
         self.asked.append(options)
         stack.callback(self.close)
         attached = tuple(Attached(spec, target) for spec in programs for target in spec.targets)
-        return Attachments(attached, self.failures, self.opened, self.services)
+        return Attachments(attached, self.failures, self.opened, services=self.services)
 
     def close(self) -> None:
         self.closed += 1
