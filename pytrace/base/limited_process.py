@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.base.interruption import held
 
 if TYPE_CHECKING:
@@ -265,16 +266,7 @@ class LimitedProcess:
         self._socket, self._pid, self._pending = None, 0, None
 
     def _reap(self) -> None:
-        for pid in list(self._left):
-            with suppress(ChildProcessError):
-                # It may take a moment to end; what cannot end is init's, once this process has.
-                for _ in range(20):
-                    if os.waitpid(pid, os.WNOHANG)[0]:
-                        break
-                    time.sleep(0.001)
-                else:
-                    continue
-            self._left.remove(pid)
+        self._left[:] = [pid for pid in self._left if not _has_ended(pid)]
 
     def _fork(self) -> None:
         import socket
@@ -295,6 +287,27 @@ class LimitedProcess:
             theirs.close()
         self._socket, self._pid, self._owner = ours, pid, os.getpid()
         self.generation += 1
+
+
+_MOMENT, _ENDING = 0.02, 2.0
+"""Seconds in which a process ends that was killed: one that waits for a file system, and one that waits for a CPU."""
+
+
+def _has_ended(pid: int) -> bool:
+    """Wait for a process that was killed; what cannot end is init's, once this process has."""
+    begun = time.monotonic()
+    with suppress(ChildProcessError):
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            waited = time.monotonic() - begun
+            if waited > _ENDING or (waited > _MOMENT and _is_stuck(pid)):
+                return False
+            time.sleep(0.001)
+    return True
+
+
+def _is_stuck(pid: int) -> bool:
+    """Whether a process is in an uninterruptible sleep."""
+    return kernel_files.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "D"
 
 
 class LimitedTasks:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Timer, get_native_id
 
 import pytest
 
@@ -157,6 +158,19 @@ def reversed_bytes(data: bytes) -> bytes:
     if data == b"much":
         return b"".join([b"x" * (1 << 20)] * 1000)
     return data[::-1]
+
+
+def test_what_ends_late_is_waited_for(process: LimitedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a process that was killed ends when it gets a processor; no zombie of it stays."""
+    with pytest.raises(LimitError):
+        process.call(b"wait", [], 0.1)
+    process.call(b"echo", [])
+    (child,) = Path(f"/proc/self/task/{get_native_id()}/children").read_text().split()
+    os.kill(int(child), signal.SIGSTOP)
+    kill = os.kill
+    monkeypatch.setattr(os, "kill", lambda pid, number: Timer(0.2, kill, (pid, number)).start())
+    process.close()
+    assert not Path(f"/proc/{child}").exists()
 
 
 def test_a_program_is_an_interpreter_of_its_own() -> None:
