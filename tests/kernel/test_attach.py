@@ -7,7 +7,6 @@ import glob
 import json
 import mmap
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -40,7 +39,6 @@ from pytrace.runtime.machine.kernel_functions import Kallsyms
 from pytrace.runtime.machine.syscalls import string_memory
 from pytrace.runtime.session import child
 from tests.support.compile import compiled
-from tests.support.expect import Result
 from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_config, kernel_version, need
 from tests.support.patience import patience
@@ -219,40 +217,6 @@ def test_one_bad_offset_among_many(programs: Path) -> None:
         done = attach_to(loaded, stack, missing_probes="warn")
         assert [failure.target.cookie for failure in done.failures] == [5]
         assert len(done.attached) == 5
-
-
-REFUSED = """
-int counter;
-__attribute__((noinline)) void work_plain(void) { counter++; __asm__ volatile(""); }
-__asm__(".text; .globl work_locked; .type work_locked,@function; work_locked: lock incl counter(%rip); ret;"
-        ".size work_locked,.-work_locked");
-void work_locked(void);
-int main(void) { for (int i = 0; i < 5; i++) { work_plain(); work_locked(); } return 0; }
-"""
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its instruction is one of x86-64")
-@pytest.mark.parametrize("disabled", [(), ("--no-feature", "uprobe_multi")], ids=["any", "single"])
-def test_an_instruction_that_the_kernel_does_not_probe(
-    server: Server, tmp_path: Path, disabled: tuple[str, ...]
-) -> None:
-    """The kernel refuses it only where a traced process has mapped the file: of -c that would be later, in silence."""
-    path = compiled(tmp_path, "locked", REFUSED, "-O1")
-
-    def traced(kind: str, name: str, key: str) -> Result:
-        return server.run((*disabled, "-e", f"{kind}:{path}:{name} {{ @[func, {key}] = count(); }}", "-c", str(path)))
-
-    for kind, key in (("uprobe", "1"), ("call", "duration > 0")):
-        result = traced(kind, "work_*", key)
-        assert re.findall(r"^@\[(\w+), (?:1|true)\]: (\d+)$", result.stdout, re.MULTILINE) == [("work_plain", "5")]
-        said = "1 function of a pattern is not traced, as the kernel cannot probe the instruction there"
-        assert f"{said}: uprobe:{path}:work_locked" in result.stderr
-        result = traced(kind, "work_locked", key)
-        assert result.status == 1
-        assert "the instruction there cannot be probed" in result.stderr
-    result = server.run(("calls", "-c", str(path), f"{path}:work_*"))
-    assert (result.status, result.stdout.count("work_plain(")) == (0, 5)
-    assert f"cannot attach uprobe:{path}:work_locked" in result.stderr
 
 
 @pytest.mark.parametrize(("multi", "disabled"), WAYS[:3])

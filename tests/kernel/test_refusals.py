@@ -1,8 +1,11 @@
-"""What the verifier refuses, and programs that no test kernel can attach but its verifier accepts."""
+"""What the verifier refuses, programs that only it accepts, and instructions that the kernel does not probe."""
 
 from __future__ import annotations
 
+import os
+import re
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +17,11 @@ from pytrace.core.source import Source
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support import refused
+from tests.support.compile import compiled
+from tests.support.expect import Result
 from tests.support.machine import kernel_version
 from tests.support.refused import FILE, PROGRAMS, Refused
+from tests.support.server import Server
 
 pytestmark = pytest.mark.usefixtures('no_leaks')
 
@@ -109,3 +115,37 @@ def test_the_verifier_accepts(text: str, since: tuple[int, int], links: list[str
     with ExitStack() as stack:
         loaded = loader.load(script, options=loader.LoadOptions(feature=lambda _name: True), stack=stack)
         assert loaded.symbols == [item.symbol for item in programs if not item.part_of]
+
+
+REFUSED = """
+int counter;
+__attribute__((noinline)) void work_plain(void) { counter++; __asm__ volatile(""); }
+__asm__(".text; .globl work_locked; .type work_locked,@function; work_locked: lock incl counter(%rip); ret;"
+        ".size work_locked,.-work_locked");
+void work_locked(void);
+int main(void) { for (int i = 0; i < 5; i++) { work_plain(); work_locked(); } return 0; }
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its instruction is one of x86-64")
+@pytest.mark.parametrize("disabled", [(), ("--no-feature", "uprobe_multi")], ids=["any", "single"])
+def test_an_instruction_that_the_kernel_does_not_probe(
+    server: Server, tmp_path: Path, disabled: tuple[str, ...]
+) -> None:
+    """The kernel refuses it only where a traced process has mapped the file: of -c that would be later, in silence."""
+    path = compiled(tmp_path, "locked", REFUSED, "-O1")
+
+    def traced(kind: str, name: str, key: str) -> Result:
+        return server.run((*disabled, "-e", f"{kind}:{path}:{name} {{ @[func, {key}] = count(); }}", "-c", str(path)))
+
+    for kind, key in (("uprobe", "1"), ("call", "duration > 0")):
+        result = traced(kind, "work_*", key)
+        assert re.findall(r"^@\[(\w+), (?:1|true)\]: (\d+)$", result.stdout, re.MULTILINE) == [("work_plain", "5")]
+        said = "1 function of a pattern is not traced, as the kernel cannot probe the instruction there"
+        assert f"{said}: uprobe:{path}:work_locked" in result.stderr
+        result = traced(kind, "work_locked", key)
+        assert result.status == 1
+        assert "the instruction there cannot be probed" in result.stderr
+    result = server.run(("calls", "-c", str(path), f"{path}:work_*"))
+    assert (result.status, result.stdout.count("work_plain(")) == (0, 5)
+    assert f"cannot attach uprobe:{path}:work_locked" in result.stderr
