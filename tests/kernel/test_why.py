@@ -34,6 +34,16 @@ BLOCKED = {
 """Parts that wait, with the cause: what they measure is blocked but for the turns on a CPU."""
 
 
+def stolen() -> int:
+    """Nanoseconds that the hypervisor has taken from the CPUs of this machine, in steps of 10 ms for each CPU."""
+    ticks = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
+    return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+STOLEN: dict[str, int] = {}
+"""While the account was made."""
+
+
 @pytest.fixture(scope="module")
 def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Account, dict[str, int]]:
     """The account of a run of ``whys``, and its own."""
@@ -41,13 +51,14 @@ def told(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Acco
     folder = tmp_path_factory.mktemp("whys")
     command = [programs / "whys", str(int(SECONDS * 1000)), *PARTS]
     # A thread waits for a CPU from where it is woken; for the kernel once it is queued, some microseconds later.
-    runs: list[tuple[Account, list[list[str]]]] = []
+    runs: list[tuple[Account, list[list[str]], int]] = []
     while len(runs) < 4 and not (runs and runs[-1][0].kernel_difference < 0.001):
         with (folder / "own").open("w+", encoding="ascii") as own:
+            before = stolen()
             account = pytrace.why(command=command, cwd=folder, stdout=own)
             own.seek(0)
-            runs.append((account, [line.split() for line in own]))
-    account, rows = min(runs, key=lambda run: run[0].kernel_difference)
+            runs.append((account, [line.split() for line in own], stolen() - before))
+    account, rows, STOLEN["ns"] = min(runs, key=lambda run: run[0].kernel_difference)
     return account, {name: int(ns) for name, ns in rows}
 
 
@@ -71,7 +82,11 @@ def test_every_moment_is_in_one_state(told: tuple[Account, dict[str, int]]) -> N
 def test_the_kernel_says_the_same_of_time_on_and_for_a_cpu(told: tuple[Account, dict[str, int]]) -> None:
     account, _ = told
     assert all(thread.kernel_cpu >= 0 for thread in account.threads)
-    assert account.kernel_difference < 0.0015
+    # Kernels with CONFIG_PARAVIRT_TIME_ACCOUNTING leave what a hypervisor takes out of a thread's time on a CPU: 0.3 to
+    # 1.5 % on one machine, where 0.05 to 0.15 % were seen on another. It is counted in steps of 10 ms.
+    total = sum(thread.life for thread in account.threads)
+    steps = 10_000_000 * (os.cpu_count() or 1) if STOLEN["ns"] else 0
+    assert account.kernel_difference * total < 0.005 * total + STOLEN["ns"] + steps
 
 
 @pytest.mark.parametrize("part", BLOCKED)
