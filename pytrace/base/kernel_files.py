@@ -18,6 +18,11 @@ def process_name(pid: int | str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
+def process_state(pid: int) -> str:
+    """The state of a process as ``ps`` shows it (``R``, ``S``, ``D`` …, proc(5)); empty when it has gone."""
+    return read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1]
+
+
 def text(data: bytes) -> str:
     """Bytes of a file of the kernel as text, in which names may be no UTF-8."""
     return data.decode(errors="surrogateescape")

@@ -299,15 +299,10 @@ def _has_ended(pid: int) -> bool:
     with suppress(ChildProcessError):
         while not os.waitpid(pid, os.WNOHANG)[0]:
             waited = time.monotonic() - begun
-            if waited > _ENDING or (waited > _MOMENT and _is_stuck(pid)):
+            if waited > _ENDING or (waited > _MOMENT and kernel_files.process_state(pid) == "D"):
                 return False
             time.sleep(0.001)
     return True
-
-
-def _is_stuck(pid: int) -> bool:
-    """Whether a process is in an uninterruptible sleep."""
-    return kernel_files.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "D"
 
 
 class LimitedTasks:

@@ -18,7 +18,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from threading import Lock, get_native_id
 from typing import NoReturn
 
@@ -106,7 +106,7 @@ class Child:
         if not self._stopped or self._descent is not None:
             return False
         try:
-            return self._run_to(_entry_point(self.pid))
+            return self._run_to_entry()
         except OSError:
             # Somebody killed it: its memory is gone, and ptrace(2) knows it no more.
             if not self._killed():
@@ -160,34 +160,18 @@ class Child:
         self._stopped = False
         return self.poll() is not None
 
-    def _run_to(self, entry: int) -> bool:
-        """Set a breakpoint at *entry*, and continue to it."""
-        with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
-            memory.seek(entry)
-            code = memory.read(1)
-            if not entry or not code or code == _BREAKPOINT:
+    def _run_to_entry(self) -> bool:
+        with closing(_EntryStop(self.pid)) as stop:
+            if not stop.placed:
                 return False
-            memory.seek(entry)
-            memory.write(_BREAKPOINT)
-            reached = self._continue_to(entry)
+
+            def reached(status: int) -> bool:
+                return os.WSTOPSIG(status) == signal.SIGTRAP and stop.reached()
+
+            found = self._continue_until(reached, self._starts_no_more)
             if self._status is None:
-                memory.seek(entry)
-                memory.write(code)
-        return reached
-
-    def _continue_to(self, entry: int) -> bool:
-        """Continue to a breakpoint and set the program counter back to it."""
-
-        def reached(status: int) -> bool:
-            if (
-                os.WSTOPSIG(status) != signal.SIGTRAP
-                or syscalls.ptrace(_PTRACE_PEEKUSER, self.pid, _RIP) != entry + 1
-            ):
-                return False
-            syscalls.ptrace(_PTRACE_POKEUSER, self.pid, _RIP, entry)
-            return True
-
-        return self._continue_until(reached, self._starts_no_more)
+                stop.remove()
+        return found
 
     def _starts_no_more(self, waited: float) -> bool:
         return waited > _PATIENCE and (waited > _MOST_PATIENCE or _sleeps(self.pid))
@@ -289,6 +273,58 @@ class Child:
             raise TraceError(f"cannot run {self.command[0]}: {os.strerror(number)}")
 
 
+class _EntryStop:
+    """A breakpoint at the entry of the program of a traced process, which its dynamic loader jumps to at last."""
+
+    def __init__(self, pid: int) -> None:
+        """Set it.
+
+        Raises:
+            OSError: somebody killed the process.
+        """
+        self._pid = pid
+        self._entry = _entry_point(pid)
+        # It stays that of this program when the process executes another one.
+        self._memory = open(f"/proc/{pid}/mem", "r+b", buffering=0)  # noqa: SIM115 - closed by close
+        try:
+            self._memory.seek(self._entry)
+            self._code = self._memory.read(1)
+            self.placed = bool(self._entry and self._code) and self._code != _BREAKPOINT
+            """Whether there is one now: not where the entry is unknown, or somebody else's is there."""
+            if self.placed:
+                self._write(_BREAKPOINT)
+        except OSError:
+            self.close()
+            raise
+
+    def reached(self) -> bool:
+        """Whether the process has just run into it; its program counter is set back then.
+
+        Raises:
+            OSError: somebody killed the process.
+        """
+        if syscalls.ptrace(_PTRACE_PEEKUSER, self._pid, _RIP) != self._entry + 1:
+            return False
+        syscalls.ptrace(_PTRACE_POKEUSER, self._pid, _RIP, self._entry)
+        return True
+
+    def remove(self) -> None:
+        """Put back what stood there.
+
+        Raises:
+            OSError: somebody killed the process.
+        """
+        self._write(self._code)
+
+    def close(self) -> None:
+        """Close the process's memory."""
+        self._memory.close()
+
+    def _write(self, code: bytes) -> None:
+        self._memory.seek(self._entry)
+        self._memory.write(code)
+
+
 class _Descent:
     """A command and all that it starts, under ptrace(2): wrappers that start an interpreter as another process."""
 
@@ -304,8 +340,8 @@ class _Descent:
         """Threads whose first stop is to come."""
         self._asked: set[int] = set()
         """Threads that were sent a SIGSTOP, which no other stop stands for."""
-        self._entries: dict[int, tuple[int, bytes]] = {}
-        """Breakpoints at the entry of a program: its address, and what stands there."""
+        self._stops: dict[int, _EntryStop] = {}
+        """By process, as long as its program has not come to its entry."""
         syscalls.ptrace(_PTRACE_SETOPTIONS, root, 0, _PTRACE_O_TRACEEXEC | _PTRACE_O_TRACEFORKS)
         self._break_at_entry(root)
         self._go_on(root)
@@ -328,8 +364,8 @@ class _Descent:
         while self._traced and time.monotonic() < end:
             for thread in self._traced - self._asked - self._new:
                 self._asked.add(thread)
-                with suppress(OSError, ValueError):  # it has ended: the kernel says so next
-                    syscalls.stop_thread(_process_of(thread), thread)
+                with suppress(OSError):  # it has ended: the kernel says so next
+                    syscalls.stop_thread(procfs.leader(thread) or thread, thread)
             self._look(None)
 
     def kill(self) -> None:
@@ -340,6 +376,8 @@ class _Descent:
         for thread in self._traced - {self._root}:
             with suppress(ChildProcessError):
                 os.waitpid(thread, _WALL)
+        for thread in tuple(self._stops):
+            self._drop_stop(thread)
 
     def _look(self, wanted: Callable[[int], bool] | None) -> None:
         """Handle the stops of all threads once. With *wanted*, until one is found; without, let them go untraced."""
@@ -381,7 +419,7 @@ class _Descent:
                 self._new.add(started)
             return 0, False
         if event == _PTRACE_EVENT_EXEC:
-            self._entries.pop(thread, None)
+            self._drop_stop(thread)
             return 0, True
         if number == signal.SIGTRAP:
             return 0, self._reached_entry(thread)
@@ -391,8 +429,10 @@ class _Descent:
         return number, False
 
     def _detach(self, thread: int) -> None:
-        self._remove_breakpoint(thread)
-        with suppress(OSError):  # somebody killed it
+        if (stop := self._stops.get(thread)) is not None:
+            with suppress(OSError):  # somebody killed it
+                stop.remove()
+        with suppress(OSError):
             syscalls.ptrace(_PTRACE_DETACH, thread)
         self._forget(thread)
 
@@ -403,50 +443,34 @@ class _Descent:
     def _forget(self, thread: int) -> None:
         for known in (self._traced, self._new, self._asked):
             known.discard(thread)
-        self._entries.pop(thread, None)
+        self._drop_stop(thread)
 
     def _break_at_entry(self, pid: int) -> None:
         """Stop a program that stands at its start once more when its libraries are mapped."""
         with suppress(OSError):  # somebody killed it
-            entry = _entry_point(pid)
-            with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-                memory.seek(entry)
-                code = memory.read(1)
-                if entry and code and code != _BREAKPOINT:
-                    memory.seek(entry)
-                    memory.write(_BREAKPOINT)
-                    self._entries[pid] = entry, code
-
-    def _remove_breakpoint(self, thread: int) -> None:
-        entry, code = self._entries.pop(thread, (0, b""))
-        if entry:
-            with suppress(OSError), open(f"/proc/{thread}/mem", "r+b", buffering=0) as memory:
-                memory.seek(entry)
-                memory.write(code)
+            stop = _EntryStop(pid)
+            if stop.placed:
+                self._stops[pid] = stop
+            else:
+                stop.close()
 
     def _reached_entry(self, thread: int) -> bool:
-        entry, _ = self._entries.get(thread, (0, b""))
+        stop = self._stops.get(thread)
         with suppress(OSError):  # somebody killed it
-            if entry and syscalls.ptrace(_PTRACE_PEEKUSER, thread, _RIP) == entry + 1:
-                self._remove_breakpoint(thread)
-                syscalls.ptrace(_PTRACE_POKEUSER, thread, _RIP, entry)
+            if stop is not None and stop.reached():
+                stop.remove()
+                self._drop_stop(thread)
                 return True
         return False
 
-
-def _process_of(thread: int) -> int:
-    """The process of a thread (its ``Tgid``).
-
-    Raises:
-        ValueError: it has ended.
-    """
-    text = kernel_files.read_text(f"/proc/{thread}/status")
-    return int(text.partition("\nTgid:")[2].partition("\n")[0])
+    def _drop_stop(self, thread: int) -> None:
+        if (stop := self._stops.pop(thread, None)) is not None:
+            stop.close()
 
 
 def _sleeps(pid: int) -> bool:
     """Whether a process is in an interruptible sleep, unlike one that runs or waits for a disk."""
-    return kernel_files.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
+    return kernel_files.process_state(pid) == "S"
 
 
 def start(
