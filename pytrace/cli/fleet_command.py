@@ -82,6 +82,7 @@ def run(words: Sequence[str]) -> int:
 
 _WHY = frozenset({"comm", "cgroup", "container", "uid", "duration", "all", "format", "output"})
 """Options of why that are for many hosts, too."""
+_WHY_EXAMPLE = ("pytrace fleet --hosts 'web[1-9]' why --comm nginx --for 10",)
 
 
 def _why(own: CommandLine, words: Sequence[str]) -> int:
@@ -93,13 +94,11 @@ def _why(own: CommandLine, words: Sequence[str]) -> int:
     line = COMMANDS["why"].read(words)
     for key in line.values:
         if key not in _WHY:
-            hints = ("pytrace fleet --hosts 'web[1-9]' why --comm nginx --for 10",)
-            raise TraceError(f"--{line.table.by_key[key].long} of why is not for pytrace fleet", hints=hints)
+            raise TraceError(f"--{line.table.by_key[key].long} of why is not for pytrace fleet", hints=_WHY_EXAMPLE)
     selected = {key: line.many(key) for key in ("comm", "cgroup", "container", "uid") if line.many(key)}
     duration = line.argument("duration", float)
     if not selected or duration is None:
-        hints = ("pytrace fleet --hosts 'web[1-9]' why --comm nginx --for 10",)
-        raise TraceError("fleet why needs --comm, --cgroup, --container or --uid, and --for", hints=hints)
+        raise TraceError("fleet why needs --comm, --cgroup, --container or --uid, and --for", hints=_WHY_EXAMPLE)
     if own.argument("by", str) not in (None, "host"):
         raise TraceError("fleet why tells hosts apart: --by is host")
     arguments = _keywords(own)

@@ -117,7 +117,7 @@ def _opened(target: str, added: str, arguments: OpenArguments) -> Trace:
     """
     if not target and not added:
         return open_trace(SCRIPT, **arguments)
-    text = _read(SCRIPT).replace('import "../', f'import "{_PACKAGE}/') + added
+    text = _script() + added
     if not target:
         return open_trace(text, **arguments)
     # Many short waits are of interest here.
@@ -132,7 +132,7 @@ def _opened(target: str, added: str, arguments: OpenArguments) -> Trace:
 
 def for_hosts() -> str:
     """The script for hosts of a fleet, where no command is started: without timeline, which has most of the entries."""
-    text = _read(SCRIPT).replace('import "../', f'import "{_PACKAGE}/').replace("comptime has_cpid", "comptime false")
+    text = _script().replace("comptime has_cpid", "comptime false")
     return text.replace("task.tgid == cpid", "false").replace("@least = (uint64)0;", "@least = (uint64)1 << 62;")
 
 
@@ -142,6 +142,11 @@ def parameters() -> dict[str, str | int]:
         "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
         "futex": causes.number("futex"),
     }  # fmt: skip
+
+
+def _script() -> str:
+    """The text of the script, which imports files wherever it is compiled."""
+    return _read(SCRIPT).replace('import "../', f'import "{_PACKAGE}/')
 
 
 def _read(path: str) -> str:
