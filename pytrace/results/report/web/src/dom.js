@@ -30,6 +30,15 @@ export function button(text, act) {
   return el("button", { type: "button", textContent: text, onclick: act });
 }
 
+// The context of a canvas that has so many of the page's pixels, each of *ratio* of its own.
+export function sized(canvas, width, height, ratio = devicePixelRatio || 1) {
+  const context = canvas.getContext("2d");
+  canvas.width = width * ratio; canvas.height = height * ratio;
+  canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
+}
+
 export function counted(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -3,7 +3,7 @@
 // Drawn on a canvas as an icicle (callers above), as a flame (callers below), from the innermost functions, or as a
 // sandwich of one function: its callers above it, what it calls below.
 
-import { button, choice, counted, dark, el, percent, quantity, readable, redrawn, tick } from "./dom.js";
+import { button, choice, counted, dark, el, percent, quantity, readable, redrawn, sized, tick } from "./dom.js";
 import { overTime } from "./over_time.js";
 import { table } from "./table.js";
 import { again, buildTree, exactSum, functions, layout, rowSums, search, sourceLines } from "./tree.js";
@@ -124,10 +124,7 @@ export function flame(data, part, number = 0) {
     const width = box.clientWidth;
     if (!width || !trees.length) return;
     place(width);
-    const ratio = Math.min(devicePixelRatio || 1, 30000 / (rows * ROW));
-    canvas.width = width * ratio; canvas.height = rows * ROW * ratio;
-    canvas.style.width = `${width}px`; canvas.style.height = `${rows * ROW}px`;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    sized(canvas, width, rows * ROW, Math.min(devicePixelRatio || 1, 30000 / (rows * ROW)));
     context.font = FONT;
     context.textBaseline = "middle";
     const letter = context.measureText("m").width;

@@ -1,6 +1,6 @@
 // Histograms of many keys at once: a column for each key, a row for each bucket. One that differs stands out.
 
-import { cellText, button, choice, counted, dark, el, keyText, percent, redrawn } from "./dom.js";
+import { cellText, button, choice, counted, dark, el, keyText, percent, redrawn, sized } from "./dom.js";
 
 const ROW = 16, LABELS = 110, NAMES = 110, NARROWEST = 2, FONT = "12px ui-monospace, monospace";
 const EACH = "each", ALL = "all";
@@ -40,10 +40,7 @@ export function keyHeat(data, part, counts, show) {
     const width = place.clientWidth;
     if (!width) return;
     prepare(Math.max(width - LABELS, 100));
-    const context = canvas.getContext("2d"), ratio = devicePixelRatio || 1, height = rows * ROW + NAMES;
-    canvas.width = width * ratio; canvas.height = height * ratio;
-    canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const height = rows * ROW + NAMES, context = sized(canvas, width, height);
     context.font = FONT; context.textBaseline = "middle"; context.textAlign = "right";
     const ink = dark() ? "#d4d4d8" : "#3f3f46";
     context.fillStyle = ink;

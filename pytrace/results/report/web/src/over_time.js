@@ -1,6 +1,6 @@
 // Samples over time, above a flame graph: a column for each slice. The range that is marked is what the graph shows.
 
-import { button, counted, dark, el, local, readable, redrawn, zone } from "./dom.js";
+import { button, counted, dark, el, local, readable, redrawn, sized, zone } from "./dom.js";
 import { again } from "./tree.js";
 
 const HEIGHT = 44;
@@ -19,11 +19,9 @@ export function overTime(part, slices, measure, amount, choose) {
   const whole = button("Whole time", () => take(null));
 
   function draw() {
-    const width = place.clientWidth, ratio = devicePixelRatio || 1, context = canvas.getContext("2d");
+    const width = place.clientWidth;
     if (!width) return;
-    canvas.width = width * ratio; canvas.height = HEIGHT * ratio;
-    canvas.style.width = `${width}px`; canvas.style.height = `${HEIGHT}px`;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = sized(canvas, width, HEIGHT);
     const step = width / count;
     for (let at = 0; at < count; at++) {
       const kept = sums[at] / most, all = (sums[at] + (lost[at] ?? 0)) / most;

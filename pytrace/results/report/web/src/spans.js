@@ -1,6 +1,6 @@
 // Spans in time, below the name of their thread: those that ran within another one are below it.
 
-import { button, counted, dark, el, local, readable, redrawn, zone } from "./dom.js";
+import { button, counted, dark, el, local, readable, redrawn, sized, zone } from "./dom.js";
 
 const HEIGHT = 18, TITLE = 18, GAP = 8, AXIS = 20, NARROW = 0.5;
 
@@ -20,11 +20,9 @@ export function spans(data, part) {
     ...(took.length ? ["; the longest is ", button(`${data.texts[part.label[longest]]}, ${readable(took[longest], "ns")}`, () => show(longest))] : []));
 
   function draw() {
-    const width = place.clientWidth, ratio = devicePixelRatio || 1, context = canvas.getContext("2d");
+    const width = place.clientWidth;
     if (!width) return;
-    canvas.width = width * ratio; canvas.height = height * ratio;
-    canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = sized(canvas, width, height);
     const scale = width / (last - first), ink = dark() ? "#f4f4f5" : "#18181b", soft = dark() ? "#a1a1aa" : "#52525b";
     context.font = "12px ui-monospace, monospace"; context.textBaseline = "middle";
     axis(context, width, soft, dark() ? "#3f3f46" : "#e4e4e7");
