@@ -117,11 +117,12 @@ def _go_program(words: Sequence[str]) -> list[str]:
         path = f"/proc/{values['p']}/exe"
     if path is None:
         return []
-    from pytrace.runtime.binaries.elf_file import ElfFile  # of this kind of picture alone
+    from pytrace.runtime.binaries import go_binaries  # of this kind of picture alone
+    from pytrace.runtime.binaries.elf_file import ElfFile
 
     try:
         with ElfFile.open(path) as file:
-            of_go = any(section.name == ".gopclntab" for section in file.sections)
+            of_go = any(file.section(name) is not None for name in go_binaries.SECTIONS)
     except (OSError, TraceError):
         return []
     return ["-O", path] if of_go else []
