@@ -18,9 +18,10 @@ from pytrace.account.reading import ON_CPU, Reading
 from pytrace.account.screen import duration, heading, seconds, text_of_path
 from pytrace.core import types
 from pytrace.core.text import printable_utf8
+from pytrace.results.findings import Amounts
 from pytrace.results.formats import svg
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import MapData, Portable
+from pytrace.results.snapshot import MapData, Portable, StackTrace
 from pytrace.results.stack_samples import profiles
 
 _WIDTH, _NAMES, _ROW = 1160, 180, 15
@@ -142,17 +143,25 @@ def _by_cause(reading: Reading) -> dict[str, dict[Portable, int]]:
 
 
 def _flame(title: str, entries: Mapping[Portable, int]) -> str:
+    """The flame graph of a cause; none where nothing of its time has a stack, as of waits for a CPU."""
     members = (types.Stack(user=False), types.Stack(user=True))
-    data = MapData(
-        f"@{title}", types.Tuple(members), types.Sum(), {key: us for key, us in entries.items() if us},
-        help="", key_names=("kernel", "user"),
-    )  # fmt: skip
-    if not data.entries:
+    known = {key: us for key, us in entries.items() if us and _has_stack(key)}
+    if not known:
         return ""
+    data = MapData(
+        f"@{title}", types.Tuple(members), types.Sum(), known, help="", key_names=("kernel", "user")
+    )
     drawing = svg.Drawing(_WIDTH)
     (profile,) = profiles([data], Printers().portable_text)
-    svg.draw_flames(drawing, profile, 0, _STYLE, titled=False)
-    return drawing.element()
+    svg.draw_flames(drawing, profile, 0, _STYLE, amounts=Amounts("us"), titled=False)
+    missing = sum(entries.values()) - sum(known.values())
+    without = f"<p>{seconds(missing * 1000)} more, of which no stack was taken.</p>" if missing else ""
+    return drawing.element() + without
+
+
+def _has_stack(key: Portable) -> bool:
+    assert isinstance(key, tuple)
+    return any(isinstance(stack, StackTrace) and stack.frames for stack in key)
 
 
 # ------------------------------------------------------------------------------------------------------------ timeline

@@ -65,6 +65,14 @@ def test_it_shows_causes_threads_and_who_ended_waits() -> None:
     assert len(re.findall(r'<rect[^>]*fill="#d43d51"', text)) == 5
 
 
+def test_flame_graphs_are_of_what_has_a_stack_and_have_units() -> None:
+    """Time on a CPU without a sample has none, and no graph; that of the lock is in milliseconds."""
+    text = html(reading(waits=5))
+    assert "[no stack]" not in text
+    assert len(re.findall(r"<title>all: ([^<]*)", text)) == 1
+    assert "<title>all: 25 ms, 100.00%" in text
+
+
 def test_it_stays_small() -> None:
     """Waits narrower than a pixel are joined, and of many threads the longest are drawn."""
     many = reading(waits=1, threads=3000)
