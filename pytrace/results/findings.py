@@ -55,7 +55,7 @@ def findings(snapshot: SnapshotData) -> list[str]:
             stacks.append(Stacks(data, run))
             lines += stacks[-1].lines()
         elif data.entries and isinstance(data.value, types.Hist | types.LHist):
-            lines += _histogram(data)
+            lines += histogram_lines(data)
     if nothing := nothing_counted(snapshot):
         return nothing
     return [*lines, *(f"note: {sentence}" for sentence in unnamed_code(stacks, snapshot.runs))]
@@ -82,7 +82,7 @@ def findings_of(data: MapData, run: Run) -> list[str]:
     """As :func:`findings`, of one map."""
     if data.entries and is_profile(data):
         return Stacks(data, run).lines()
-    return list(_histogram(data)) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
+    return histogram_lines(data) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
 
 
 # ---------------------------------------------------------------------------------------------- stacks
@@ -270,6 +270,7 @@ class Stacks:
 
     # ------------------------------------------------------------------------------------------ whose it is
 
+    @cached_property
     def listings(self) -> list[Listing]:
         """The lists of the answer; the first one divides the whole."""
         split = second_task([column.type for column in self.data.key_columns])
@@ -344,6 +345,7 @@ class Stacks:
         least, most = min(ends), max(ends)
         return next((at for at, one in enumerate(least) if one != most[at]), len(least))
 
+    @cached_property
     def callers(self) -> tuple[str, list[int]]:
         """Functions that tell something by what they call, where calls branch; the title of their list.
 
@@ -428,14 +430,14 @@ class Stacks:
             first, space, rest = total.partition(" (")
             total = f"{first} {self.what}{space}{rest}"
         lines = []
-        lists = [(listing.text, self._by_owner(listing, self.values)) for listing in self.listings()]
+        lists = [(listing.text, self._by_owner(listing, self.values)) for listing in self.listings]
         for number, (text, values) in enumerate(lists):
             lines.append(f"{total}, {text}:" if not number else f"{text}:")
             lines += _largest(values, whole, self.amounts.short)
         # Where one small function has most, the question is who calls it.
         most = max(lists[0][1].items(), key=itemgetter(1))
         alone = self.what == "on CPU" and not self.scripted and most[1] * 2 >= whole
-        found = self.callers()[1] if self.scripted or alone else []
+        found = self.callers[1] if self.scripted or alone else []
         found = [one for one in found if not alone or self.items[one].name != most[0]]
         if found:
             lines.append(f"{'' if alone else 'interpreted '}functions with what they call:")
@@ -646,7 +648,7 @@ def changes(stacks: Stacks) -> list[str]:
     was, now = sum(stacks.olds), sum(stacks.values)
     percent = f" ({100 * (now - was) / was:+.1f} %)" if was else ""
     lines = [f"{amounts.full(was)} before, {amounts.full(now)} after: {_signed(now - was, amounts)}{percent}"]
-    listing = stacks.listings()[0]
+    listing = stacks.listings[0]
     new, old = [0] * len(listing.owners), [0] * len(listing.owners)
     for owner, value, earlier in zip(listing.of, stacks.values, stacks.olds, strict=True):
         new[owner] += value
@@ -685,20 +687,18 @@ def _largest(found: Mapping[str, int], whole: int, text: Callable[[int], str]) -
         yield f"  {100 * number / whole:5.1f} %  {text(number):>9}  {name}"
 
 
-def _histogram(data: MapData) -> Iterator[str]:
-    """Of the key with most values how many there are, and the buckets of quantiles."""
+def histogram_lines(data: MapData) -> list[str]:
+    """How many values all keys have together, and the buckets of quantiles."""
     type_ = data.value
     assert isinstance(type_, types.Hist | types.LHist)
-    form = histogram.shape(type_)
-    sums = {key: sum(_counts(value).values()) for key, value in data.entries.items()}
-    whole = sum(sums.values())
     every: dict[int, int] = {}
     for value in data.entries.values():
         for number, count in _counts(value).items():
             every[number] = every.get(number, 0) + count
-    if not whole:
-        return
-    yield f"{data.title}: {quantiles_text(form, histogram.all_buckets(type_, every), data.unit)}"
+    if not any(every.values()):
+        return []
+    counts = histogram.all_buckets(type_, every)
+    return [f"{data.title}: {quantiles_text(histogram.shape(type_), counts, data.unit)}"]
 
 
 def quantiles_text(form: histogram.Shape, counts: Sequence[int], unit: str) -> str:

@@ -128,7 +128,7 @@ def test_who_calls_a_function_that_several_call() -> None:
 def test_functions_through_which_everything_goes_are_no_answer() -> None:
     entries = {go("main.a", "main.handle"): 5, go("main.b", "main.handle"): 4, go("main.a", "main.other"): 1}
     found = Stacks(map_data("@", U, COUNT, entries), run(script="-e", text=SAMPLES))
-    assert [found.items[one].name for one in found.callers()[1]] == ["main.handle", "main.other"]
+    assert [found.items[one].name for one in found.callers[1]] == ["main.handle", "main.other"]
 
 
 def test_calls_are_of_who_called_the_event() -> None:

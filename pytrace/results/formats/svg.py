@@ -26,8 +26,6 @@ from pytrace.render.histogram import Histogram, LabelledBucket, Quantile
 from pytrace.render.values import value_kind_of
 from pytrace.results.difference import difference
 from pytrace.results.findings import (
-    BYTES,
-    SECONDS,
     Amounts,
     Stacks,
     amounts_of,
@@ -43,21 +41,21 @@ from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report.data import (
-    BOOT,
-    Cell,
     Document,
     LinesPart,
-    PartColumn,
     State,
     TablePart,
     at_end,
     buckets_added,
+    cell_number,
+    cell_text,
     counter_part,
     difference_part,
     is_number,
     map_part,
     of_prints,
     of_snapshots,
+    rows_in_order,
     rows_part,
     series_part,
     shown_names,
@@ -129,8 +127,9 @@ def _number(drawing: Drawing, data: MapData) -> None:
     (value,) = data.entries.values()
     document = Document()
     part = map_part(document, Printers(), data)
+    names = document.texts.all()
     texts = [
-        f"{document.texts.all()[name]} {_cell_text(document, (name, unit, number, title), cell)}"
+        f"{names[name]} {cell_text(names, (name, unit, number, title), cell)}"
         for (name, unit, number, title), cell in zip(part.columns, part.rows[0], strict=True)
     ]
     assert value is not None
@@ -571,6 +570,8 @@ def _add(box: _Box, value: int, *, earlier: bool) -> None:
 
 _Step = tuple[str, str, str, str]
 """Name, kind, module and source line of a box."""
+_FUNCTION = 3
+"""Of them those that tell functions apart."""
 
 
 def _paths(profile: Profile, options: Options) -> dict[tuple[_Step, ...], tuple[int, ...]]:
@@ -580,6 +581,8 @@ def _paths(profile: Profile, options: Options) -> dict[tuple[_Step, ...], tuple[
         frames = list(_steps(sample))
         if options.reversed:
             frames.reverse()
+        # As in reports, a function that calls itself is one frame, with the line of the outermost call.
+        frames = [step for at, step in enumerate(frames) if not at or frames[at - 1][:_FUNCTION] != step[:_FUNCTION]]
         path = (*((label.text, _LABEL, "", "") for label in sample.labels), *frames)
         known = paths.get(path)
         paths[path] = sample.values if known is None else tuple(map(profile.join, known, sample.values))
@@ -927,7 +930,7 @@ def _draw_lines(drawing: Drawing, document: Document, part: LinesPart) -> None:
     drawing.height = top + height + FONT + 8
     drawing.line("time (UTC)", "q")
     for place, at in enumerate(order if part.columns else []):
-        key = ", ".join(_cell_text(document, *item) for item in zip(part.columns, part.keys[at], strict=True))
+        key = ", ".join(cell_text(names, *item) for item in zip(part.columns, part.keys[at], strict=True))
         drawing.box(MARGIN, drawing.height + 5, ROW - 5, ROW - 5, _COLOURS[place], key)
         drawing.text(MARGIN + ROW, drawing.height + FONT + 3, fitted(key, drawing.width - 2 * MARGIN - ROW), "q")
         drawing.height += FONT + 4
@@ -945,17 +948,15 @@ def _draw_table(drawing: Drawing, document: Document, part: TablePart) -> None:
     names = document.texts.all()
     if names[part.name]:
         drawing.line(names[part.name], "h")
-    rows = part.rows
-    if part.sort >= 0:
-        rows = sorted(rows, key=lambda row: -_size(row[part.sort]))
+    rows = rows_in_order(part, names)
     heads = [names[title] for _, _, _, title in part.columns]
     shown = [
-        [_cell_text(document, *item, part.boot) for item in zip(part.columns, row, strict=True)]
+        [cell_text(names, *item, part.boot) for item in zip(part.columns, row, strict=True)]
         for row in rows[:_MOST_ROWS]
     ]
     widths = [max(map(len, column)) for column in zip(heads, *shown, strict=True)]
     measured = part.sort if part.sort >= 0 else _ranked(part)
-    largest = max((abs(_size(row[measured])) for row in rows[:_MOST_ROWS]), default=0) if measured >= 0 else 0
+    largest = max((abs(cell_number(row[measured])) for row in rows[:_MOST_ROWS]), default=0) if measured >= 0 else 0
 
     def line(cells: Sequence[str], style: str) -> None:
         texts = [
@@ -970,7 +971,7 @@ def _draw_table(drawing: Drawing, document: Document, part: TablePart) -> None:
     for row, cells in zip(rows, shown, strict=False):
         line(cells, "")
         if largest and room > ROW:
-            size = abs(_size(row[measured])) / largest
+            size = abs(cell_number(row[measured])) / largest
             drawing.box(bars, drawing.height - FONT - 1, max(1, room * size), FONT, _BAR, " ".join(cells))
     if len(rows) > len(shown):
         drawing.line(f"… and {len(rows) - len(shown)} more rows", "q")
@@ -980,25 +981,7 @@ def _draw_table(drawing: Drawing, document: Document, part: TablePart) -> None:
 def _ranked(part: TablePart) -> int:
     """The column of numbers by which rows were printed, the largest first; -1: there is none."""
     for at, (_, _, number, _) in reversed(list(enumerate(part.columns))):
-        sizes = [_size(row[at]) for row in part.rows] if number else []
+        sizes = [cell_number(row[at]) for row in part.rows] if number else []
         if len(sizes) > 1 and sizes[0] > sizes[-1] and sizes == sorted(sizes, reverse=True):
             return at
     return -1
-
-
-def _size(cell: Cell) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return 0.0
-
-
-def _cell_text(document: Document, column: PartColumn, cell: Cell, boot: float = 0.0) -> str:
-    """A cell for people: times and sizes in the unit that fits, times since boot as those of the day (UTC)."""
-    _, unit, number, _ = column
-    if unit == BOOT:
-        return about.moment(int(boot * 1e9) + int(cell)).split()[1]
-    if not number:
-        assert isinstance(cell, int)
-        return document.texts.all()[cell]
-    return readable(_size(cell), unit) if (unit in SECONDS or unit in BYTES) and cell != "" else str(cell)

@@ -28,7 +28,18 @@ from pytrace.render.tseries import TimeSeries
 from pytrace.render.value_kind import Change as KeyChange
 from pytrace.render.values import value_kind_of
 from pytrace.results.difference import MapDifference
-from pytrace.results.findings import Listing, Stacks, counted, quantiles_text, readable, same_function
+from pytrace.results.findings import (
+    BYTES,
+    SECONDS,
+    Listing,
+    Stacks,
+    changes,
+    counted,
+    histogram_lines,
+    quantiles_text,
+    readable,
+    same_function,
+)
 from pytrace.results.merge import common_type
 from pytrace.results.row_events import RowEvent, lanes, row_events
 from pytrace.results.snapshot import Frame, MapData, Pair, Portable, Run, SnapshotData, Table, Value
@@ -72,6 +83,8 @@ class Document(msgspec.Struct, frozen=True):
     parts: list[AnyPart] = msgspec.field(default_factory=list)
     stacks: list[Stacks] = msgspec.field(default_factory=list)
     """Those of the flame graphs."""
+    answers: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    """Of parts with a picture, by their names (texts), what it says in words: for browsers that run no script."""
 
     def text(self, text: str) -> int:
         """The number of a text of a traced program, whose control characters and bytes are escapes."""
@@ -450,12 +463,13 @@ def flame_part(
     """
     stacks = Stacks(after, document.runs[-1] if document.runs else None, before)
     document.stacks.append(stacks)
+    document.answers[document.text(after.title)] = stacks.lines() if before is None else changes(stacks)
     at = after.slice_column
     groups = _Groups(document, after, text, at)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
-    listings = stacks.listings()
+    listings = stacks.listings
     trie = _Trie(document, stacks, compared=before is not None)
     entries = []
     for number, (entry, members) in enumerate(zip(stacks.keys, stacks.members, strict=True)):
@@ -475,7 +489,7 @@ def flame_part(
         samples = [(row.time, row.now[-1] if row.side < INNERMOST else 0) for row in rows]
         over_time = _slices(samples, taken or {}, document.runs[-1].start)
     counts, period = counted(document.runs[-1]) if document.runs and isinstance(after.value, types.Count) else ("", 0.0)
-    title, found = stacks.callers()
+    title, found = stacks.callers
 
     def listed(number: int, listing: Listing) -> ListPart:
         owners = [(document.text(owner.label), trie.frames[owner.item]) for owner in listing.owners]
@@ -931,6 +945,10 @@ def _stats_cells(value: Value) -> list[Cell]:
     return [exact(count), exact(truncated(total, count)), exact(total)]
 
 
+CHANGE = "change"
+"""The title of the column that a comparison is about."""
+
+
 def difference_part(document: Document, printers: Printers, part: MapDifference) -> TablePart:
     """The keys of a map that differ: their values before and after, and the change of numbers."""
     of_value = value_columns(part.name, part.value)
@@ -952,7 +970,7 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
         ]
         for name, change in part.changes.items()
     ]
-    change_column: PartColumn = (document.text("change"), of_value[-1].unit, 1, document.text("change"))
+    change_column: PartColumn = (document.text(CHANGE), of_value[-1].unit, 1, document.text(CHANGE))
     return TablePart(
         name=document.text(part.name), help=document.text(""),
         columns=[*key.columns, *sides, change_column], rows=rows, sort=len(key.columns) + len(sides),
@@ -964,6 +982,37 @@ def _change(change: KeyChange) -> Cell:
     if isinstance(change.delta, tuple):
         return exact(truncated(*pair(change.after)) - truncated(*pair(change.before)))
     return exact(change.delta) if isinstance(change.delta, int) else ""
+
+
+# ---------------------------------------------------------------------------------------------- cells as text
+
+
+def cell_number(cell: Cell) -> float:
+    """The number of a cell; 0 where it is empty."""
+    try:
+        return float(cell)
+    except ValueError:
+        return 0.0
+
+
+def rows_in_order(part: TablePart, texts: Sequence[str]) -> list[list[Cell]]:
+    """The rows of a table, those with most first if it has an order; of changes those that changed most."""
+    if part.sort < 0:
+        return part.rows
+    size: Callable[[float], float] = abs if texts[part.columns[part.sort][0]] == CHANGE else float
+    return sorted(part.rows, key=lambda row: -size(cell_number(row[part.sort])))
+
+
+def cell_text(texts: Sequence[str], column: PartColumn, cell: Cell, boot: float = 0.0) -> str:
+    """A cell for people: times and sizes in the unit that fits, times since boot as those of the day (UTC)."""
+    _, unit, number, _ = column
+    if unit == BOOT:
+        seconds, rest = divmod(int(boot * 1e9) + int(cell), _SECOND)
+        return f"{strftime('%H:%M:%S', gmtime(seconds))}.{rest // 1_000_000:03}"
+    if not number:
+        assert isinstance(cell, int)
+        return texts[cell]
+    return readable(cell_number(cell), unit) if (unit in SECONDS or unit in BYTES) and cell != "" else str(cell)
 
 
 # ---------------------------------------------------------------------------------------------- keys that states share
@@ -1006,6 +1055,10 @@ def histogram_part(
     states = [data] if before is None else [before, data]
     common, keys = _keyed(document, printers, states)
     assert isinstance(data.value, types.Hist | types.LHist)
+    document.answers[common["name"]] = [
+        f"{side}{line}" for side, state in zip(("before, ", "after, ") if before else ("",), states, strict=True)
+        for line in histogram_lines(state)
+    ]  # fmt: skip
     return HistogramPart(
         **common, buckets=_bounds(data.value), counts=[_counts(data, key) for key in keys],
         before=None if before is None else [_counts(before, key) for key in keys], by=0 if data.label else -1,
@@ -1067,6 +1120,7 @@ def heat_part(document: Document, printers: Printers, states: Sequence[State]) -
     common, keys = _keyed(document, printers, [state.data for state in states])
     type_ = states[-1].data.value
     assert isinstance(type_, types.Hist | types.LHist)
+    document.answers[common["name"]] = _highest(states)
     return HeatPart(
         **common, buckets=_bounds(type_),
         starts=[state.start / 1e9 for state in states], times=[state.end / 1e9 for state in states],
@@ -1084,20 +1138,19 @@ def findings_over_time(snapshots: Sequence[SnapshotData]) -> list[str]:
     for name in shown_names(snapshots):
         last = snapshots[-1]
         states = (of_prints(name, last) if name in last.maps else []) or of_snapshots(name, snapshots)
-        data = states[-1].data
-        if not isinstance(data.value, types.Hist | types.LHist):
-            continue
-        steps: list[dict[int, int]] = [{} for _ in states]
-        for key in _keys([state.data for state in states]):
-            for at, step in enumerate(steps_of(states, key, buckets_added)):
-                for bucket, count in step.items() if isinstance(step, dict) else ():
-                    assert isinstance(count, int)
-                    steps[at][bucket] = steps[at].get(bucket, 0) + count
-        lines += _highest(data, states, steps)
+        if isinstance(states[-1].data.value, types.Hist | types.LHist):
+            lines += _highest(states)
     return lines
 
 
-def _highest(data: MapData, states: Sequence[State], steps: Sequence[Mapping[int, int]]) -> list[str]:
+def _highest(states: Sequence[State]) -> list[str]:
+    data = states[-1].data
+    steps: list[dict[int, int]] = [{} for _ in states]
+    for key in _keys([state.data for state in states]):
+        for at, step in enumerate(steps_of(states, key, buckets_added)):
+            for bucket, count in step.items() if isinstance(step, dict) else ():
+                assert isinstance(count, int)
+                steps[at][bucket] = steps[at].get(bucket, 0) + count
     assert isinstance(data.value, types.Hist | types.LHist)
     form, type_ = histogram.shape(data.value), data.value
     whole: dict[int, int] = {}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import resources
 from itertools import chain
@@ -32,10 +32,13 @@ from pytrace.results.report.data import (
     AnyPart,
     Document,
     FlamePart,
+    LinesPart,
     SpansPart,
     State,
     TablePart,
     at_end,
+    cell_number,
+    cell_text,
     counter_part,
     difference_part,
     flame_part,
@@ -45,6 +48,7 @@ from pytrace.results.report.data import (
     map_part,
     of_prints,
     of_snapshots,
+    rows_in_order,
     rows_part,
     series_part,
     shown,
@@ -76,8 +80,8 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 <header>{header}</header>
-<main id="report"><noscript><p class="warning">The pictures of this report are drawn by a script that it holds; \
-this browser does not run it.</p></noscript></main>
+<main id="report"><noscript>{plain}<p class="warning">Pictures and whole tables are drawn by a script that this report \
+holds; this browser does not run it.</p></noscript></main>
 <footer>{about}<details><summary>Licences</summary><pre>{licences}</pre></details></footer>
 <script type="text/plain" id="data">{data}</script>
 <script>{program}</script>
@@ -139,7 +143,7 @@ def page(
         header += f"<p>{escaped(nothing[0].upper() + nothing[1:])}.</p>"
     text = _PAGE.format(
         policy=policy, title=escaped(title), style=style, header=header, about=about,
-        licences=escaped(licences), data=document.packed(), program=program,
+        plain=_plain(document), licences=escaped(licences), data=document.packed(), program=program,
     )  # fmt: skip
     return text.encode()
 
@@ -215,6 +219,55 @@ def _scripts(heads: Sequence[Head]) -> str:
         for text, name in texts.items()
         if text
     )
+
+
+# ---------------------------------------------------------------------------------------------- without a script
+
+
+_MOST_ROWS = 20
+
+
+def _plain(document: Document) -> str:
+    """The answers of all parts in words, for browsers that run no script."""
+    texts = document.texts.all()
+    sections = []
+    for part in document.parts:
+        lines = [*filter(None, [part.note]), *document.answers.get(part.name, [])]
+        heads: list[str] = []
+        rows: list[list[str]] = []
+        if isinstance(part, TablePart):
+            heads = [texts[title] for _, _, _, title in part.columns]
+            rows = [
+                [cell_text(texts, *item, part.boot) for item in zip(part.columns, row, strict=True)]
+                for row in rows_in_order(part, texts)
+            ]
+        elif isinstance(part, LinesPart):
+            heads = [*(texts[title] for _, _, _, title in part.columns), "highest", "last"]
+            rows = list(_plain_lines(texts, part))
+        elif isinstance(part, SpansPart):
+            lines.append(f"{len(part.start):,} spans of {len(part.tracks):,} threads")
+        if len(rows) > _MOST_ROWS:
+            lines.append(f"… and {len(rows) - _MOST_ROWS:,} more rows")
+        head = "".join(f"<th>{escaped(text)}</th>" for text in heads)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escaped(text)}</td>' for text in row)}</tr>" for row in rows[:_MOST_ROWS]
+        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        said = f"<pre>{chr(10).join(map(escaped, lines))}</pre>" if lines else ""
+        sections.append(f"<section><h2>{escaped(texts[part.name])}</h2>{table}{said}</section>")
+    return "".join(sections)
+
+
+def _plain_lines(texts: Sequence[str], part: LinesPart) -> Iterator[list[str]]:
+    """Of each key its members, the highest value and the last, the highest first."""
+    column = (0, part.unit, 1, 0)
+    known = [[value for value in values if value is not None] for _, values in part.lines]
+    highest = [max(values, key=cell_number, default="") for values in known]
+    for at in sorted(range(len(known)), key=lambda at: -cell_number(highest[at])):
+        key = part.keys[at] if part.columns else []
+        cells = [cell_text(texts, *item) for item in zip(part.columns, key, strict=True)]
+        last = known[at][-1] if known[at] else ""
+        yield [*cells, cell_text(texts, column, highest[at]), cell_text(texts, column, last)]
 
 
 # ---------------------------------------------------------------------------------------------- build

@@ -199,6 +199,14 @@ def test_deep_stacks_are_folded_and_truncated_to_the_shape_of_the_picture() -> N
     assert int(re.search(rb'height="(\d+)"', found)[1]) < 800  # type: ignore[index]
 
 
+def test_a_function_that_calls_itself_is_one_frame() -> None:
+    deep = {stack("leaf", *["visit"] * depth, "main"): 1 for depth in (1, 7, 90)}
+    found = picture(map_data("@", USTACK, COUNT, deep))
+    assert numbers(found) == {"all": 3, "main": 3, "visit": 3, "leaf": 3}
+    turned = picture(map_data("@", USTACK, COUNT, {stack("f", "f", "g", "f"): 2}), wanted="svg:reversed")
+    assert numbers(turned) == {"all": 2, "f": 4, "g": 2}
+
+
 def test_keys_that_are_the_same_everywhere_are_no_frames() -> None:
     key = types.Tuple((STRING, types.UINT32, USTACK))
     data = map_data("@", key, COUNT, {("app", 7, stack("f", "main")): 1, ("app", 9, stack("f", "main")): 1})

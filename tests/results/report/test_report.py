@@ -478,6 +478,30 @@ def test_the_page_runs_nothing_but_the_viewer() -> None:
     assert re.search(r"(?:src|href)=", text.partition("<script>")[0].partition("</style>")[2]) is None
 
 
+def plain(made: bytes) -> str:
+    """What a browser shows that runs no script."""
+    text = made.decode()
+    return re.sub(r"<[^>]*>", " ", text[text.index("<noscript>") : text.index("</noscript>")])
+
+
+def test_without_a_script_the_page_answers_in_words() -> None:
+    hist, series = types.Hist(0), types.TSeries(SECOND, 20, "sum", True)
+    stacks = map_data("@", types.Stack(True), COUNT, {stack("hot", "main"): 3, stack("<cold>", "main"): 1})
+    made = snapshot(
+        stacks, map_data("@us", None, hist, {None: {3: 9, 9: 1}}), map_data("@by", STRING, COUNT, {"a": 1, "b": 3}),
+        map_data("@sent_bytes", STRING, series, {f"k{at}": {5: (at, 1), 6: (2048 * at, 1)} for at in range(30)}),
+    )  # fmt: skip
+    said = plain(page.single(made, FORMS))
+    for wanted in (r"4 events, most in:\n +75.0 % +3  hot\n +25.0 % +1  &lt;cold&gt;", r"10 values: p50 &lt;= \d+ us",
+                   r"key +@by +b +3 +a +1 ", r"k29 +59.4 kB +59.4 kB .* k28 ", "… and 10 more rows"):  # fmt: skip
+        assert re.search(wanted, said, re.DOTALL), f"{wanted} in {said}"
+    later = msgspec.structs.replace(stacks, entries={stack("hot", "main"): 8})
+    numbers = [map_data("@by", STRING, COUNT, {"a": first, "b": 3, "c": 9 - first}) for first in (9, 0)]
+    said = plain(page.differential(snapshot(stacks, numbers[0]), snapshot(later, numbers[1]), FORMS))
+    assert re.search(r"grew most:\n +\+5  hot \(3 before, 8 after\)\nshrank most:\n +-1  &lt;cold&gt;", said)
+    assert re.search(r" a +9 +0 +-9 +c +0 +9 +9 ", said), said
+
+
 def test_licences_of_the_libraries_are_there() -> None:
     assert "uplot 1.6.32" in page.viewer()[2]
     assert "Permission is hereby granted" in made().decode()

@@ -691,6 +691,19 @@ def test_dark_and_printed(tmp_path: Path) -> None:
         assert page.locator("div.flame canvas").is_visible()
 
 
+def test_tab_reaches_all_that_acts_and_shows_where_it_is(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
+        reached = []
+        for _ in range(page.locator("button, select, input, canvas, summary").count()):
+            page.keyboard.press("Tab")
+            name, outline = page.evaluate(
+                "[document.activeElement.tagName, getComputedStyle(document.activeElement).outlineStyle]"
+            )
+            reached.append(name)
+            assert name == "BODY" or outline == "solid", name
+        assert {"BUTTON", "SELECT", "INPUT", "CANVAS", "SUMMARY"} <= set(reached)
+
+
 HTML = formats.named("html")
 
 
