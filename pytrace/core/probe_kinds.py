@@ -276,8 +276,8 @@ which is aligned to 32 bytes, without its low bits, or the goroutine's number.""
 PROGRAM_CALL = ("owner", "frame", "function")
 """The parts of what identifies a call of a function of a program (``frontend.syntax.nodes.CallPart``): names of the
 members of the key of its hidden map."""
-CALL_LEVELS = "#depth"
-"""What the name of the hidden map ends with that counts the calls of each thread under way."""
+CALL_LEVELS, CALL_FRAMES = "#depth", "#frames"
+"""What names of hidden maps end with: those that have how many calls of each thread are under way, and their frames."""
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"
 PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
     "profile", "interval", "software", "hardware", "watchpoint", "iter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 from pathlib import Path
@@ -161,6 +162,56 @@ def test_calls_that_do_not_return(server: Server, tmp_path: Path) -> None:
     assert all("call:" in line for line in lines)
     told = "call:libc:usleep: 3 calls, 1 returned, 1 under way at the end, 1 left without a return"
     assert told in result.stderr, result
+
+
+_LEFT = """
+#include <pthread.h>
+#include <setjmp.h>
+static __thread jmp_buf back;
+__attribute__((noinline)) int down(int level, int last, int jump) {
+    volatile char some[32];
+    some[0] = level;
+    if (level == jump) longjmp(back, 1);
+    return level == last ? level : down(level + 1, last, jump) + some[0] - level;
+}
+__attribute__((noinline)) int outer(void) {
+    volatile char some[200];
+    some[0] = 0;
+    if (!setjmp(back)) down(1, 60, 50);
+    return down(1, 3, -1) + some[0];
+}
+static void *run(void *unused) {
+    for (int i = 0; i < 100; i++) {
+        if (!setjmp(back)) down(0, 50, i % 40 + 1);
+        down(0, i % 7, -1);
+    }
+    outer();
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(threads + i, 0, run, 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"""
+
+
+def test_depth_is_right_after_calls_that_were_left(server: Server, tmp_path: Path) -> None:
+    """By longjmp, at other places of the stack than the calls after it; the first argument is the depth."""
+    need("uprobe")
+    program = compiled(tmp_path, "left", _LEFT, "-O1", "-pthread")
+    script = (
+        f"call:{program}:down, call:{program}:outer {{ @levels[depth] = count(); }} "
+        f"call:{program}:down {{ @own[arg0] = count(); }}"
+    )
+    result = server.run(("-f", "json", "-e", script, "-c", str(program)), timeout=60)
+    assert result.status == 0, result
+    items = [json.loads(line) for line in result.stdout.splitlines()]
+    maps = {name: value for item in items if item["type"] == "map" for name, value in item["data"].items()}
+    levels, own = maps["@levels"], maps["@own"]
+    assert levels == own | {"0": own["0"] + 2}  # outer() has depth 0
+    assert own["0"] == 200
 
 
 def test_what_a_probe_has_seen_is_data() -> None:

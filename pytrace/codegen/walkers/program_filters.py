@@ -411,8 +411,11 @@ class CallParts(Part):
 
     def value(self, node: nodes.CallPart) -> Number:
         """One part."""
-        if node.part in ("frame", "function"):
-            return self._function() if node.part == "function" else self._frame()
+        if node.part == "function":
+            return self._function()
+        if node.part in ("frame", "inner"):
+            frame = self._frame()
+            return self.b.sub(0, frame) if node.part == "inner" and self._go() else frame
         process, thread = self.e.tasks.process_ids("init")
         if not self._go():
             return thread if node.part == "thread" else process

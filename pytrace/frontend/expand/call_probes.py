@@ -27,6 +27,7 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import (
     CALL,
     CALL_FAMILIES,
+    CALL_FRAMES,
     CALL_LEVELS,
     END,
     FENTRY,
@@ -51,12 +52,17 @@ KERNEL = "kernel"
 MOST_CALLS = 16384
 """Calls of one probe that may be under way at the same time."""
 
+_SAME_STACK = 8 << 20
+"""Frames that are further apart are on different stacks: those of signal handlers, of coroutines."""
+_MOST_LEFT = 4096
+"""Calls that are left at a time, whose levels are found; the rest is found by the next ones."""
 _LONGEST_NAME = 160
 """Characters of an attach point in the name of its map; some take three characters in BTF."""
 
 _RECORD = f"call{HYGIENE}record"
 _DEPTH = f"call{HYGIENE}depth"
 _VALUE = f"call{HYGIENE}value"
+_STEP = f"call{HYGIENE}step"
 _WORDS = ("duration", "depth", "entry_ustack", "entry_kstack", "unfinished")
 _OF_RETURN = frozenset({"ustack", "kstack", "dw_ustack", "pystack", "ctx", "reg", "usermode"})
 """Builtins that an unfinished call does not have."""
@@ -603,7 +609,10 @@ class _Words:
         """``@table[key] = (nsecs, thread, values…)``."""
         statements: list[nodes.Stmt] = []
         members: list[nodes.Expr] = [nodes.Identifier(span, "nsecs"), nodes.CallPart(span, "thread"), *self._kept]
-        if self._deep:
+        if self._deep and self._target.family == UPROBE:
+            statements += self._levels_left(table, span)
+            members.append(nodes.Variable(span, _DEPTH))
+        elif self._deep:
             # A record that is there already is of a call that was left, and so were all that it had called.
             old = nodes.TupleAccess(span, _element(table, key), _FIRST + len(self._kept))
             began = nodes.TupleAccess(span, _element(table, key), _BEGAN)
@@ -616,6 +625,48 @@ class _Words:
             members.append(nodes.Variable(span, _DEPTH))
         statements.append(nodes.Assign(span, _element(table, key), "=", nodes.TupleLiteral(span, tuple(members))))
         return nodes.Block(span, (*statements, _count(table, "call_entered")))
+
+    def _levels_left(self, table: nodes.MapRef, span: Span) -> list[nodes.Stmt]:
+        """The depth of a call of a user function: that of the thread, without those calls which it has left
+        (``longjmp``, an exception), as their frames are not further out than that of this call.
+
+        ``let $d = @levels[thread];``
+        ``for ($i : 0..MOST_LEFT) { if (!$d || inner - @frames[thread, $d - 1] >= SAME_STACK) { break } $d -= 1; }``
+        ``@frames[thread, $d] = inner; @levels[thread] = $d + 1;``
+        """
+
+        def depth() -> nodes.Variable:
+            return nodes.Variable(span, _DEPTH)
+
+        def moved(operator: str) -> nodes.Expr:
+            return nodes.Binary(span, operator, depth(), nodes.IntLiteral(span, 1))
+
+        inner = nodes.CallPart(span, "inner")
+        # Unsigned: the frames of calls that are under way are further out, and the difference is a very large number.
+        above: nodes.Expr = nodes.Binary(span, "-", inner, self._frame(table, moved("-"), span))
+        above, far = (
+            nodes.Cast(span, nodes.NamedType(span, "uint64"), value)
+            for value in (above, nodes.IntLiteral(span, _SAME_STACK))
+        )
+        goes_on = nodes.Binary(span, ">=", above, far)
+        none = nodes.Binary(span, "==", depth(), nodes.IntLiteral(span, 0))
+        done = nodes.Binary(span, "||", none, goes_on)
+        step = nodes.If(span, done, nodes.Block(span, (nodes.Break(span),)), None)
+        fewer = nodes.Assign(span, depth(), "=", moved("-"))
+        steps = nodes.Range(span, nodes.IntLiteral(span, 0), nodes.IntLiteral(span, _MOST_LEFT))
+        body = nodes.Block(span, (nodes.ExprStmt(span, step), fewer))
+        return [
+            nodes.Let(span, depth(), None, self._level(table, span)),
+            nodes.For(span, nodes.Variable(span, _STEP), steps, body),
+            nodes.Assign(span, self._frame(table, depth(), span), "=", nodes.CallPart(span, "inner")),
+            nodes.Assign(span, self._level(table, span), "=", moved("+")),
+        ]
+
+    @staticmethod
+    def _frame(table: nodes.MapRef, level: nodes.Expr, span: Span) -> nodes.MapIndex:
+        """Where the call of a level is."""
+        key = (nodes.CallPart(span, "thread"), level)
+        return nodes.MapIndex(span, nodes.MapRef(span, f"{table.name}{CALL_FRAMES}"), key)
 
     def return_body(
         self, table: nodes.MapRef, key: tuple[nodes.Expr, ...], body: nodes.Block, condition: nodes.Expr | None,
@@ -638,6 +689,9 @@ class _Words:
                 nodes.Let(span, depth, None, self._member(span, _FIRST + len(self._kept))),
                 nodes.ExprStmt(span, fewer),
             ]
+            if self._target.family == UPROBE:
+                gone = nodes.Call(span, "delete", (self._frame(table, nodes.Variable(span, _DEPTH), span),))
+                statements.append(nodes.Discard(span, gone))
         chosen: nodes.Expr = nodes.BlockExpr(body.span, body)
         if condition is not None:
             chosen = nodes.If(condition.span, condition, body, None)

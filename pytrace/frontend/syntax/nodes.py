@@ -227,7 +227,8 @@ class CallPart(Expr, frozen=True, eq=False):
     """A part of what identifies a call at its entry and return, in probes of ``call:``.
 
     *part* is ``frame`` (where on the stack it is), ``function`` (its address), ``owner`` (the process, of Go the
-    goroutine) or ``thread`` (of Go the number of the goroutine, and the process).
+    goroutine) or ``thread`` (of Go the number of the goroutine, and the process); ``inner`` is the frame as a number
+    that is smaller the further in a call is.
     """
 
     part: str

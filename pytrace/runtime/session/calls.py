@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pytrace.core.diagnostics import counted
 from pytrace.core.failures import CallTotals
 from pytrace.core.manifest import MapSpec
-from pytrace.core.probe_kinds import CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT, PROGRAM_CALL
+from pytrace.core.probe_kinds import CALL_FRAMES, CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT, PROGRAM_CALL
 from pytrace.core.types import Tuple
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
@@ -65,7 +65,7 @@ class Calls(Service):
         if killed:
             threads[killed] = (0, 0)
         for spec in self._loaded.manifest.call_maps:
-            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith(CALL_LEVELS):
+            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith((CALL_LEVELS, CALL_FRAMES)):
                 self._look_at(spec, spec.value, threads, killed)
 
     def _look_at(
@@ -112,7 +112,7 @@ class Calls(Service):
         totals = CounterReader(self._loaded).totals()
         before = len(self._loaded.manifest.maps)
         for number, spec in enumerate(self._loaded.manifest.call_maps, before):
-            if spec.name not in self._left or spec.name.endswith(CALL_LEVELS):
+            if spec.name not in self._left or spec.name.endswith((CALL_LEVELS, CALL_FRAMES)):
                 continue
             entered, returned, begun, lost = (
                 totals.get((kind, number), 0) for kind in ("call_entered", "call_returned", "call_begun", "map_full")
