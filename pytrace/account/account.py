@@ -232,6 +232,9 @@ class Account(msgspec.Struct):
     """With a target of requests: where their time went."""
     tasks: tuple[Task, ...] = ()
     """Tasks of asyncio, those first that held the loop longest."""
+    stolen: int = 0
+    """Nanoseconds that the hypervisor took from the machine's CPUs meanwhile (``/proc/stat``): time on a CPU, and
+    waiting for one, contains those that it took from these threads."""
     goroutines: Goroutines | None = None
     """Where these were asked for: their waits are lines then, and what threads do inside Go's scheduler is idle."""
 
@@ -275,7 +278,7 @@ def json_text(account: Account) -> bytes:
         msgspec.json.encode({
             "target": account.target, "wall_ns": account.wall, "thread_time_ns": account.thread_time,
             "accounted": account.accounted, "kernel_difference": account.kernel_difference,
-            "idle_ns": account.idle_time,
+            "idle_ns": account.idle_time, "stolen_ns": account.stolen,
             "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
             "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
             "tasks": account.tasks, "goroutines": account.goroutines,

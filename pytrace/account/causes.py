@@ -9,13 +9,14 @@ from functools import cache
 
 import msgspec
 
+from pytrace.account.frames import waiting_function
 from pytrace.core import system_calls
 from pytrace.results.snapshot import Frame
 
 DESCRIPTORS = (
     "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 recvfrom recvmsg recvmmsg sendto sendmsg "
     "sendmmsg accept accept4 connect fsync fdatasync sync_file_range ftruncate fallocate flock fcntl ioctl getdents64 "
-    "sendfile64 splice tee close"
+    "sendfile64 splice tee close mq_timedreceive mq_timedsend"
 )
 """System calls whose first argument is a file descriptor."""
 POLLS = "poll ppoll select pselect6"
@@ -25,11 +26,8 @@ EPOLLS = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
 _WRITES = frozenset(
     {"write", "pwrite64", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile64"}
 )
-_SYNCS = frozenset({"fsync", "fdatasync", "sync_file_range", "sync", "syncfs", "msync"})
 _FUTEX_CALLS = frozenset({"futex", "futex_wait", "futex_waitv", "restart_syscall"})
 """After a signal or a stop the number is that of ``restart_syscall``."""
-_CHILDREN = frozenset({"wait4", "waitid", "vfork"})
-_SIGNALS = frozenset({"pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"})
 
 PIPE, CHARACTERS, DIRECTORY, BLOCKS, FILE, LINK, SOCKET = 1, 2, 4, 6, 8, 10, 12
 """Kinds of files: ``S_IFMT >> 12``. Anonymous files (epoll, eventfd, timers) have 0."""
@@ -82,6 +80,8 @@ FILE_WRITE = Cause("file-write", "writing a file", tool="fileslower 1")
 FILE_SYNC = Cause("file-sync", "syncing a file to disk", tool="syncsnoop")
 FILE_LOCK = Cause("file-lock", "waiting for a file lock", "released by", tool="offwaketime")
 TERMINAL = Cause("terminal", "reading from a terminal", "typed through", "a terminal")
+MESSAGE_READ = Cause("message-read", "waiting for a message", "sent by", "a message queue")
+MESSAGE_WRITE = Cause("message-write", "sending to a full queue", "received by")
 DEVICE = Cause("device", "waiting for a device", tool="offcputime")
 FAULT = Cause("page-fault", "page faults", tool="pagefaults")
 DISK = Cause("disk", "waiting for a disk", tool="biosnoop")
@@ -123,25 +123,37 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
         return _futex(kind, user)
     if functions & _FAULTS and not name:
         return FAULT
-    if "do_nanosleep" in functions or (name in POLLS.split() and kind == 1):
+    if functions & {"do_nanosleep", "timerfd_read_iter", "timerfd_read"} or (name in POLLS.split() and kind == 1):
         return SCHEDULER if is_scheduler(user) else SLEEP
-    if name in _CHILDREN or "wait_for_vfork_done" in functions:
+    if "wait_for_vfork_done" in functions or (name in _FORKS and waiting_function(kernel) == "kernel_clone"):
         return CHILD
-    if name in _SYNCS:
-        return FILE_SYNC
-    if name == "flock" or (name == "fcntl" and functions & {"fcntl_setlk", "do_lock_file_wait"}):
+    if name in _BY_CALL:
+        return _BY_CALL[name]
+    if name == "fcntl" and functions & {"fcntl_setlk", "do_lock_file_wait"}:
         return FILE_LOCK
-    if name in ("accept", "accept4"):
-        return ACCEPT
     if name in EPOLLS and (inside := _database(user)) is not None:
         return inside
-    if name in EPOLLS or name in POLLS.split() or name in ("io_getevents", "io_uring_enter"):
+    if name in EPOLLS or name in POLLS.split() or name == "io_uring_enter":
         return msgspec.structs.replace(EVENTS, idle=name)
-    if name in _SIGNALS:
-        return SIGNAL
-    if name in ("exit", "exit_group"):
-        return EXIT
     return _by_file(name, kind, functions, uninterruptible=uninterruptible)
+
+
+_FORKS = frozenset({"vfork", "clone", "clone3"})
+"""They wait until the child has executed a program, where it borrows their memory."""
+_CALLS = (
+    ("wait4 waitid", CHILD),
+    ("fsync fdatasync sync_file_range sync syncfs msync", FILE_SYNC),
+    ("flock", FILE_LOCK),
+    ("accept accept4", ACCEPT),
+    ("mq_timedreceive msgrcv", MESSAGE_READ),
+    ("mq_timedsend msgsnd", MESSAGE_WRITE),
+    ("semop semtimedop", SEMAPHORE),
+    ("io_getevents", DISK),
+    ("pause rt_sigsuspend rt_sigtimedwait signalfd", SIGNAL),
+    ("exit exit_group", EXIT),
+)
+_BY_CALL = {name: cause for names, cause in _CALLS for name in names.split()}
+"""System calls that wait for one thing only."""
 
 
 def _database(user: Sequence[Frame]) -> Cause | None:

@@ -78,8 +78,12 @@ def own_place(frames: Iterable[Frame]) -> Place | None:
     return _place(own)
 
 
-def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
-    """Where a thread is: its own code, else a function of a library, the C library's last, else the kernel's."""
+def place_of(user: Sequence[Frame], kernel: Sequence[Frame], name: str = "") -> Place:
+    """Where a thread is: its own code, else a function of a library, else the kernel's.
+
+    Where nothing is known but the C library, as of a program that ended before its unwind tables were read, the
+    thread's *name* says more, if it is given.
+    """
     own = own_place(user)
     if own is not None:
         return own
@@ -93,9 +97,23 @@ def place_of(user: Sequence[Frame], kernel: Sequence[Frame]) -> Place:
     if inner:
         interpreted = [frame for frame in inner if frame.file.endswith(_INTERPRETED)]
         others = [frame for frame in inner if not _C_LIBRARY.search(frame.module)]
+        if name and not interpreted and not others:
+            return Place(name)
         return _place((interpreted or others or inner)[0])
     waiting = waiting_function(kernel)
-    return Place(waiting or "?", "kernel" if waiting else "")
+    return Place(waiting, "kernel") if waiting else Place(name or "?")
+
+
+def sleeping_library(user: Sequence[Frame]) -> str:
+    """The library that sleeps in a stack, not the program: it polls, as SQLite does for a lock. Else nothing."""
+    caller = next((frame for frame in user if frame.module and not _C_LIBRARY.search(frame.module)), None)
+    if caller is None or not _POLLS.search(caller.module):
+        return ""
+    return os.path.basename(caller.module)
+
+
+_POLLS = re.compile(r"/lib(?!python|jvm|ruby|perl|php|node|coreclr|mono|stdc\+\+|c\+\+|go\.)[^/]*\.so(?:\.[\d.]+)?$")
+"""Libraries that are no runtimes, which sleep where the program says so."""
 
 
 def _place(frame: Frame) -> Place:

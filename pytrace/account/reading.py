@@ -14,7 +14,16 @@ from pytrace.account import causes
 from pytrace.account.account import Account, Hop, Line, Part, Step, Task, Thread, Who
 from pytrace.account.causes import Cause
 from pytrace.account.chains import Link, Segment, Span, Timeline, Wait
-from pytrace.account.frames import Place, event_loop, own_place, place_of, scheduling_frames, task_of, waiting_function
+from pytrace.account.frames import (
+    Place,
+    event_loop,
+    own_place,
+    place_of,
+    scheduling_frames,
+    sleeping_library,
+    task_of,
+    waiting_function,
+)
 from pytrace.account.goroutines import (
     BEFORE,
     IDLE_SHARE,
@@ -272,7 +281,7 @@ class Reading:
 
     @cached_property
     def _place(self) -> dict[int, Place]:
-        return {number: place_of(site.user, site.kernel) for number, site in self._sites.items()}
+        return {number: place_of(site.user, site.kernel, site.comm) for number, site in self._sites.items()}
 
     def place(self, number: int) -> Place:
         """The place of a number of ``@place``."""
@@ -280,7 +289,17 @@ class Reading:
 
     @cached_property
     def _cause(self) -> dict[int, Cause]:
-        return {number: self._cause_at(site) for number, site in self._sites.items()}
+        found = {number: self._cause_at(site) for number, site in self._sites.items()}
+        ended: dict[int, int] = defaultdict(int)
+        for (site, by), ns in self._woken:
+            if found.get(site, _LOST).name == "events" and by in self._sites:
+                ended[site] += ns if self._is_end(self._sites[by]) else -ns
+        # As make does, by pselect, which the signal of a child's end interrupts.
+        return found | {site: causes.CHILD for site, ns in ended.items() if ns > 0}
+
+    @staticmethod
+    def _is_end(by: _Site) -> bool:
+        return not by.kind and causes.is_end(by.kernel)
 
     def _cause_at(self, site: _Site) -> Cause:
         if site.call == _PARKED:
@@ -344,7 +363,7 @@ class Reading:
         if device and not signal:
             names = {"timer": "a timer", "interrupt": "an interrupt"}
             return "woken by", names.get(device, f"an interrupt ({device})"), 0
-        if not by.kind and causes.is_end(by.kernel):
+        if self._is_end(by):
             relation = cause.relation if cause in (causes.CHILD, causes.JOIN) else "woken by the end of"
             return relation, f"{by.comm} ({by.pid})", by.pid
         if by.kind or not by.user:
@@ -406,7 +425,7 @@ class Reading:
         found: dict[int, dict[Place, int]] = defaultdict(lambda: defaultdict(int))
         for (tid, number), count in self._sampled:
             if (site := self._sites.get(number)) is not None:
-                found[tid][place_of(site.user, site.kernel)] += count
+                found[tid][place_of(site.user, site.kernel, site.comm)] += count
         return {tid: max(places, key=lambda place: places[place]) for tid, places in found.items()}
 
     def cause_of(self, state: int) -> Cause:
@@ -667,7 +686,7 @@ class Reading:
         first = thread.tid == thread.pid and not self._attached
         if cause.name == "events":
             return not first
-        works = (causes.CONDITION, causes.SEMAPHORE, causes.FUTEX, causes.TERMINAL)
+        works = (causes.CONDITION, causes.SEMAPHORE, causes.FUTEX, causes.TERMINAL, causes.MESSAGE_READ)
         return cause in works and not (first and self._alone(tid))
 
     def _alone(self, tid: int) -> bool:
@@ -679,6 +698,9 @@ class Reading:
         for (tid, state, object_), (cause, spent) in waits.items():
             place = self._place.get(state, Place(""))
             about = self.about(object_, cause)
+            site = self._sites.get(state)
+            if cause is causes.SLEEP and site is not None and (library := sleeping_library(site.user)):
+                about = f"in {library}"
             split = place.function if cause in (causes.LOCK, causes.CONDITION, causes.SEMAPHORE, causes.FUTEX) else ""
             key = (cause.name, about, split)
             if key not in groups:
@@ -774,7 +796,7 @@ class Reading:
             if site is None:
                 continue
             user += count if site.kind else 0
-            place = place_of(site.user, site.kernel)
+            place = place_of(site.user, site.kernel, site.comm)
             lines[place.function, place.file][place] += count
         for by_line in lines.values():
             most = max(by_line, key=lambda place: by_line[place])

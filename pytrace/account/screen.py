@@ -73,6 +73,10 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
         yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
 
 
+    if account.stolen and (everything or account.stolen >= 0.01 * account.wall):
+        yield f"  (the hypervisor took {seconds(account.stolen)} of the CPUs: seen as on or waiting for a CPU)"
+
+
 def _whole(share: float) -> str:
     return "all accounted for" if abs(1 - share) < 0.001 else f"{share:.1%} accounted for"
 
@@ -84,7 +88,7 @@ def _line(account: Account, line: Line) -> Iterator[str]:
         where = f"{where} → {line.about}" if where else line.about
     if line.cause.name == "run-queue":
         where = f"{line.threads} thread{'s' * (line.threads != 1)}: {line.about}"
-    yield cut(f" {percent(line.share)}  {title:24} {where}")
+    yield cut(f" {percent(line.share)}  {title:24} {where}".rstrip())
     details = _details(line)
     if details:
         yield cut(f"{_INDENT}{details}")

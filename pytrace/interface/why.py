@@ -80,6 +80,7 @@ def traced(
     with _opened(target, added, arguments) as trace:
         trace.maps["@least"][None] = round(least * 1e9)
         trace.maps["@complete"][None] = True
+        stolen = _stolen()
         begun(trace)
         if duration is None:
             while not trace.wait(LONGEST):
@@ -87,14 +88,23 @@ def traced(
         else:
             trace.wait(duration)
         trace.stop()
+        stolen = _stolen() - stolen
         alive = {number: kernel_files.process_name(number) for number in _numbers(trace)}
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
     reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))
     account = reading.account()
+    account.stolen = stolen
     if target:
         account.requests = requests(reading, target)
     return account, reading
+
+
+def _stolen() -> int:
+    """Nanoseconds since boot that the hypervisor has run others while a CPU of this machine had work (proc_stat(5))."""
+    with open("/proc/stat", "rb") as file:
+        fields = file.readline().split()
+    return int(fields[8]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")) if len(fields) > 8 else 0
 
 
 def _request_target(text: str) -> str:

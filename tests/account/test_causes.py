@@ -10,7 +10,7 @@ import pytest
 from pytrace.account import causes, reading
 from pytrace.account.account import Account, Line, Part, Thread, Who
 from pytrace.account.causes import Cause
-from pytrace.account.frames import Place, event_loop, place_of, task_of, waiting_function
+from pytrace.account.frames import Place, event_loop, place_of, sleeping_library, task_of, waiting_function
 from pytrace.account.screen import screen
 from pytrace.cli import request
 from pytrace.cli.commands import COMMANDS
@@ -114,11 +114,17 @@ CASES = [
     ("restart_syscall", 0, "/work", "do_nanosleep hrtimer_nanosleep_restart", "sleep"),
     ("wait4", 0, "/work", "do_wait", "child"),
     ("clone", 0x10000, "/work", "wait_for_vfork_done kernel_clone", "child"),
+    ("vfork", 0, "/work", "wait_for_completion_state kernel_clone __do_sys_vfork", "child"),
     ("accept4", 0x102, "/work", "inet_csk_accept", "accept"),
     ("", 0x10000, "/work", "folio_wait_bit_common filemap_fault handle_mm_fault exc_page_fault", "page-fault"),
     ("openat", 0x10000, "/work", "rwsem_down_write_slowpath down_write", "kernel-lock"),
     ("openat", 0x10000, "/work", "io_schedule bit_wait_io ext4_read_bh", "disk"),
     ("mremap", 0, "/work", "some_function", "other"),
+    ("mq_timedreceive", causes.FILE, "/work", "wq_sleep do_mq_timedreceive", "message-read"),
+    ("msgsnd", 0, "/work", "do_msgsnd ksys_msgsnd", "message-write"),
+    ("semtimedop", 0, "/work", "__do_semtimedop", "semaphore"),
+    ("io_getevents", 0, "/work", "read_events do_io_getevents", "disk"),
+    ("read", 0, "/work", "timerfd_read_iter vfs_read", "sleep"),
 ]
 
 
@@ -163,6 +169,29 @@ def test_the_place_is_in_ones_own_code() -> None:
     assert place_of(stripped, ()) == Place("sort")
     assert place_of((), stack("__schedule schedule do_nanosleep", "[kernel]")) == Place("do_nanosleep", "kernel")
     assert waiting_function(stack("schedule io_schedule folio_wait_bit.constprop", "[kernel]")) == "folio_wait_bit"
+
+
+def test_where_only_the_c_library_is_known_the_thread_has_the_name() -> None:
+    """As of a program that ended before its unwind tables were read."""
+    alone = (Frame("clock_nanosleep", 0, LIBC, "", "clock_nanosleep.c", 71),)
+    assert place_of(alone, (), "sleep") == Place("sleep")
+    assert place_of(alone, ()) == Place("clock_nanosleep", "clock_nanosleep.c", 71)
+    assert place_of(stack("read fill@/usr/lib/python3.12/socket.py:9"), (), "python3").function == "fill"
+
+
+def test_a_library_that_sleeps_is_named() -> None:
+    sqlite, folder = "/usr/lib/x86_64-linux-gnu/libsqlite3.so.0.8.6", "/usr/lib/x86_64-linux-gnu/"
+    insert = stack("insert@/srv/app.py:3")
+    assert sleeping_library(stack("clock_nanosleep usleep") + stack("x", sqlite) + insert) == "libsqlite3.so.0.8.6"
+    for other in (PYTHON, APP, f"{folder}libpython3.12.so.1.0", f"{folder}libstdc++.so.6", "/opt/jdk/lib/libjvm.so"):
+        assert not sleeping_library(stack("clock_nanosleep") + stack("x", other) + insert), other
+
+
+def test_what_the_hypervisor_took_is_told() -> None:
+    for stolen, told in ((0, False), (30_000_000, False), (50_000_000, True)):
+        made = account("app", "-p 7")
+        made.stolen, made.lines = stolen, ()
+        assert any("the hypervisor took" in row for row in screen(made)) == told
 
 
 def test_a_timer_is_named_unless_another_ended_a_tenth_of_the_wait() -> None:
