@@ -202,7 +202,8 @@ def _futex(kind: int, user: Sequence[Frame]) -> Cause:
     """What a futex stands for, by the functions that wait with it."""
     names = " ".join(frame.function for frame in user[:24])
     operation = kind & 0x7F
-    if "pthread_cond_timedwait" in names and _under_python(user, "pthread_cond_timedwait"):
+    if "pthread_cond_" in names and _under_python(user, "pthread_cond_"):
+        # Whoever gave it up waits by another condition until somebody has taken it.
         return GIL
     if operation in _PRIORITY_INHERITANCE:
         return LOCK

@@ -326,7 +326,7 @@ class Reading:
             if site in group.sites and by in self._sites:
                 totals[self._waker(group.cause, self._sites[by])] += ns
         held: dict[tuple[str, int, str], int] = defaultdict(int)
-        if group.cause is causes.LOCK:
+        if group.cause in (causes.LOCK, causes.GIL):
             for (site, owner, state), ns in self.recorded("@held", list[tuple[tuple[int, int, int], int]]):
                 if site in group.sites and self._known_owner(site):
                     name, doing = self._holder(owner, state)
@@ -337,18 +337,21 @@ class Reading:
             yield Who(relation, name, total, pid)
 
     def _known_owner(self, site: int) -> bool:
-        """Whether the word beside a futex is known to be its owner: of mutexes of the C library, and of PI futexes."""
+        """Whether what was read as a futex' owner is it: of mutexes of the C library, PI futexes, and Python's GIL."""
         known = self._sites[site]
+        if self._cause[site] is causes.GIL:
+            return True
         if known.kind & 0x7F in (6, 13):
             return True
         return any("pthread_mutex" in frame.function or "lll_lock_wait" in frame.function for frame in known.user[:4])
 
     def _holder(self, owner: int, state: int) -> tuple[str, str]:
         name = self._name(owner)
-        if state == ON_CPU:
-            return name, "on CPU"
-        if state in _READY:
-            return name, "waiting for a CPU"
+        if state == ON_CPU or state in _READY:
+            # Where it mostly runs.
+            busiest = self._busiest.get(owner)
+            doing = "on CPU" if state == ON_CPU else _RUN_QUEUE.title
+            return f"{busiest.function} ({name})" if busiest else name, doing
         if state in self._place:
             return f"{self._place[state].function} ({name})", self._cause[state].title
         return name, ""

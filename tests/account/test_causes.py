@@ -90,6 +90,7 @@ CASES = [
     ("futex", 9, "pthread_cond_wait Unsafe_Park /run", FUTEX_STACK, "condition"),
     ("futex", 0, "/runtime.futex runtime.futexsleep runtime.notesleep runtime.stopm", FUTEX_STACK, "futex"),
     ("futex", 9, "pthread_cond_timedwait PyEval_RestoreThread f@/srv/app.py:3", FUTEX_STACK, "gil"),
+    ("futex", 9, "pthread_cond_wait _PyEval_EvalFrameDefault f@/srv/app.py:3", FUTEX_STACK, "gil"),
     ("futex", 9, "do_futex_wait sem_wait f@/srv/app.py:3", FUTEX_STACK, "lock"),
     ("futex", 9, "sem_wait Event.wait@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "condition"),
     ("futex", 9, "sem_wait Condition.wait@/usr/lib/python3/threading.py:1 Queue.put@q.py:1", FUTEX_STACK, "queue-full"),

@@ -212,6 +212,33 @@ def test_a_lock_of_python_is_a_lock_with_its_line(tmp_path: Path) -> None:
     assert any(name == "join" for name, _, _ in account.idle)
 
 
+HOLDER = """
+import threading, time
+end = time.monotonic() + 0.8
+def crunch():
+    while time.monotonic() < end: sum(range(20000))
+def answer():
+    while time.monotonic() < end: time.sleep(0.002)
+threads = [threading.Thread(target=crunch), threading.Thread(target=answer)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_the_gil_is_held_by_the_thread_that_runs(tmp_path: Path) -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    script = tmp_path / "holder.py"
+    script.write_text(HOLDER)
+    account = pytrace.why(command=[sys.executable, script])
+    gil = account.line("gil")
+    assert gil is not None
+    assert gil.parts[0].place.function == "answer"
+    held = [who for who in gil.by if who.relation == "held by"]
+    assert held, gil
+    assert "crunch" in held[0].who
+    assert held[0].doing in ("on CPU", "waiting for a CPU")
+
+
 def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
     need("rawtracepoint", "iter", "bpf_loop")
     first = Path("/sys/fs/cgroup/cpu")
