@@ -18,9 +18,12 @@ from pytrace.calls.signatures import Signature, Type
 from pytrace.calls.structures import size_of
 from pytrace.core.system_calls import ABIS
 
-INPUT, CALL, STRING, BYTES, EXIT, SIGNAL, FORK = range(1, 8)
+SUPERSEDED = 1 << 32
+"""A bit of the status of a thread in whose place another one executes a program; below it is that one's number."""
+INPUT, CALL, STRING, BYTES, EXIT, SIGNAL, TAKEN = range(1, 8)
 """Events: what a call reads (shape, strings, bytes); a call that returned; a string of a list, bytes of a vector (each
-with the number of the argument and an index); the end of a thread; a signal; a new thread; a new program."""
+with the number of the argument and an index); the end of a thread; a signal; a thread that takes
+the number of its process as it executes a program."""
 
 LATE, COMPAT, UNFINISHED = 1, 2, 4
 """Flags of a call: its input is read at the return; it has the numbers of 32-bit programs; it has not returned."""
@@ -220,7 +223,25 @@ def script(
         f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8 | {UNFINISHED}; $end = nsecs; $ret = (int64)0;",
         f"    {_call(0)}",
         "  }",
-        "  " + _event(str(EXIT), "nsecs", "tid", "pid", "(int64)curtask.exit_code"),
+        "  let $status = (int64)curtask.exit_code;",
+        # Another thread executes a program, and takes the place of the first one.
+        "  if comptime (member_exist(struct signal_struct, group_exec_task)) {",
+        "    if (tid == pid && curtask.signal.group_exec_task != 0) {",
+        f"      $status = {SUPERSEDED} | (int64)curtask.signal.group_exec_task.pid;",
+        "    }",
+        "  }",
+        "  " + _event(str(EXIT), "nsecs", "tid", "pid", "$status"),
+        "}",
+        # The thread that executes a program has the number of the first one from then on.
+        f"tracepoint:sched:sched_process_exec {_predicate(scope)} {{",
+        "  if (args.old_pid != args.pid) {",
+        "    $old = (uint32)args.old_pid;",
+        "    let $c = (nsecs, (int64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
+        "    if (find(@calls, $old, $c)) {",
+        "      _ = delete(@calls, $old); @calls[tid] = $c;",
+        "    }",
+        "    " + _event(str(TAKEN), "nsecs", "tid", "pid", "$old"),
+        "  }",
         "}",
         f"tracepoint:signal:signal_deliver {_predicate(scope)} {{",
         "  " + _event(str(SIGNAL), "nsecs", "tid", "pid", "(int64)args.sig", "(int64)args.code"),
@@ -268,6 +289,10 @@ def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: 
         "  }",
         "}",
         f"tracepoint:sched:sched_process_exit {scope} {{ _ = delete(@at, tid); }}",
+        f"tracepoint:sched:sched_process_exec {scope} {{",
+        "  let $began: uint64 = 0; $old = (uint32)args.old_pid;",
+        "  if ($old != tid && find(@at, $old, $began)) { _ = delete(@at, $old); @at[tid] = $began; }",
+        "}",
     ])  # fmt: skip
 
 

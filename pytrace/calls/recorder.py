@@ -13,10 +13,10 @@ from pytrace.calls.capture import (
     CALL,
     COMPAT,
     EXIT,
-    FORK,
     INPUT,
     SIGNAL,
     STRING,
+    TAKEN,
     UNFINISHED,
     Plan,
 )
@@ -46,20 +46,20 @@ class Signal(msgspec.Struct):
     code: int
 
 
-class Fork(msgspec.Struct):
-    """A thread or process that another one started."""
+class Taken(msgspec.Struct):
+    """A thread that executes a program takes the number of its process: the first thread is gone, and so is its own."""
 
     time: int
     tid: int
     pid: int
-    child: int
+    old: int
 
 
 Values = Sequence[Any]
 """The values of an event: numbers, strings, bytes."""
-Item = Recorded | Exit | Signal | Fork
+Item = Recorded | Exit | Signal | Taken
 
-_OTHERS = {EXIT: Exit, SIGNAL: Signal, FORK: Fork}
+_OTHERS = {EXIT: Exit, SIGNAL: Signal, TAKEN: Taken}
 
 
 class _Input(msgspec.Struct):
@@ -101,6 +101,8 @@ class Recorder:
             if kind == EXIT:
                 yield from self._late(tid)
                 self._inputs.pop(tid, None)
+            elif kind == TAKEN and (known := self._inputs.pop(values[4], None)) is not None:
+                self._inputs[tid] = known
             yield _OTHERS[kind](start, *values[2:])
 
     def rest(self) -> Iterator[Item]:

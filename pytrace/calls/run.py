@@ -22,7 +22,7 @@ from pytrace.calls import capture, functions
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, failed
 from pytrace.calls.function_values import Texts as FunctionTexts
-from pytrace.calls.recorder import Exit, Fork, Item, Recorder, Signal, Values
+from pytrace.calls.recorder import Exit, Item, Recorder, Signal, Taken, Values
 from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
@@ -296,16 +296,17 @@ class _Run:
             if self._tree is not None:
                 self._tree.moment = item.time
                 self._steps(self._tree.ended(item.tid))
-            text = f"+++ killed by {signal_name(status & 0x7F)} +++" if status & 0x7F else (
-                f"+++ exited with {status >> 8 & 0xFF} +++"
-            )
+            superseded = status & capture.SUPERSEDED
+            text = f"+++ exited with {status >> 8 & 0xFF} +++"
+            if superseded:
+                text = f"+++ superseded by execve in {status - capture.SUPERSEDED} +++"
+            elif status & 0x7F:
+                text = f"+++ killed by {signal_name(status & 0x7F)}{' (core dumped)' * bool(status & 0x80)} +++"
             self._line(item.tid, item.pid, item.time, text)
-            if item.tid == item.pid:
+            if item.tid == item.pid and not superseded:
                 self._descriptors.ended(item.pid)
-        elif isinstance(item, Fork):
-            self._descriptors.forked(item.pid, item.child)
-            if self._spans is not None:
-                self._spans.met(item.child, item.pid)
+        elif isinstance(item, Taken):
+            self._line(item.old, item.pid, item.time, f"+++ continues as {item.tid}: it executes a program +++")
 
     def _call(self, call: Recorded) -> None:
         options = self._options

@@ -350,6 +350,39 @@ def test_calls_that_fail_are_shown_where_none_is_chosen_that_writes_nothing(
     assert [line for line in lines if "EBADF" in line or "ERESTART" in line or "EINTR" in line], lines
 
 
+_EXECUTES = """
+#include <pthread.h>
+#include <unistd.h>
+static void *run(void *unused) {
+    usleep(20000);
+    execl("/bin/echo", "echo", "taken", (char *)0);
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, run, 0);
+    pause();
+    return 1;
+}
+"""
+
+
+def test_a_thread_that_executes_takes_the_place_of_the_first(server: Server, tmp_path: Path) -> None:
+    program = compiled(tmp_path, "executes", _EXECUTES, "-pthread")
+    result = server.run(("calls", "-o", "calls", "-c", str(program), "syscall:execve,pause,write"), cwd=tmp_path)
+    assert result.status == 0, result
+    text = (tmp_path / "calls").read_text()
+    taken = re.search(r"^\+\+\+ superseded by execve in (\d+) \+\+\+$", text, re.MULTILINE)
+    assert taken is not None, text
+    assert re.search(rf"^\[{taken[1]}\] \+\+\+ continues as \d+: it executes a program", text, re.MULTILINE), text
+    executed = re.search(r'^execve\("/bin/echo", \["echo", "taken"\], .*\) = 0 <(.*)>$', text, re.MULTILINE)
+    assert executed is not None, text
+    assert 0 < float(executed[1]) < 10
+    assert re.search(r'^write\(1<.*>, "taken\\n", 6\) += 6', text, re.MULTILINE), text
+    table = server.run(("calls", "--summary", "-c", str(program), "syscall:execve"), cwd=tmp_path).stdout
+    assert re.search(r"\b2 .* execve$", table, re.MULTILINE), table
+
+
 def test_exceptions_of_python(server: Server, tmp_path: Path) -> None:
     need("uprobe")
     (tmp_path / "shop.py").write_text(
