@@ -66,9 +66,23 @@ def package(module: str) -> str:
 
 
 @cache
+def read(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
+    """:func:`imports` and :func:`patches` of a file: reading it takes most of the time of these tests."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return _imports(path, nodes), list(_patches(path, nodes))
+
+
 def imports(path: Path) -> list[tuple[str, int]]:
     """Names of all modules that a file imports at run time, in functions too; not those for type checks only."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return read(path)[0]
+
+
+def patches(path: Path) -> list[str]:
+    """Places where a file assigns to an attribute of something that it imports, or changes ``sys.modules``."""
+    return read(path)[1]
+
+
+def _imports(path: Path, nodes: list[ast.AST]) -> list[tuple[str, int]]:
     for_types_only = {
         id(inner)
         for node in nodes
@@ -77,7 +91,7 @@ def imports(path: Path) -> list[tuple[str, int]]:
     }
     found = []
     for node in nodes:
-        if id(node) in for_types_only:
+        if isinstance(node, ast.Import | ast.ImportFrom) and id(node) in for_types_only:
             continue
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
@@ -261,9 +275,7 @@ MAY_BE_SET = {"sys.stdin", "sys.stdout", "sys.stderr", "sys.unraisablehook"}
 READS = {f"sys.modules.{name}" for name in ("get", "items", "keys", "values")}
 
 
-def patches(path: Path) -> Iterator[str]:
-    """Places where a file assigns to an attribute of something that it imports, or changes ``sys.modules``."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+def _patches(path: Path, nodes: list[ast.AST]) -> Iterator[str]:
     imported = {
         (alias.asname or alias.name).partition(".")[0]
         for node in nodes
