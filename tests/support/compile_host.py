@@ -71,7 +71,7 @@ class GuestKernel(LiveKernel):
 
 def serve(folder: Path, modules: str) -> None:
     """Answer requests until the parent process ends."""
-    for name in own_modules(all_libraries=False):
+    for name in own_modules():
         importlib.import_module(name)
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     parent = os.getppid()

@@ -280,7 +280,7 @@ def write_table(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name in own_modules(all_libraries=False):  # once, for all children
+    for name in own_modules():  # once, for all children
         importlib.import_module(name)
     gc.freeze()
     _, mode, place, *rest = sys.argv
