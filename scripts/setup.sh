@@ -345,8 +345,8 @@ all_suites() {
     apt-get -q -q $apt_lists update >&2 && : >"$suites/updated"
 }
 
-# ensure_headers SERIES: sets `headers` to the build tree of the newest kernel headers of that series that are in the cache or that apt
-# offers. Fetched and unpacked, not installed: what tests find in /usr/src and /lib/modules stays as it is.
+# ensure_headers SERIES: sets `headers` to the build tree of the newest kernel headers of that series that are in the cache, that apt
+# offers, or that any suite of Debian has. Fetched and unpacked, not installed: what tests find in /usr/src and /lib/modules stays as it is.
 ensure_headers() {
     trees=$cache/kernel-headers
     mkdir -p "$trees" || return 1
@@ -366,10 +366,11 @@ fetch_headers() {
     for found in "$trees/$1".*/.ready; do if [ -e "$found" ]; then return 0; fi; done
     command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
         { say "kernel headers come as Debian packages: apt-get and dpkg are needed"; return 1; }
+    apt_lists=
     package=$(newest_headers_package "$1")
     if [ -z "$package" ]; then
-        if is_root; then apt_update force || return 1; package=$(newest_headers_package "$1"); fi
-        [ -n "$package" ] || { say "apt offers no linux-headers-$1.*-amd64 (try: sudo apt-get update)"; return 1; }
+        all_suites && package=$(newest_headers_package "$1")
+        [ -n "$package" ] || { say "no suite of Debian has linux-headers-$1.*-amd64 (try: sudo apt-get update)"; return 1; }
     fi
     release=${package#linux-headers-}
     set -- "$package" "${package%-amd64}-common"
@@ -377,14 +378,17 @@ fetch_headers() {
     rm -rf "${trees:?}/$release" && mkdir -p "$trees/$release" || return 1
     (
         cd "$trees/$release" || exit 1
-        apt-get -q -q -o APT::Sandbox::User=root download "$@" >&2 || { is_root && apt_update force && apt-get -q -q -o APT::Sandbox::User=root download "$@" >&2; } || exit 1
+        # shellcheck disable=SC2086
+        download() { apt-get -q -q $apt_lists -o APT::Sandbox::User=root download "$@" >&2; }
+        download "$@" || { [ -z "$apt_lists" ] && is_root && apt_update force && download "$@"; } || exit 1
         for file in ./*.deb; do dpkg -x "$file" . && rm -f "$file" || exit 1; done
         : >.ready
     ) || { say "could not fetch $*"; return 1; }
 }
 
 newest_headers_package() {
-    apt-cache pkgnames "linux-headers-$1." 2>/dev/null | grep -E -- '-amd64$' | grep -vE 'rt-|cloud-' | sort -V | tail -n 1
+    # shellcheck disable=SC2086
+    apt-cache $apt_lists pkgnames "linux-headers-$1." 2>/dev/null | grep -E -- '-amd64$' | grep -vE 'rt-|cloud-' | sort -V | tail -n 1
 }
 
 # ---------------------------------------------------------------- readers of formats

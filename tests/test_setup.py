@@ -126,6 +126,27 @@ def test_kernel_headers_are_fetched_once(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["linux-headers-6.1.0-10-amd64", "linux-headers-6.1.0-10-common"]
 
 
+def test_kernel_headers_come_from_any_suite_of_debian(tmp_path: Path) -> None:
+    """Debian 13 has no headers of 6.1: those of Debian 12 serve its tests."""
+    (tmp_path / "bin").mkdir()
+    suites = tmp_path / "pytrace/suites"
+    has = f"case $* in *Dir::State::Lists={suites}/lists*) suites=1 ;; *) suites= ;; esac\n"
+    archives = f"[ $1 = indextargets ] && echo '{ARCHIVES.strip()}' && exit\n"
+    apt = APT.replace("#!/bin/sh\n", f"#!/bin/sh\n{has}{archives}")
+    apt = apt.replace("case $1 in pkgnames)", "case $* in *pkgnames*) [ $suites ] || exit 0;")
+    for name, text in (("apt-get", apt), ("apt-cache", apt), ("dpkg", DPKG)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {
+        **os.environ, "XDG_CACHE_HOME": str(tmp_path), "LOG": str(tmp_path / "log"),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }  # fmt: skip
+    script = f"root='{tmp_path}'; . {SETUP}; ensure_headers 6.1 && printf %s \"$headers\""
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("/usr/src/linux-headers-6.1.0-10-amd64"), done.stderr
+    assert "bookworm main" in (suites / "sources.list").read_text()
+
+
 PEER_TOOLS = {
     "id": "echo 0",
     "apt-get": "if [ $1 = indextargets ]; then cat $FOLDER/archives; fi",
