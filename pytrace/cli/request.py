@@ -498,7 +498,7 @@ def complete(line: CommandLine) -> None:
             line.values.setdefault(key, value)
         if not line.flag("quiet"):
             sys.stderr.write("".join(f"NOTE: {note}\n" for note in translation.notes))
-    if line.text("command") is not None:
+    if line.text("command") is not None and tools.resolve(line.tool)[0] not in tools.ALONE:
         line.values["follow"] = True
 
 

@@ -203,6 +203,11 @@ def listing(word: str = "") -> str:
 # ---------------------------------------------------------------------------------------------- letters of bcc
 
 
+ALONE: frozenset[str] = frozenset({"mallocs"})
+"""Tools whose ``-c`` means the command without its children. ``--follow`` puts their probes into the C library of all
+processes of the machine, whose every allocation then takes about ten microseconds; else the kernel binds them to one.
+"""
+
 # ``-c -p -f -o -q -v -e`` have the same meaning in all tools; the tool's own option has only a long name. Users who
 # type such a letter as in bcc get a hint with the long name.
 
