@@ -583,7 +583,7 @@ def _paths(profile: Profile, options: Options) -> dict[tuple[_Step, ...], tuple[
             frames.reverse()
         # As in reports, a function that calls itself is one frame, with the line of the outermost call.
         frames = [step for at, step in enumerate(frames) if not at or frames[at - 1][:_FUNCTION] != step[:_FUNCTION]]
-        path = (*((label.text, _LABEL, "", "") for label in sample.labels), *frames)
+        path = (*((label.text or "(none)", _LABEL, "", "") for label in sample.labels), *frames)
         known = paths.get(path)
         paths[path] = sample.values if known is None else tuple(map(profile.join, known, sample.values))
     return paths

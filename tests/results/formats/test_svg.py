@@ -207,6 +207,12 @@ def test_a_function_that_calls_itself_is_one_frame() -> None:
     assert numbers(turned) == {"all": 2, "f": 4, "g": 2}
 
 
+def test_an_empty_key_has_a_name() -> None:
+    key = types.Tuple((STRING, USTACK))
+    found = picture(map_data("@", key, COUNT, {("", stack("f")): 1, ("a", stack("f")): 2}))
+    assert numbers(found) == {"all": 3, "(none)": 1, "a": 2, "f": 3}
+
+
 def test_keys_that_are_the_same_everywhere_are_no_frames() -> None:
     key = types.Tuple((STRING, types.UINT32, USTACK))
     data = map_data("@", key, COUNT, {("app", 7, stack("f", "main")): 1, ("app", 9, stack("f", "main")): 1})

@@ -69,7 +69,7 @@ export function buildTree(data, part, options) {
   /** @type {any} */
   const tree = { parent, id, total, self, old, oldSelf, leaf, own, chosen };
   const isFrame = (node) => id[node] >= 0 && id[node] < labels;
-  tree.name = (node) => (id[node] < 0 ? "all" : isFrame(node) ? data.texts[names[id[node]]] : data.texts[id[node] - labels]);
+  tree.name = (node) => (id[node] < 0 ? "all" : isFrame(node) ? data.texts[names[id[node]]] : data.texts[id[node] - labels] || "(none)");
   tree.module = (node) => (isFrame(node) ? data.texts[modules[id[node]]] : "");
   tree.kind = (node) => (isFrame(node) ? kinds[id[node]] : 3);
   tree.isFrame = isFrame;
