@@ -158,8 +158,11 @@ class Help(ModalScreen[None]):
         event.stop()
         if event.key in ("up", "down", "pageup", "pagedown"):
             self.scroll_relative(y={"up": -1, "down": 1, "pageup": -10}.get(event.key, 10), animate=False)
-        else:
+        elif self.is_current:
             self.dismiss()
+        else:
+            # It was typed while the list was going.
+            self.app.simulate_key(event.key)
 
 
 class LiveApp(App[None]):

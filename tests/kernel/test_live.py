@@ -291,6 +291,27 @@ works()
 """
 
 
+def test_the_wheel_scrolls_the_log_and_the_help(tmp_path: Path) -> None:
+    script = 'begin { $i = 0; while ($i < 60) { printf("line %d.\\n", $i); $i++; } } interval:s:1 { }'
+    with terminal(tmp_path, 60, 16) as view:
+        begun(view, script=script)
+        view.shows("line 59.")
+        for _ in range(9):
+            view.turn_wheel(-1)
+        view.shows("line 30.")
+        assert "line 59." not in view.screen()
+        for _ in range(9):
+            view.turn_wheel(1)
+        view.shows("line 59.")
+        view.press("?")
+        view.shows("Keys of the live view")
+        first = view.screen()
+        view.turn_wheel(1)
+        until(lambda: view.screen() != first and "Keys of the live view" not in view.screen(), 30)
+        view.press("x", "q")
+        assert view.status() == 0, view.screen()
+
+
 def test_enter_goes_deeper_though_privileges_are_gone(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(DEEPER)
     script = "tracepoint:syscalls:sys_enter_getpgid { @calls[pid, comm] = count(); }"

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from pytrace.core import types
@@ -186,6 +187,19 @@ def test_help_scrolls_where_it_does_not_fit() -> None:
         assert "x does nothing: ? lists the keys" in screen(app)[-1]
 
     View().drive(steps, (70, 10))
+
+
+def test_a_key_that_is_typed_while_the_help_goes_is_for_the_view() -> None:
+    async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        help_ = app.screen
+        for key in ("x", "y"):
+            help_.post_message(Key(key, key))
+        await pilot.pause()
+        await pilot.pause()
+        assert "y does nothing: ? lists the keys" in screen(app)[-1]
+
+    View().drive(steps)
 
 
 PID = os.getpid()

@@ -43,6 +43,10 @@ class Terminal:
         """Press keys, by tmux's names."""
         self._tmux("send-keys", *keys)
 
+    def turn_wheel(self, step: int, column: int = 5, line: int = 5) -> None:
+        """Turn the mouse's wheel up (-1) or down (1), as terminals report it (SGR)."""
+        self._tmux("send-keys", "-l", f"\x1b[<{64 if step < 0 else 65};{column};{line}M")
+
     def screen(self, *, styles: bool = False) -> str:
         """What the terminal shows; with *styles* as escape sequences."""
         return self._tmux("capture-pane", "-p", *(["-e"] if styles else []))
