@@ -70,7 +70,11 @@ def bundle() -> None:
                 raise CannotBundleError(f"neither the package {NODE} nor the system's esbuild is here") from None
             for file in WEB.glob("package*.json"):
                 shutil.copy(file, name)
-            quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+            quiet = [
+                "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+                # Without network it says so after seconds, not after a minute.
+                "--prefer-offline", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000",
+            ]
             _checked(npm(["ci", *quiet], cwd=name, return_completed_process=True, stdout=subprocess.DEVNULL))
             program = str(modules / "esbuild" / "bin" / "esbuild")
             _checked(node([program, *options], env=_with(modules), return_completed_process=True))
