@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.base.control_characters import printable_text
-from pytrace.cli import script_options, tools
+from pytrace.cli import documents, request, script_options, tools
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.script_options import names, offered
@@ -24,7 +24,7 @@ from pytrace.core import script_files
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options import STREAMED
+from pytrace.core.options import STREAMED, RunOptions
 from pytrace.core.script_options import ScriptOption
 from pytrace.editor.attach_points import Listing, attach_points
 from pytrace.multitools.table import TOOLS
@@ -341,8 +341,6 @@ def _subcommand_words(context: _Context, typed: Typed) -> Iterator[Candidate]:
         yield from ((f"--{row.long}", row.help) for row in rows)
         yield "--help", "show the usage"
     elif context.subcommand == "help":
-        from pytrace.cli import documents  # for help TOPIC alone
-
         yield from ((name, documents.title(path)) for name, path in documents.pages().items())
     else:
         yield FILES, ""
@@ -357,9 +355,8 @@ def _maps(words: Sequence[str]) -> Iterator[Candidate]:
 
 def _probe_names(pattern: str) -> Iterable[str]:
     from pytrace.runtime.load import listing  # names of probes alone
-    from pytrace.runtime.load.live_kernel import LiveKernel
 
-    return listing.listing(LiveKernel(), pattern).split()
+    return listing.listing(request.live_kernel(RunOptions()), pattern).split()
 
 
 # ---------------------------------------------------------------------------------------------- text of programs

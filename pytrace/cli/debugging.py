@@ -45,15 +45,26 @@ from pytrace.runtime.load.loader import LoadOptions, load
 from pytrace.runtime.session import opening
 
 
-def develop(line: CommandLine, run: RunOptions, compilation: Compilation) -> CompiledScript | None:
+def develop(
+    line: CommandLine, script: Script, compile_options: CompileOptions, run: RunOptions
+) -> CompiledScript | None:
     """Compile a script, show the stages of ``-d``, and write the requested files.
 
     Returns:
         The script to run; None if an output file was requested, as the script is not run then.
 
     Raises:
-        ScriptError: the script has errors, which are in its diagnostics.
+        ScriptError: the script has errors, which have been printed.
     """
+    diagnostics = Diagnostics()
+    kernel = request.live_kernel(run, ahead=compile_options.ahead)
+    try:
+        return _shown(line, run, Compilation(script.source, compile_options, kernel, diagnostics))
+    finally:
+        messages.show(diagnostics, warnings=run.warnings)
+
+
+def _shown(line: CommandLine, run: RunOptions, compilation: Compilation) -> CompiledScript | None:
     out = shown_on(run)
     front = pipeline.front_end(replace(compilation, watch=front_end_watch(run.debug, out)))
     llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))

@@ -27,12 +27,15 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
 from pytrace.interface import why
 from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
+from pytrace.live.answer_view import AnswerView
 from pytrace.remote.answer import trimmed
 from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.load import remote_kernel
+from pytrace.runtime.session.confinement import confine_view
+from pytrace.runtime.session.metrics import Metrics
 
 if TYPE_CHECKING:
     from pytrace.live.answer_view import AnswerView
@@ -275,8 +278,6 @@ def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: 
     """
     if options.metrics is None:
         return None
-    from pytrace.runtime.session.metrics import Metrics  # few ask for it
-
     manifest = CompiledScript.from_bytes(program.compiled).manifest if program.compiled else None
     config = Config() if manifest is None else manifest.config
     served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, lambda text: _write_line(text.rstrip()))
@@ -288,9 +289,6 @@ def _view(options: RunOptions, fleet: pytrace.Fleet, stack: ExitStack) -> Answer
     """The view of ``--live``, whose process begins before the threads of the fleet do."""
     if not options.live:
         return None
-    from pytrace.live.answer_view import AnswerView  # few ask for it
-    from pytrace.runtime.session.confinement import confine_view
-
     title = " ".join((options.script if options.script != "-e" else options.text, *options.parameters))
     return AnswerView(
         " ".join(title.split()), lambda: fleet.snapshot().data, partial(trimmed, most=SHOWN),

@@ -22,10 +22,12 @@ from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.cli.request import Script
+from pytrace.core import limits
 from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript, Target
 from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
+from pytrace.core.source import Source
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
@@ -100,14 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     """Report an error that no step expected: a limit of the machine, files of pytrace that are gone, or a bug."""
-    known: TraceError | None = None
-    try:
-        from pytrace.core import limits  # after an error
-
-        known = limits.met_by(error)
-    except ImportError as other:
-        # The package was removed, and the module for the error with it.
-        error = error if isinstance(error, ImportError) else other
+    known = limits.met_by(error)
     if known is None and isinstance(error, ImportError):
         known = _missing_part(error)
     if known is None:
@@ -259,7 +254,13 @@ def _show_notes(options: RunOptions) -> None:
 def _run_script(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
     stops = ("emit_elf", "emit_llvm", "aot")
     if options.debug - {"libbpf", "verifier"} or line.flag("verify_llvm_ir") or any(line.text(key) for key in stops):
-        return _develop(line, script, compile_options, options)
+        from pytrace.cli import debugging  # another mode
+
+        result = debugging.develop(line, script, compile_options, options)
+        if result is None:
+            return 0
+        request.check_machine(options)
+        return _execute(result, options)
     if options.mode in ("codegen", "compiler-bench"):
         return _compile_only(script, compile_options, options)
     request.check_machine(options)
@@ -269,7 +270,7 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
 def _compiled(
     line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
 ) -> CompiledScript:
-    from pytrace import cache  # not with a compiled file
+    from pytrace import cache  # with it the runtime
 
     def compile_now() -> CompiledScript:
         return compile_script(script, compile_options, options, tool=bool(line.tool))
@@ -353,31 +354,12 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
     return 0
 
 
-def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
-    """Show the stages of ``-d``, and write the files of ``--emit-…`` and ``--aot``."""
-    from pytrace import pipeline  # the compiler
-    from pytrace.cli import debugging
-
-    diagnostics = Diagnostics()
-    kernel = request.live_kernel(options, ahead=compile_options.ahead)
-    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
-    try:
-        result = debugging.develop(line, options, compilation)
-    finally:
-        messages.show(diagnostics, warnings=options.warnings)
-    if result is None:
-        return 0
-    request.check_machine(options)
-    return _execute(result, options)
-
-
 def _format(script: Script, options: RunOptions, *, suggest: bool) -> int:
     from pytrace.frontend.syntax import formatter  # another mode
 
     diagnostics = Diagnostics()
     source = script.source
     if suggest:
-        from pytrace.core.source import Source  # an option of another mode
         from pytrace.frontend.syntax import call_suggestions
 
         text, pairs = call_suggestions.suggest(source, diagnostics)
@@ -438,7 +420,7 @@ def _unattachable(pattern: str, kernel: KernelInfo) -> Iterator[str]:
 
     Who may not trace cannot ask the kernel, and is told nothing.
     """
-    from pytrace.runtime.machine import privileges  # as the listing
+    from pytrace.runtime.machine import privileges  # the runtime
 
     if privileges.missing_capabilities(privileges.effective_capabilities(), privileges.NEEDED):
         return

@@ -194,12 +194,6 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
     return seconds, folder
 
 
-def _address(text: str) -> Address:
-    from pytrace.results.formats import metrics_server  # with --metrics
-
-    return metrics_server.parse_address(text)
-
-
 def _budget(text: str) -> Budget:
     budget = Budget.parsed(text)
     if budget is None:
@@ -301,7 +295,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("live", "", "live", "", "show maps and output live, in the whole terminal (? lists the keys)", "output",
            many_hosts=True),
     Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output",
-           parse=_address, many_hosts=True),
+           parse=Address.parsed, many_hosts=True),
     Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output",
            choices=("none", "line", "full"), rare=True, public=True),
     Option("raw", "", "raw", "", "print control characters of traced data on a terminal as they are", "output"),

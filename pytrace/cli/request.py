@@ -205,12 +205,7 @@ def _live(line: CommandLine, form: str) -> bool:
         from pytrace.live import terminal  # with --live
 
         terminal.check()
-        import importlib.util
-
-        if importlib.util.find_spec("textual") is None:
-            from pytrace.base import extras  # after an error
-
-            raise TraceError("--live needs the Python package textual", hints=(extras.hint("live"),))
+        terminal.check_application()
     return True
 
 
@@ -447,10 +442,10 @@ def _select_tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[
     if real not in tools.TRANSLATED:
         return None
     from pytrace.cli.script_options import ScriptWords  # scripts with options
-    from pytrace.multitools.table import TOOLS
 
+    options = tools.translated()[real].options
     line.tool = name
-    line.words = ScriptWords(name, TOOLS[real].options, positional=False, bcc_letters=LETTERS.get(real, {}))
+    line.words = ScriptWords(name, options, positional=False, bcc_letters=LETTERS.get(real, {}))
     return implied
 
 
@@ -482,12 +477,9 @@ def complete(line: CommandLine) -> None:
     if line.words is not None and line.text("duration") is not None:
         line.words.fit_outputs(line.argument("duration", float) or 0)
     if line.script is None and line.words is not None:
-        from pytrace.multitools.table import TOOLS  # tools that are translated
-
         _named_values(line, ())
-        from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
-
-        translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
+        tool = tools.translated()[tools.resolve(line.tool)[0]]
+        translation = tool.translate(line.words.values(), live_kernel(RunOptions()))
         line.words = None  # its values are in the script now
         implied = read(translation.arguments)
         if translation.text:
@@ -513,9 +505,7 @@ def _named_values(
     assert line.words is not None
     values = line.words.named(after)
     if line.words.has_typed_values():
-        from pytrace.cli import script_options  # scripts with options
-
-        script_options.check(line.words, other_network=line.text("netns") is not None)
+        line.words.check(other_network=line.text("netns") is not None)
     return values
 
 
@@ -598,7 +588,7 @@ def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> L
 
 def check_machine(options: RunOptions) -> None:
     """Raise an error if this process may not trace, and warn about missing features of the machine."""
-    from pytrace.runtime.machine import privileges  # not with a mode that only compiles
+    from pytrace.runtime.machine import privileges  # the runtime
 
     messages.warn(privileges.check(), options)
     privileges.clear_ambient_capabilities()

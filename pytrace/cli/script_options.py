@@ -135,6 +135,23 @@ class ScriptWords(msgspec.Struct):
         """Whether a typed option was given, whose value may name something that the machine does not have."""
         return any(option.type and option.name in self.given for option in self.options)
 
+    def check(self, *, other_network: bool) -> None:
+        """Reject values, whose form has been checked, that name nothing on this machine.
+
+        Args:
+            other_network: whether interfaces belong to another network namespace, and are not checked.
+
+        Raises:
+            TraceError: a subject does not exist.
+        """
+        for option in self.options:
+            finder = _FINDERS.get(option.type)
+            if finder is None or (other_network and option.type == "interface"):
+                continue
+            for written, text in self.given.get(option.name, ()):
+                for entry in entries(option, text or ""):
+                    _check_entry(finder, option, written, entry)
+
     def values(self) -> dict[str, Value]:
         """The values of all options by name, after :meth:`named` has checked them."""
         values: dict[str, Value] = {}
@@ -274,16 +291,12 @@ def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str
     parsed = parser.parse(source, diagnostics)
     program, files = imports.scripts(parsed)
     options = parameters.read_declarations(program, diagnostics).options
-    kinds = (nodes.PositionalParam, nodes.ParamCount)
-    positional = any(isinstance(node, kinds) or _has_parameter(node) for node in nodes.walk(program))
+    positional = any(
+        isinstance(node, nodes.PositionalParam | nodes.ParamCount)
+        or (isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None)
+        for node in nodes.walk(program)
+    )
     return Declared(options, positional), files
-
-
-def _has_parameter(node: object) -> bool:
-    """Whether an attach point has a positional parameter."""
-    from pytrace.frontend.syntax import nodes  # as above
-
-    return isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None
 
 
 # ---------------------------------------------------------------------------------------------- subjects of values
@@ -315,25 +328,6 @@ def names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def check(words: ScriptWords, *, other_network: bool) -> None:
-    """Reject values that name nothing on this machine.
-
-    Args:
-        words: the options of a script; the form of their values has been checked.
-        other_network: whether interfaces belong to another network namespace, and are not checked.
-
-    Raises:
-        TraceError: a subject does not exist.
-    """
-    for option in words.options:
-        finder = _FINDERS.get(option.type)
-        if finder is None or (other_network and option.type == "interface"):
-            continue
-        for written, text in words.given.get(option.name, ()):
-            for entry in entries(option, text or ""):
-                _check_entry(finder, option, written, entry)
 
 
 def _check_entry(finder: _Finder, option: ScriptOption, written: str, entry: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from pytrace.cli import documents, messages, request, tools
 from pytrace.cli.options import OPTIONS, CommandLine, Option
@@ -15,9 +14,6 @@ from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.script_options import ScriptOption, Value
 from pytrace.core.source import Source
-
-if TYPE_CHECKING:
-    from pytrace.frontend.syntax import nodes
 
 COLUMN = 30
 """Column of the help texts of options."""
@@ -61,9 +57,7 @@ def _formatted(source: Source) -> str:
 def _usage(line: CommandLine, words: ScriptWords) -> str:
     """The text of ``NAME -h``."""
     if line.tool and line.script is None:
-        from pytrace.multitools.table import TOOLS  # tools that are translated
-
-        tool = TOOLS[tools.resolve(line.tool)[0]]
+        tool = tools.translated()[tools.resolve(line.tool)[0]]
         examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
         return usage_text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
@@ -71,7 +65,8 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
         from pytrace.runtime.load import ahead_of_time  # a compiled file
 
         return ahead_of_time.usage(CompiledScript.from_bytes(compiled), source.name)
-    return usage_text(words, header(source.text), common_options(), _parameters(source, words))
+    parameters = _parameters(source, words) if "getopt" in source.text else ""
+    return usage_text(words, header(source.text), common_options(), parameters)
 
 
 def common_options() -> list[Option]:
@@ -79,35 +74,28 @@ def common_options() -> list[Option]:
     return [row for row in OPTIONS if row.group in ("process", "output") and not row.rare and not row.hidden]
 
 
-def _parameters(source: Source, words: ScriptWords) -> str:
-    """Help lines of bpftrace's named parameters (``getopt``), without the options that imports declare."""
-    if "getopt" not in source.text:
-        return ""
-    from pytrace.frontend.expand import parameters  # the parser
+def _parameters(source: Source, words: ScriptWords | None) -> str:
+    """Help about bpftrace's named parameters (``getopt``), without the options that *words* and imports declare.
 
+    For None the whole output of ``FILE -- --help``.
+    """
+    from pytrace.frontend.expand import parameters  # the parser
+    from pytrace.frontend.syntax import parser
+
+    diagnostics = Diagnostics()
+    program = parser.parse(source, diagnostics)
+    messages.check(diagnostics)
+    if words is None:
+        return parameters.help_text(program, source.name)
     options = {name for option in words.options for name in option.names}
-    used = [item for item in parameters.used_parameters(_parsed(source)) if item.name not in options]
+    used = [item for item in parameters.used_parameters(program) if item.name not in options]
     return parameters.help_lines(used) if used else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:
     """Print the output of ``FILE -- --help``: the parameters, or the usage of a script that declares options."""
-    if line.words is not None:
-        sys.stdout.write(_usage(line, line.words))
-        return 0
-    from pytrace.frontend.expand import parameters  # the parser
-
-    sys.stdout.write(parameters.help_text(_parsed(script.source), script.source.name))
+    sys.stdout.write(_parameters(script.source, None) if line.words is None else _usage(line, line.words))
     return 0
-
-
-def _parsed(source: Source) -> nodes.Program:
-    from pytrace.frontend.syntax import parser  # the parser
-
-    diagnostics = Diagnostics()
-    program = parser.parse(source, diagnostics)
-    messages.check(diagnostics)
-    return program
 
 
 def usage_text(words: ScriptWords, head: str, common: Iterable[Option], parameters: str = "") -> str:

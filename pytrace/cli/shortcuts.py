@@ -118,14 +118,11 @@ def _go_program(words: Sequence[str]) -> list[str]:
     if path is None:
         return []
     from pytrace.runtime.binaries import go_binaries  # of this kind of picture alone
-    from pytrace.runtime.binaries.elf_file import ElfFile
 
     try:
-        with ElfFile.open(path) as file:
-            of_go = any(file.section(name) is not None for name in go_binaries.SECTIONS)
+        return ["-O", path] if go_binaries.is_program(path) else []
     except (OSError, TraceError):
         return []
-    return ["-O", path] if of_go else []
 
 
 def _with_duration(words: Sequence[str], option: str) -> list[str]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pytrace.multitools.multitool import MultiTool
 
 GROUPS = ("processes", "scheduling", "memory", "files", "block", "network", "languages")
 """Directories of ``pytrace/tools``, in the order of the list."""
@@ -60,10 +64,15 @@ def rows() -> list[tuple[str, str, str]]:
         files = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         tools += [(group, file[:-3], summary(os.path.join(folder, file))) for file in files if file.endswith(".bt")]
     if TRANSLATED:
-        from pytrace.multitools.table import TOOLS  # lists of tools alone
-
-        tools += [(tool.group, name, tool.summary) for name, tool in TOOLS.items()]
+        tools += [(tool.group, name, tool.summary) for name, tool in translated().items()]
     return tools
+
+
+def translated() -> Mapping[str, MultiTool]:
+    """The tools that are translated from their command line, by name: those of :data:`TRANSLATED`."""
+    from pytrace.multitools.table import TOOLS  # a run of a script needs none
+
+    return TOOLS
 
 
 def summary(file: str) -> str:

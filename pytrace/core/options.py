@@ -9,6 +9,8 @@ import struct
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.diagnostics import TraceError
+
 # --------------------------------------------------------------------------------------------------------------- config
 
 # The configuration of a script: every key with its default.
@@ -401,11 +403,44 @@ def watchdog_seconds(value: float) -> float:
     return value
 
 
+_MOST_PORT = 65_535
+_ADDRESSES = "for example --metrics :9435, 127.0.0.1:9435 or [::1]:9435; port 0 is any free port"
+
+
 class Address(msgspec.Struct, frozen=True):
-    """An address to listen on: a host (empty for all addresses of the machine) and a port (0 for any free one)."""
+    """An address to listen on: a host (empty for all addresses of the machine) and a port (0 for any free one).
+
+    The host is a name, an IPv4 address, or an IPv6 address without brackets.
+    """
 
     host: str
     port: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Address:
+        """The address that is written ``HOST:PORT``; without a host, all addresses of the machine are used.
+
+        Raises:
+            TraceError: *text* is not such an address.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon:
+            raise TraceError(f"--metrics needs an address and a port, not {text!r}", hints=(_ADDRESSES,))
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if host.startswith("[") or host.endswith("]"):
+            raise TraceError(f"--metrics needs an address, not {host!r}", hints=(_ADDRESSES,))
+        if ":" in host and not text.startswith("["):
+            raise TraceError(f"--metrics needs an IPv6 address in brackets, not {text!r}", hints=(_ADDRESSES,))
+        if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
+            raise TraceError(f"--metrics needs a port of 0 to {_MOST_PORT}, not {port!r}", hints=(_ADDRESSES,))
+        return cls(host, int(port))
+
+    @property
+    def text(self) -> str:
+        """The address in URL syntax."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 class Rate(msgspec.Struct, frozen=True):

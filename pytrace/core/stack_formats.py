@@ -1,37 +1,8 @@
-"""What programs and the runtime exchange about stacks: chunks of deep ones, images of processes, unwind tables."""
+"""What programs and the runtime exchange about stacks: images of processes, unwind tables."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-
-# --------------------------------------------------------------------------------------------------------- chunk format
-
-# Chunks of deep stacks: `pytrace.codegen.lower.stack_family` writes them, decoders read them.
-#
-# Frames are counted from the root: the outermost `FRAMES` frames are the first chunk, those that they call the
-# second, and so on; the last one has the innermost frames, of which there may be fewer. So stacks with the same callers
-# share their chunks. A chunk is the value of a map: the digest of the next outer chunk (zeros: there is none), then
-# `FRAMES` addresses, innermost first. Its key is a digest of all that. The innermost chunk begins with the
-# innermost frame, and has zeros, or frames that are in the next chunk as well, after its own.
-
-
-CHUNK_FRAMES = 32
-"""Frames of a chunk."""
-CHUNK_LINK = 16
-"""Bytes of a digest."""
-CHUNK_SIZE = CHUNK_LINK + 8 * CHUNK_FRAMES
-
-CHUNK_MAP = "stack_chunks"
-"""Symbol of the map."""
-
-DEEPEST_STACK = 1024
-"""Highest limit of a stack."""
-
-
-def chunk_entries(keys: int, limit: int) -> int:
-    """Chunks that the map has room for: of each of *keys* stacks of *limit* frames a quarter, as callers are shared."""
-    return keys * max(1, limit // CHUNK_FRAMES // 4)
-
 
 # --------------------------------------------------------------------------------------------------------- image format
 

@@ -489,8 +489,8 @@ class Stack(Data, frozen=True, tag="stack"):
     frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes). A count
     of *limit* + 1 is that of a truncated stack, which may have zeros in place of the outermost frames.
 
-    If it is *chunked*, the frames are in the chunks of :mod:`pytrace.core.stack_formats`, and the 16 bytes after
-    count and process are the digest of the first one.
+    If it is *chunked*, the frames are in chunks (:data:`CHUNK_SIZE`), and the 16 bytes after count and process are the
+    digest of the first one.
     """
 
     user: bool
@@ -510,6 +510,32 @@ class Stack(Data, frozen=True, tag="stack"):
 
     def __str__(self) -> str:
         return "ustack" if self.user else "kstack"
+
+
+# Chunks of deep stacks: `pytrace.codegen.lower.stack_family` writes them, decoders read them.
+#
+# Frames are counted from the root: the outermost `CHUNK_FRAMES` frames are the first chunk, those that they call the
+# second, and so on; the last one has the innermost frames, of which there may be fewer. So stacks with the same callers
+# share their chunks. A chunk is the value of a map: the digest of the next outer chunk (zeros: there is none), then
+# `CHUNK_FRAMES` addresses, innermost first. Its key is a digest of all that. The innermost chunk begins with the
+# innermost frame, and has zeros, or frames that are in the next chunk as well, after its own.
+
+CHUNK_FRAMES = 32
+"""Frames of a chunk."""
+CHUNK_LINK = 16
+"""Bytes of a digest."""
+CHUNK_SIZE = CHUNK_LINK + 8 * CHUNK_FRAMES
+
+CHUNK_MAP = "stack_chunks"
+"""Symbol of the map."""
+
+DEEPEST_STACK = 1024
+"""Highest limit of a stack."""
+
+
+def chunk_entries(keys: int, limit: int) -> int:
+    """Chunks that the map has room for: of each of *keys* stacks of *limit* frames a quarter, as callers are shared."""
+    return keys * max(1, limit // CHUNK_FRAMES // 4)
 
 
 class KSym(Data, frozen=True, tag="ksym_t"):

@@ -22,6 +22,8 @@ from pytrace.core.script_options import JOINT
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.interface.errors import TraceWarning, placed, warn
+from pytrace.runtime.binaries.elf_file import ElfFile
+from pytrace.runtime.load.ahead_of_time import RunParameters, prepare
 from pytrace.runtime.machine import selected_processes as selected
 
 if TYPE_CHECKING:
@@ -97,8 +99,6 @@ class CompiledScript:
     @property
     def programs(self) -> tuple[ProgramDescription, ...]:
         """The BPF programs."""
-        from pytrace.runtime.binaries.elf_file import ElfFile  # few ask
-
         with ElfFile(self._script.elf, self.name) as elf:
             sizes = {section.name: section.size for section in elf.sections}
         return tuple(
@@ -146,12 +146,10 @@ class CompiledScript:
         """The script for a session to load: a saved script is prepared for this machine and its parameters."""
         if self._script.manifest.ahead is None:
             return self._script
-        from pytrace.runtime.load import ahead_of_time  # a compiled file
-
-        parameters = ahead_of_time.RunParameters(self._options.positional, self._options.named)
+        parameters = RunParameters(self._options.positional, self._options.named)
         kernel = live_kernel(replace(self._options, disabled=options.disabled, debuginfo=options.debuginfo))
         with _COMPILING:
-            prepared = ahead_of_time.prepare(self._script, parameters, options, kernel)
+            prepared = prepare(self._script, parameters, options, kernel)
         for text in prepared.warnings:
             warn(text, TraceWarning)
         return prepared.script

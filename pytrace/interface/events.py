@@ -20,6 +20,7 @@ from pytrace.render.text import Values
 from pytrace.render.value_kind import Result
 from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import Portable
+from pytrace.runtime.output import rows
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.streams import Output
@@ -341,8 +342,6 @@ def _value(collector: Collector, sources: EventSources) -> Make:
 
 def _row(collector: Collector, sources: EventSources) -> Make:
     def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
-        from pytrace.runtime.output import rows  # scripts with row()
-
         text = rows.line(renderer, spec)
         collect = _keep(collector, sources.source(renderer, spec, lambda record: text(record, 0)))
         return rows.waiting(renderer, spec, rows.keeping(renderer, spec, collect))

@@ -18,6 +18,7 @@ from pytrace.core.types import AGGREGATIONS, Bool, Float, Int, Pointer, Record, 
 from pytrace.render.value_kind import Result
 from pytrace.render.values import value_kind_of
 from pytrace.results import file_form
+from pytrace.results import merge as merging
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 
 if TYPE_CHECKING:
@@ -390,8 +391,6 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     Raises:
         TraceError: the maps do not fit, or two snapshots are of one run.
     """
-    from pytrace.results import merge as merging  # few merge
-
     return Snapshot(merging.merge([item.data for item in snapshots]))
 
 

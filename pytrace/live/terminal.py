@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import termios
 from contextlib import suppress
+from importlib.util import find_spec
 
+from pytrace.base import extras
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.diagnostics import TraceError
 
@@ -30,6 +32,16 @@ def check() -> None:
     if not _capability("cup"):
         term = os.environ.get("TERM", "")
         raise TraceError(f"a live view needs a terminal with a cursor, and TERM is {term!r}", hints=(_HINT,))
+
+
+def check_application() -> None:
+    """Check that the view's application can run.
+
+    Raises:
+        TraceError: textual is not installed.
+    """
+    if find_spec("textual") is None:
+        raise TraceError("--live needs the Python package textual", hints=(extras.hint("live"),))
 
 
 def coloured() -> bool:

@@ -44,7 +44,7 @@ class Decoders(ByType[Decode]):
     """Makes decoders. *trailer* is the text after a string that was truncated (``str_trunc_trailer``).
 
     A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
-    *chunk* returns a chunk of stacks (:mod:`pytrace.core.stack_formats`) by its digest, None where there is none.
+    *chunk* returns a chunk of stacks (:data:`pytrace.core.types.CHUNK_SIZE`) by its digest, None where there is none.
     """
 
     def __init__(

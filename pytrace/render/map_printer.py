@@ -47,7 +47,7 @@ class Reader(Protocol):
         """
 
     def chunk(self, digest: bytes) -> bytes | None:
-        """A chunk of stacks by its digest (:mod:`pytrace.core.stack_formats`)."""
+        """A chunk of stacks by its digest (:data:`pytrace.core.types.CHUNK_SIZE`)."""
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
         """True if an unkeyed map was written, and its copies one after another."""

@@ -92,6 +92,17 @@ class Table:
         self.clean(texts, positions, again)
         self.head(texts, positions, again)
 
+    @staticmethod
+    def settle_among(texts: list[bytes], places: Sequence[tuple[int, Table]], again: Again) -> None:
+        """As :meth:`settle` for rows of several tables: each place with its table, in the order of printing."""
+        by_table: dict[Table, list[int]] = {}
+        for index, table in places:
+            by_table.setdefault(table, []).append(index)
+        for table, positions in by_table.items():
+            table.clean(texts, positions, again)
+        for table, run in groupby(places, itemgetter(1)):
+            table.head(texts, [index for index, _ in run], again)
+
     def clean(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
         """See to rows that may not be one line."""
 
@@ -104,17 +115,6 @@ class Table:
         first = positions[0]
         gap = self._gap if self.page.begin(self) else b""
         texts[first] = gap + self._heading + texts[first]
-
-
-def settle(texts: list[bytes], places: Sequence[tuple[int, Table]], again: Again) -> None:
-    """As :meth:`Table.settle` for rows of several tables: each place with its table, in the order of printing."""
-    by_table: dict[Table, list[int]] = {}
-    for index, table in places:
-        by_table.setdefault(table, []).append(index)
-    for table, positions in by_table.items():
-        table.clean(texts, positions, again)
-    for table, run in groupby(places, itemgetter(1)):
-        table.head(texts, [index for index, _ in run], again)
 
 
 class TextTable(Table):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Never, TypeVar, cast
 
 from pytrace.core import types
-from pytrace.core.types import Array, Field, Record, Tuple, Type, truncated, wrapped
+from pytrace.core.types import CHUNK_FRAMES, CHUNK_LINK, Array, Field, Record, Tuple, Type, truncated, wrapped
 from pytrace.render import json
 from pytrace.render.aggregations import Averages, Counters, Maxima, Minima, Statistics, Sums
 from pytrace.render.histogram import LinearHistograms, LogHistograms
@@ -644,8 +644,6 @@ def chunked_stack(
     limit: int, chunk_of: Callable[[bytes], bytes | None]
 ) -> Callable[[Memory, int], tuple[int, tuple[int, ...], int]]:
     """A decoder of stacks whose frames are in chunks; those of chunks that were not stored are missing."""
-    from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK  # few scripts have such stacks
-
     head = struct.Struct("=iI16s").unpack_from
     frames_of = struct.Struct(f"={CHUNK_FRAMES}Q").unpack_from
 

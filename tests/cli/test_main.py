@@ -100,11 +100,6 @@ def test_files_of_the_package_that_are_gone_are_no_bug(
     text = capsys.readouterr().err
     assert text.startswith("ERROR: a part of pytrace is missing: No module named 'pytrace.render.text'\n")
     assert "upgraded or removed" in text
-    monkeypatch.setitem(sys.modules, "pytrace.core.limits", None)
-    monkeypatch.delattr("pytrace.core.limits", raising=False)
-    failing(monkeypatch, ValueError("odd"))
-    assert main.main(["-q"]) == 1
-    assert "a part of pytrace is missing: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["missing", "empty"])
@@ -144,7 +139,7 @@ def test_a_kernel_without_type_information_is_named(
 
 def test_a_live_view_needs_textual(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("pytrace.live.terminal.check", lambda: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("pytrace.live.terminal.find_spec", lambda _: None)
     assert main.main(["--live", "-e", "begin { }"]) == 1
     assert capsys.readouterr().err.startswith("ERROR: --live needs the Python package textual\nHINT: ")
 

@@ -106,7 +106,7 @@ def check(type_: str, text: str, *, listed: bool = False, other_network: bool = 
     words = ScriptWords("tool", (option,), positional=False)
     words.set(option, "-x", text)
     words.named(())
-    script_options.check(words, other_network=other_network)
+    words.check(other_network=other_network)
 
 
 def refused(type_: str, text: str, *, listed: bool = False) -> TraceError:

@@ -29,8 +29,7 @@ from pytrace.core.manifest import (
     StackDepth,
 )
 from pytrace.core.probe_kinds import ProbeKind
-from pytrace.core.stack_formats import CHUNK_SIZE
-from pytrace.core.types import SUMS, Array, Field, Int, Stack, Struct, Type
+from pytrace.core.types import CHUNK_SIZE, SUMS, Array, Field, Int, Stack, Struct, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import children
 from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo, ProbeUnit

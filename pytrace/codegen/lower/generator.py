@@ -32,13 +32,13 @@ from pytrace.codegen.walkers import (
 from pytrace.codegen.walkers.program_filters import Filters, FunctionExits, Gates, Watchdog
 from pytrace.codegen.walkers.python_calls import PythonCalls
 from pytrace.codegen.walkers.service_programs import PART
-from pytrace.core import stack_formats
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import PYTHON_KINDS, URETPROBE, Context
+from pytrace.core.types import CHUNK_MAP
 from pytrace.frontend.syntax.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -338,7 +338,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
         stack_depths=script.layout.depths(),
-        stack_chunks=stack_formats.CHUNK_MAP if script.chunks_stacks else "",
+        stack_chunks=CHUNK_MAP if script.chunks_stacks else "",
     )
 
 

@@ -1,7 +1,7 @@
 """Stacks: written to their destination by ``bpf_get_stack``, or unwound by
 :mod:`pytrace.codegen.walkers.user_stacks` or :mod:`pytrace.codegen.walkers.python_stacks`.
 
-Stacks in chunks (:mod:`pytrace.core.stack_formats`): keys and events have digests, frames are stored once. The
+Stacks in chunks (:data:`pytrace.core.types.CHUNK_SIZE`): keys and events have digests, frames are stored once. The
 digests are those of large keys, with the same random words.
 """
 
@@ -27,8 +27,7 @@ from pytrace.codegen.walkers.user_stacks import MixedStacks, UserUnwinding, Visi
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
 from pytrace.core.probe_kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE, UserTarget
-from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, chunk_entries
-from pytrace.core.types import Stack, StackMode
+from pytrace.core.types import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, Stack, StackMode, chunk_entries
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pytrace.base.dispatch import handles_names
 from pytrace.core.diagnostics import TraceError, counted, did_you_mean
 from pytrace.core.probe_kinds import BEGIN, CALL, END, PYTHON_KINDS, SELF, Context, FileTarget, IteratorTarget
-from pytrace.core.stack_formats import DEEPEST_STACK
 from pytrace.core.types import (
     BOOL,
+    DEEPEST_STACK,
     UINT8,
     UINT64,
     VOID,

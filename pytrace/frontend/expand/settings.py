@@ -14,8 +14,8 @@ from msgspec import convert
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
 from pytrace.core.options import ENVIRONMENT_PREFIXES, CompileOptions, Config, Setting, parse_memory
 from pytrace.core.source import Source, Span
-from pytrace.core.stack_formats import DEEPEST_STACK
 from pytrace.core.text import parse_boolean, parse_integer
+from pytrace.core.types import DEEPEST_STACK
 from pytrace.frontend.syntax import nodes
 
 

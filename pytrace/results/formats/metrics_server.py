@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         host = _host(names[0])
         if len(names) == 1 and (host in self.server.names | _LOOPBACK_NAMES or _is_loopback(host)):
             return None
-        text = f"this is no server of {names[0][:LONGEST_NAME]!a}: ask {address_text(self.server.address)}\n"
+        text = f"this is no server of {names[0][:LONGEST_NAME]!a}: ask {self.server.address.text}\n"
         return Answer(_MISDIRECTED, "text/plain; charset=utf-8", text.encode())
 
     def _send(self, answer: Answer) -> None:
@@ -138,7 +138,7 @@ class Server(ThreadingMixIn, TCPServer):
             self.server_close()
             hints = ("port 0 is any free port",) if address.port else ()
             raise TraceError(
-                f"metrics cannot be served at {address_text(address)}: {error.strerror or error}", hints=hints
+                f"metrics cannot be served at {address.text}: {error.strerror or error}", hints=hints
             ) from error
 
     @property
@@ -255,43 +255,6 @@ def _everywhere(port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
     except OSError:
         return socket.AF_INET, ("0.0.0.0", port)
     return socket.AF_INET6, ("::", port)
-
-
-# ---------------------------------------------------------------------------------------------- address
-
-
-_MOST_PORT = 0xFFFF
-
-_HINT = "for example --metrics :9435, 127.0.0.1:9435 or [::1]:9435; port 0 is any free port"
-
-
-def parse_address(text: str) -> Address:
-    """Parse ``HOST:PORT``; without a host, all addresses of the machine are used.
-
-    Returns:
-        Host (a name, an IPv4 or an IPv6 address without brackets; empty for all addresses) and port.
-
-    Raises:
-        TraceError: *text* is not such an address.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        raise TraceError(f"--metrics needs an address and a port, not {text!r}", hints=(_HINT,))
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    if host.startswith("[") or host.endswith("]"):
-        raise TraceError(f"--metrics needs an address, not {host!r}", hints=(_HINT,))
-    if ":" in host and not text.startswith("["):
-        raise TraceError(f"--metrics needs an IPv6 address in brackets, not {text!r}", hints=(_HINT,))
-    if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
-        raise TraceError(f"--metrics needs a port of 0 to {_MOST_PORT}, not {port!r}", hints=(_HINT,))
-    return Address(host, int(port))
-
-
-def address_text(address: Address) -> str:
-    """An address in URL syntax."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{host}:{address.port}"
 
 
 # ---------------------------------------------------------------------------------------------- exchange

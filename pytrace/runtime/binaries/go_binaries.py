@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.runtime.binaries.elf_file import SymbolTable, unsigned
+from pytrace.runtime.binaries.elf_file import ElfFile, SymbolTable, unsigned
 from pytrace.runtime.binaries.function_places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pytrace.runtime.binaries.elf_file import ElfFile
-
 
 TEXT = 22
 """Number of the word with the address that functions count from."""
@@ -150,7 +147,7 @@ def goroutine_number(file: ElfFile) -> int | None:
     return next((offset for versions, offset in _NUMBERS.items() if minor in versions), None)
 
 
-SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
+_LINE_SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
 """Names of the section; the second one in position-independent programs that Go's own linker made."""
 
 _BUILD_ID, _RELOCATED = ".note.go.buildid", ".data.rel.ro"
@@ -221,6 +218,16 @@ def code(file: ElfFile) -> range:
     return range(layout.text + start, layout.text + end)
 
 
+def is_program(path: str) -> bool:
+    """Whether a file is a program of Go: it has a section for the table.
+
+    Raises:
+        OSError, TraceError: it is no ELF file, or cannot be read.
+    """
+    with ElfFile.open(path) as file:
+        return any(file.section(name) is not None for name in _LINE_SECTIONS)
+
+
 def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
     """The table of a Go program, where it lies in the file, and where its parts are."""
     data, address = _found(file)
@@ -236,7 +243,7 @@ def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
 
 def _found(file: ElfFile) -> tuple[memoryview, int]:
     """The table and its address; empty if there is none."""
-    section = next((found for name in SECTIONS if (found := file.section(name)) is not None), None)
+    section = next((found for name in _LINE_SECTIONS if (found := file.section(name)) is not None), None)
     if section is not None:
         return file.contents(section, MOST_READ), section.address
     section = file.section(_RELOCATED) if file.section(_BUILD_ID) is not None else None

@@ -16,6 +16,7 @@ from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.binaries import btf_types
 from pytrace.runtime.binaries import btf_types as btf_file
 from pytrace.runtime.binaries.btf_types import Btf
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.machine import bpf, fingerprints
 from pytrace.runtime.machine.syscalls import Memory
 
@@ -102,8 +103,6 @@ class KernelTypes:
         """Types of the kernel proper."""
         data = btf_file.map_file(self.path)
         if data[:4] == b"\x7fELF":
-            from pytrace.runtime.binaries.elf_file import ElfFile  # only without /sys/kernel/btf
-
             with ElfFile.open(self.path) as file:
                 section = file.section(".BTF")
                 if section is None:

@@ -36,6 +36,7 @@ from pytrace.runtime.binaries.elf_file import (
 )
 from pytrace.runtime.binaries.function_places import Place, Places
 from pytrace.runtime.binaries.go_binaries import GoLines
+from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
 from pytrace.runtime.machine import fingerprints, foreign_files, procfs
 from pytrace.runtime.machine.demangle import demangle, mangled, qualified_name
 from pytrace.runtime.machine.foreign_files import is_regular, look, open_regular
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from pytrace.core.types import Type
     from pytrace.runtime.binaries.debug_info import DebugInfo
     from pytrace.runtime.binaries.elf_file import SymbolTable
-    from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
     from pytrace.runtime.machine.fingerprints import Fact
 
 
@@ -473,8 +473,6 @@ class Binary:
     @cached_property
     def indirect(self) -> IndirectFunctions:
         """The functions that stand for its IFUNC symbols."""
-        from pytrace.runtime.binaries.indirect_functions import IndirectFunctions  # few binaries have any
-
         return IndirectFunctions(self)
 
     @property
@@ -520,9 +518,10 @@ def _bounded(
 
 
 class UserBinaries:
-    """Binaries by path, each opened once (again when the file was replaced)."""
+    """Binaries by path, each opened once (again when the file was replaced); *environment* has the path of commands."""
 
-    def __init__(self, debug_options: Iterable[str] = ()) -> None:
+    def __init__(self, debug_options: Iterable[str] = (), environment: Mapping[str, str] = os.environ) -> None:
+        self.libraries = Libraries(environment)
         self._search = debug_files.directories(debug_options)
         self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
         self._one_of_many: set[str] = set()

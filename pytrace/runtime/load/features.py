@@ -145,11 +145,11 @@ def kernel_function(
     """
 
     def probe() -> bool:
-        from pytrace.runtime.binaries.btf_types import Kind  # as below
-        from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
+        from pytrace.runtime.binaries import btf_types, kernel_types  # few scripts call kernel functions
 
         try:
-            number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find(name, Kind.FUNC)
+            types = kernel_types.KernelTypes(kernel_types.SYSTEM_BTF)
+            number = types.vmlinux.btf.find(name, btf_types.Kind.FUNC)
         except (OSError, TraceError):  # missing, empty or damaged: the program that calls would be refused
             return False
         return bool(number) and refusal in (_call_log(program_type, number, _KERNEL_FUNCTION) or "")

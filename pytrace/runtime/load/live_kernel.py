@@ -29,6 +29,7 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
+from pytrace.runtime.binaries.elf_file import attach_path
 from pytrace.runtime.binaries.kernel_types import KernelTypes, absence, locate, program_functions
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
@@ -39,7 +40,7 @@ from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:
     from pytrace.core.instructions import FunctionExits
-    from pytrace.runtime.binaries.user_binary import Binary, Libraries, UserBinaries
+    from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
     from pytrace.runtime.stacks.function_exits import ExitFinder
 
 
@@ -371,25 +372,19 @@ class LiveKernel:
         return address
 
     @cached_property
-    def _libraries(self) -> Libraries:
-        from pytrace.runtime.binaries.user_binary import Libraries  # for user probes
-
-        return Libraries(self._environment)
-
-    @cached_property
     def _binaries(self) -> UserBinaries:
         from pytrace.runtime.binaries.user_binary import UserBinaries  # for user probes
 
-        return UserBinaries(self._debuginfo)
+        return UserBinaries(self._debuginfo, self._environment)
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
-        paths = self._libraries.find(target, pid, command)
+        paths = self._binaries.libraries.find(target, pid, command)
         if not paths and pid is not None:
             procfs.check_visible(pid)
         if "*" in target:
             # Files of other processes come and go; what has been opened can be asked about to the end.
             paths = [path for path in paths if self._binaries.can_open(path)]
-        for fact in self._libraries.dependencies(target, pid):
+        for fact in self._binaries.libraries.dependencies(target, pid):
             self._depend(fact)
         return paths
 
@@ -504,8 +499,6 @@ class LiveKernel:
 
     def _depend_on_binary(self, path: str) -> str:
         """Depend on a binary's file, which is the archive for a member of one. Returns the file's path."""
-        from pytrace.runtime.binaries.elf_file import attach_path  # user probes alone
-
         file = attach_path(path)
         self._depend(fingerprints.file_fact(file))
         return file

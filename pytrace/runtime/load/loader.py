@@ -37,7 +37,7 @@ from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.syscalls import ZeroedMemory
 
 if TYPE_CHECKING:
-    from pytrace.runtime.load.refusals import Positions
+    pass
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,
@@ -229,7 +229,7 @@ def _load(
                 from pytrace.runtime.load import refusals  # only what fails needs it
 
                 logs.report()
-                positions = partial(_positions, data, chosen)
+                positions = partial(refusals.script_positions, data, chosen)
                 raise refusals.explain(error, logs, script.manifest, messages, positions, brief, options.has) from None
         logs.report()
         for item in maps:
@@ -249,13 +249,6 @@ def _cancel(descriptor: int) -> None:
     """Delete the events that wait for a system call: until it returns, they keep programs and maps in the kernel."""
     while (key := bpf.map_next_key(descriptor, None, 8)) is not None:
         bpf.map_delete(descriptor, key)
-
-
-def _positions(data: bytes, programs: Mapping[str, int], spec: ProgramSpec) -> Positions:
-    """The positions of a refused program's instructions in the script."""
-    from pytrace.runtime.load.object_files import LineTable  # only what fails needs it
-
-    return LineTable(data).positions(spec.symbol, libbpf.instructions(programs[spec.symbol]))
 
 
 def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> tuple[bytes, int]:

@@ -21,6 +21,7 @@ from itertools import compress
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec, MapType, RandomWords
+from pytrace.core.types import CHUNK_SIZE
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, perf
 
@@ -50,11 +51,9 @@ class MapReader:
         """Chunks of stacks, which never change once they are in the map."""
 
     def chunk(self, digest: bytes) -> bytes | None:
-        """A chunk of stacks by its digest (:mod:`pytrace.core.stack_formats`); None where it had no room."""
+        """A chunk of stacks by its digest (:data:`pytrace.core.types.CHUNK_SIZE`); None where it had no room."""
         known = self._chunks.get(digest)
         if known is None and (symbol := self._loaded.manifest.stack_chunks):
-            from pytrace.core.stack_formats import CHUNK_SIZE  # maps with stacks
-
             known = bpf.map_lookup(self._loaded.map_fd(symbol), digest, CHUNK_SIZE)
             if known is not None:
                 self._chunks[digest] = known

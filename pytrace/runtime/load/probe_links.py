@@ -483,10 +483,33 @@ def bindable(pids: Iterable[int]) -> bool:
     return all(procfs.live_thread(pid) in (0, pid) for pid in pids)
 
 
-def untraced_children(pids: Sequence[int]) -> set[int]:
-    """Children of processes that are not among *pids*, without this process and its ancestors."""
-    own = {os.getpid(), *procfs.ancestors(os.getpid())}
-    return {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
+_WORK_IN_CHILDREN = 4
+"""How many times the CPU time of a process its children have where it is a server that leaves the work to them."""
+
+
+class UntracedChildren(msgspec.Struct, frozen=True):
+    """Children of the processes of ``-p`` that are not traced: a server of several processes works in its children."""
+
+    parents: str
+    """What the processes are called."""
+    count: int
+    notices: list[str]
+
+    @classmethod
+    def of(cls, pids: Sequence[int]) -> UntracedChildren | None:
+        """Those that are not among *pids*, without this process and its ancestors; None where there are none."""
+        own = {os.getpid(), *procfs.ancestors(os.getpid())}
+        children = {child for pid in pids for child in procfs.children(pid)} - own - set(pids)
+        if not children:
+            return None
+        named = named_processes(children)
+        of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
+        what = "1 child process of {} is" if len(children) == 1 else f"{len(children)} child processes of {{}} are"
+        notices = [f"{what.format(of)} not traced: --follow traces them, too{named and f' ({named})'}\n"]
+        theirs, those = (sum(map(procfs.cpu_seconds, group)) for group in (children, pids))
+        if theirs > 1 and theirs > _WORK_IN_CHILDREN * those:
+            notices.append(f"They do the work: {theirs:.1f} s of CPU time so far, {of} {those:.1f} s\n")
+        return cls(of, len(children), notices)
 
 
 NAMED_PROCESSES = 8

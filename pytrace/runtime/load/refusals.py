@@ -24,6 +24,7 @@ from pytrace.core.diagnostics import cut_line
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
+from pytrace.runtime.load.object_files import LineTable
 from pytrace.runtime.machine import libbpf, privileges
 
 if TYPE_CHECKING:
@@ -236,6 +237,11 @@ Positions = Mapping[int, Location]
 """Where lines begin in a program, by instruction."""
 _LIBRARY = "stdlib/"
 """Names of sources of library macros start with this."""
+
+
+def script_positions(data: bytes, programs: Mapping[str, int], spec: ProgramSpec) -> Positions:
+    """The positions of a refused program's instructions in the script."""
+    return LineTable(data).positions(spec.symbol, libbpf.instructions(programs[spec.symbol]))
 
 
 def _location(complaint: Finding, positions: Positions, *, whole: bool) -> Location | None:

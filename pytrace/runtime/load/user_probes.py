@@ -277,8 +277,6 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     Raises:
         CannotAttachError: it has none, or one whose functions cannot be probed.
     """
-    # Few scripts probe functions of Python.
-    from pytrace.runtime.binaries.elf_file import ElfFile
     from pytrace.runtime.stacks import python_interpreters  # probes of Python alone
 
     text = procfs.read_maps(pid)
@@ -291,10 +289,9 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
         path = procfs.root_prefix(pid) + name
         with suppress(OSError, TraceError):
             try:
-                with ElfFile.open(path) as file:
-                    interpreter = python_interpreters.interpreter(file)
-                    if interpreter is not None:
-                        return path, python_interpreters.eval_loop(file, interpreter.layout)
+                loop = python_interpreters.eval_loop_of(path)
+                if loop is not None:
+                    return path, loop
             except python_interpreters.UnsupportedError as error:
                 raise CannotAttachError(f"{name}: {error}") from None
     program = next(iter(files), "")

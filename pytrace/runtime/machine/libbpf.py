@@ -16,6 +16,7 @@ from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
+from pytrace.core import limits
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.machine import syscalls
 
@@ -140,8 +141,6 @@ def library() -> Library:
     except OSError as error:
         # dlopen(3) only has words for it.
         if os.strerror(errno.ENOENT) not in str(error):
-            from pytrace.core import limits  # after an error
-
             limit = limits.met_by(error)
             raise limit or TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None
         raise TraceError(

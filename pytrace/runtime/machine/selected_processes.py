@@ -18,6 +18,7 @@ from pytrace.base import kernel_files
 from pytrace.base.cgroups import directories, mounts, unified_mounts
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options import COMM_SIZE, MOST_FILTER_VALUES
+from pytrace.runtime.machine.host_names import open_network_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -144,8 +145,6 @@ def namespace(name: str) -> int:
     Raises:
         TraceError: there is no such namespace.
     """
-    from pytrace.runtime.machine.host_names import open_network_namespace  # with --netns
-
     descriptor = open_network_namespace(name)
     try:
         return os.fstat(descriptor).st_ino

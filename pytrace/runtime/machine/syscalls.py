@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.core import limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -169,8 +171,6 @@ def call(name: str, *arguments: int) -> int:
     if result < 0:
         error = ctypes.get_errno()
         if error in (errno.EMFILE, errno.ENFILE):
-            from pytrace.core import limits  # a start does without it
-
             raise limits.no_files(error)
         raise failure(error, name)
     return result

@@ -15,8 +15,9 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import PrintedMap
 from pytrace.core.types import Hist, LHist
-from pytrace.render import csv
+from pytrace.render import csv, heat_lines
 from pytrace.render.map_printer import Block, Entry, MapView, Reader, Shown
+from pytrace.render.stack_layout import StackLayout
 from pytrace.render.text import Bars
 from pytrace.render.value_kind import Held
 from pytrace.render.values import value_kind_of
@@ -24,9 +25,7 @@ from pytrace.runtime.machine.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render import histogram
-    from pytrace.render.heat_lines import Scale
     from pytrace.render.large_maps import LargeMap
-    from pytrace.render.stack_layout import StackLayout
     from pytrace.runtime.output.renderer import Renderer
 
 
@@ -60,8 +59,6 @@ class MapOutput:
         words = self._renderer.manifest.stack_layout
         if not words:
             return None
-        from pytrace.render.stack_layout import StackLayout  # few scripts ask
-
         return StackLayout.of(words)
 
     def printer(self, static: PrintedMap) -> Callable[[], bytes]:
@@ -168,7 +165,7 @@ class _HeatLines(msgspec.Struct):
 
     before: list[int]
     """Its buckets at the last line."""
-    scale: Scale | None = None
+    scale: heat_lines.Scale | None = None
     """None until there was a value."""
 
 
@@ -202,8 +199,6 @@ class HeatOutput:
         return b"" if rest and not any(change) else self._lines_of(view, shape, known, change)
 
     def _lines_of(self, view: MapView, shape: histogram.Shape, known: _HeatLines, change: list[int]) -> bytes:
-        from pytrace.render import heat_lines  # few runs have the option
-
         used = [bucket for bucket, count in enumerate(change) if count]
         if used and (known.scale is None or not known.scale.covers(used[0], used[-1])):
             known.scale = heat_lines.scale(*_wider(known.scale, used, shape.buckets), self._output.width())
@@ -224,7 +219,7 @@ class HeatOutput:
             known.before = [0] * len(known.before)
 
 
-def _wider(scale: Scale | None, used: list[int], buckets: int) -> tuple[int, int]:
+def _wider(scale: heat_lines.Scale | None, used: list[int], buckets: int) -> tuple[int, int]:
     """The first and last bucket of a scale for *used* ones; one that grows gets some more, so that it rarely does."""
     if scale is None:
         return used[0], used[-1]

@@ -12,6 +12,8 @@ from pytrace.core.event_layout import Location
 from pytrace.core.failures import failure
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.options import Config
+from pytrace.core.types import DEEPEST_STACK
+from pytrace.runtime.machine import perf
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"
@@ -188,10 +190,6 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
 
 
 def _deeper(manifest: Manifest, names: Sequence[str]) -> str:
-    # Most runs have nothing to say here.
-    from pytrace.core.stack_formats import DEEPEST_STACK
-    from pytrace.runtime.machine import perf  # deep stacks alone
-
     most, depth = perf.max_stack(), manifest.config.max_stack_depth
     hint = f"; max_stack_depth is {depth}, and may be up to {DEEPEST_STACK}" if depth < DEEPEST_STACK else ""
     if any(name.startswith("kstack") for name in names):

@@ -139,9 +139,7 @@ def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> No
         if len(tables) == 1:
             places[0][1].settle(texts, [index for index, _ in places], again)
         else:
-            from pytrace.render.tables import settle  # loaded with the first table
-
-            settle(texts, places, again)
+            places[0][1].settle_among(texts, places, again)
     extends = list(dict.fromkeys(item.extend for item in of if item is not None))
     if len(extends) == 1:
         extends[0](texts)

@@ -24,9 +24,11 @@ from typing import NoReturn
 
 from pytrace.base import kernel_files
 from pytrace.base.interruption import deliver
+from pytrace.core import limits
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import Surroundings
 from pytrace.runtime.machine import procfs, syscalls
+from pytrace.runtime.machine.host_names import CLONE_NEWNET
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -142,6 +144,42 @@ class Child:
         if found is None:
             self._leave_descent(self._descent)
         return found
+
+    def run_to_interpreter(self, *, follow: bool, strict: bool) -> None:
+        """Let the command, which may be a chain of wrappers (env, a version manager), run until it executes a CPython.
+
+        With *follow* that may be one of the processes that it starts (a script of a shell, make): ``interpreter``.
+        Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
+
+        Raises:
+            TraceError: it has executed none, as it has ended or does something else, and *strict* is set.
+        """
+        from pytrace.runtime.stacks.python_processes import runs_python  # few scripts probe functions of Python
+
+        self.stop_after_exec()
+        if runs_python(self.pid):
+            return
+        if follow:
+            found = self.run_to_descendant(runs_python)
+            if found is not None:
+                self.interpreter = found
+                return
+        else:
+            for _ in range(_MOST_PROGRAMS):
+                if self.run_to_entry() and runs_python(self.pid):
+                    return
+                if not self.run_to_next_program():
+                    break
+        if not strict:
+            return
+        if self.poll() is None:
+            text = f"process {self.pid} ({procfs.executable(self.pid)}) has executed none in {EXEC_PATIENCE:g} s"
+        else:
+            text = f"process {self.pid} has ended, and executed none"
+        hints = ["give the interpreter itself in place of a wrapper, or its process with -p"]
+        if not follow:
+            hints.append("--follow also traces an interpreter that the command starts as another process")
+        raise TraceError(f"the command runs no CPython that is known: {text}", hints=tuple(hints))
 
     def _leave_descent(self, descent: _Descent) -> None:
         """Take no more part in what the command starts: all run on untraced."""
@@ -500,8 +538,6 @@ def start(
         try:
             pid = os.fork()
         except OSError as error:
-            from pytrace.core import limits  # after an error
-
             for descriptor in (gate_read, gate, report, report_write):
                 os.close(descriptor)
             hints = (f"see {limits.NO_PROCESSES}",) if error.errno == errno.EAGAIN else ()
@@ -618,50 +654,11 @@ def _surround(surroundings: Surroundings | None) -> Mapping[str, str]:
 
 def _enter(namespace: int, report: int) -> None:
     """Move the child to a network namespace; an error of that is reported as another one than that of exec."""
-    from pytrace.runtime.machine.host_names import CLONE_NEWNET  # --netns has imported it
-
     try:
         syscalls.enter_namespace(namespace, CLONE_NEWNET)
     except OSError as error:
         os.write(report, f"{_NOT_ENTERED}{error.errno}".encode())
         os._exit(127)
-
-
-def run_to_interpreter(traced: Child, *, follow: bool, strict: bool) -> None:
-    """Let the command, which may be a chain of wrappers (env, a version manager), run until it has executed a CPython.
-
-    With *follow* that may be one of the processes that it starts (a script of a shell, make): ``traced.interpreter``.
-    Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
-
-    Raises:
-        TraceError: it has executed none, as it has ended or does something else, and *strict* is set.
-    """
-    from pytrace.runtime.stacks.python_processes import runs_python  # few scripts probe functions of Python
-
-    traced.stop_after_exec()
-    if runs_python(traced.pid):
-        return
-    if follow:
-        found = traced.run_to_descendant(runs_python)
-        if found is not None:
-            traced.interpreter = found
-            return
-    else:
-        for _ in range(_MOST_PROGRAMS):
-            if traced.run_to_entry() and runs_python(traced.pid):
-                return
-            if not traced.run_to_next_program():
-                break
-    if not strict:
-        return
-    if traced.poll() is None:
-        text = f"process {traced.pid} ({procfs.executable(traced.pid)}) has executed none in {EXEC_PATIENCE:g} s"
-    else:
-        text = f"process {traced.pid} has ended, and executed none"
-    hints = ["give the interpreter itself in place of a wrapper, or its process with -p"]
-    if not follow:
-        hints.append("--follow also traces an interpreter that the command starts as another process")
-    raise TraceError(f"the command runs no CPython that is known: {text}", hints=tuple(hints))
 
 
 def _entry_point(pid: int) -> int:

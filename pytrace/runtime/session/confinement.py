@@ -18,7 +18,7 @@ import msgspec
 from pytrace.base import kernel_files, private_files, whole_files
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
-from pytrace.core.probe_kinds import END, known_kind
+from pytrace.core.probe_kinds import END, FileTarget
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, confine, perf, privileges
@@ -365,7 +365,7 @@ def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[s
         missed["CAP_SYS_ADMIN"] = CPUS
     if not all(map(_readable, installed)):
         missed["CAP_DAC_READ_SEARCH"] = _INSTALLATION
-    elif not all(map(_visible, _probed(loaded.manifest))):
+    elif not all(map(_visible, probed_files(loaded.manifest))):
         missed["CAP_DAC_READ_SEARCH"] = PROBED
     if not all(os.access(path, os.W_OK | os.X_OK, effective_ids=True) for path in wanted.write):
         missed["CAP_DAC_OVERRIDE"] = OUTPUT
@@ -380,12 +380,10 @@ def _as_held(name: str, held: int) -> str:
     return "CAP_SYS_ADMIN" if stands_in else ""
 
 
-def _probed(manifest: Manifest) -> Iterable[str]:
-    if all(known_kind(program.kind).special for program in manifest.programs):
-        return ()
-    from pytrace.runtime.session import watches  # runs that attach have it
-
-    return watches.probed_files(manifest)
+def probed_files(manifest: Manifest) -> set[str]:
+    """Paths of files with user probes; not those of other mount namespaces, which end with their processes."""
+    targets = (target.place for program in manifest.programs for target in program.targets)
+    return {place.path for place in targets if isinstance(place, FileTarget) and not place.path.startswith("/proc/")}
 
 
 def _visible(path: str) -> bool:

@@ -80,6 +80,12 @@ class Costs(Service):
         self.detached: set[int] = set()
         """With ``--budget``: programs that were detached."""
 
+    def keeper(
+        self, budget: Budget, renderer: Renderer, detach: Callable[[int], None], warn: Callable[[str], None]
+    ) -> BudgetKeeper:
+        """The service that keeps the budget of ``--budget`` by these measurements; errors: :class:`BudgetKeeper`."""
+        return BudgetKeeper(budget, self._loaded, self, renderer, detach, self._output, warn)
+
     def attached(self) -> None:
         """Costs count from here."""
         self._start, self._own_start = _now()

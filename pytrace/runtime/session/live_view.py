@@ -15,17 +15,22 @@ from pytrace.core.options import RunOptions
 from pytrace.live import answer_view, board
 from pytrace.live.answer_view import Write
 from pytrace.live.glyphs import Glyphs
-from pytrace.live.inspector import Inspector
+from pytrace.live.inspector import Inspector, answers_for
 from pytrace.live.messages import Answer, Command, Lines, Meters, Notice, Start, State
 from pytrace.live.terminal import characters, coloured
-from pytrace.live.view_process import ViewProcess
+from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.covered_output import CoveredOutput
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.confinement import confine_view
 from pytrace.runtime.session.costs import Costs, Measured
 from pytrace.runtime.session.services import EndOfRun, Service
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from pytrace.runtime.session.session import Resources
     from pytrace.runtime.session.snapshots import Snapshots
 
 REFRESH = 1.0
@@ -45,6 +50,32 @@ _NO_LOSSES = ("unfinished", "untraced")
 """Kinds of counters that the footer does not sum up as lost."""
 _SOON = 0.01
 """The same while the channel has no room for what is to be sent."""
+
+
+class Screen:
+    """The terminal of a run with ``--live``: the streams of the run, and the process that has the terminal."""
+
+    output = CoveredOutput
+    """The class of the output that the view covers."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.streams = Streams(stack)
+
+    def cover(self, written: Output, manifest: Manifest, *, keep_privileges: bool) -> None:
+        """Start the process of the view, which imports what it needs while the programs are loaded."""
+        assert isinstance(written, CoveredOutput)
+        self._written = written
+        self._stack.callback(written.uncover)
+        confine = (lambda: None) if keep_privileges else confine_view
+        self._view = ViewProcess(self.streams, confine, written.collect, self._stack)
+        self._inspector = Inspector(self._stack) if answers_for(manifest) else None
+
+    def service(self, run: Resources, costs: Costs) -> LiveView:
+        """The service that feeds the view; the programs leave its processes out."""
+        inspector, manifest = self._inspector, run.loaded.manifest
+        run.loaded.add_own_processes(self._view.pid, None if inspector is None else inspector.pid)
+        return LiveView(self._view, self._written, run.snapshots, costs, manifest, run.options, inspector)
 
 
 class LiveView(Service):

@@ -8,7 +8,7 @@ from threading import Lock
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import Address, Config
-from pytrace.results.formats.metrics_server import Answer, Exchange, Exposition, Server, address_text, uncollected
+from pytrace.results.formats.metrics_server import Answer, Exchange, Exposition, Server, uncollected
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.session.services import Service
 
@@ -58,7 +58,7 @@ class Metrics(Service):
     def begin(self) -> None:
         """The run has given up what it does not need: start the threads that answer requests."""
         self._server.begin()
-        self._tell(f"Metrics at http://{address_text(self._server.address)}{PATH}\n")
+        self._tell(f"Metrics at http://{self._server.address.text}{PATH}\n")
 
     def pause(self, longest: float) -> float:
         """Seconds until the next snapshot may be taken, if one is wanted, at most *longest*."""

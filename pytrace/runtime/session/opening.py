@@ -27,7 +27,7 @@ from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.ring import RingReader, backlog_limit
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.session import processes
-from pytrace.runtime.session.confinement import Confinement, confine_view
+from pytrace.runtime.session.confinement import Confinement
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services import SKIPPED, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
 from pytrace.runtime.session.session import (
@@ -44,8 +44,8 @@ from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 
 if TYPE_CHECKING:
-    from pytrace.live.view_process import Streams
     from pytrace.runtime.session.costs import Costs
+    from pytrace.runtime.session.live_view import Screen
     from pytrace.runtime.session.saving import Export
     from pytrace.runtime.session.snapshots import RowKeeper
     from pytrace.runtime.session.watches import MemoryWatch
@@ -92,11 +92,11 @@ def open_run(
     requests = EndRequests()
     functions = processes.python_functions(manifest)
     symbols = processes.symbols(manifest.config, options, requests, functions)
-    streams = None
+    screen = None
     if options.live and not embedded:
-        from pytrace.live.view_process import Streams  # with --live
+        from pytrace.runtime.session.live_view import Screen  # with --live
 
-        streams = Streams(stack)
+        screen = Screen(stack)
     signals = embedding.signals if embedding else stack.enter_context(Signals(requests, symbols.give_up_lines))
     namespace = None
     if options.netns is not None:
@@ -104,31 +104,18 @@ def open_run(
 
         namespace = open_network_namespace(options.netns)
         stack.callback(os.close, namespace)
-    written = embedding.output if embedding else output(options, requests, stack, streams)
-    view = inspector = None
-    if streams is not None:
-        from pytrace.live.inspector import Inspector, answers_for  # with --live
-        from pytrace.live.view_process import ViewProcess
-        from pytrace.runtime.output.covered_output import CoveredOutput  # with --live
-
-        assert isinstance(written, CoveredOutput)
-        stack.callback(written.uncover)
-        confine = (lambda: None) if options.keep_privileges else confine_view
-        # It imports what it needs while the programs are loaded.
-        view = ViewProcess(streams, confine, written.collect, stack)
-        if answers_for(manifest):
-            inspector = Inspector(stack)
+    written = embedding.output if embedding else output(options, requests, stack, screen)
+    if screen is not None:
+        screen.cover(written, manifest, keep_privileges=options.keep_privileges)
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
     memory = _memory_watch(manifest, options, embedded=embedded)
-    with streams.redirected() if streams is not None else nullcontext():
+    with screen.streams.redirected() if screen is not None else nullcontext():
         traced = _command(options, namespace, notices, embedded=embedded, stack=stack)
 
     # The programs, and what they need of processes.
-    if manifest.python is not None and manifest.python.calls and traced.pid is not None:
-        from pytrace.runtime.session.child import run_to_interpreter  # calls of Python with -c
-
-        run_to_interpreter(traced, follow=options.follow, strict=manifest.config.missing_probes == "error")
+    if manifest.python is not None and manifest.python.calls:
+        traced.run_to_interpreter(follow=options.follow, strict=manifest.config.missing_probes == "error")
     unwinding = processes.unwound(manifest, options, traced)
     loaded = load_programs(script, options, unwinding, memory, stack)
     loaded.fill_session_data(options, traced.pid)
@@ -162,14 +149,8 @@ def open_run(
         # The first service, as others may start threads, which keep what they have.
         run.services.append(Confinement(options, loaded, probes, written, notices))
     run.services += _services(run, memory, exports, stack)
-    if view is not None:
-        loaded.add_own_processes(view.pid, None if inspector is None else inspector.pid)
-    if view is not None and costs is not None:
-        from pytrace.runtime.output.covered_output import CoveredOutput  # with --live
-        from pytrace.runtime.session.live_view import LiveView
-
-        assert isinstance(written, CoveredOutput)
-        run.services.append(LiveView(view, written, run.snapshots, costs, manifest, options, inspector))
+    if screen is not None and costs is not None:
+        run.services.append(screen.service(run, costs))
     if traced.pid is None:
         renderer.no_child()
     signals.begin()
@@ -182,18 +163,14 @@ def _raise_limits(manifest: Manifest) -> None:
     privileges.raise_limits(privileges.descriptors_needed(targets, len(manifest.programs), len(manifest.maps)))
 
 
-def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams: Streams | None = None) -> Output:
+def output(options: RunOptions, requests: EndRequests, stack: ExitStack, screen: Screen | None = None) -> Output:
     """Standard output, or the file of ``-o``; standard error where that is for a snapshot.
 
-    With *streams* a live view may cover the terminal.
+    With *screen* a live view may cover the terminal.
     """
     to_file = options.output is not None and not options.exports
-    printed, errors = (1, 2) if streams is None else (streams.output, streams.errors)
-    make: type[Output] = Output
-    if streams is not None:
-        from pytrace.runtime.output import covered_output  # with --live
-
-        make = covered_output.CoveredOutput
+    printed, errors = (1, 2) if screen is None else (screen.streams.output, screen.streams.errors)
+    make = Output if screen is None else screen.output
     opened = make(
         create(options.output) if options.output is not None and to_file else errors if options.exports else printed,
         messages=errors, flush=Flush(options.buffering), json=options.format == "json", csv=options.format == "csv",
@@ -363,10 +340,9 @@ def _services(
     services: list[Service] = [run.heartbeat, *(() if run.embedded else (OwnProcess(),)), run.processes, run.losses]
     services += [service for service in (run.costs, memory) if service is not None]
     if options.budget is not None and run.costs is not None:
-        from pytrace.runtime.session.costs import BudgetKeeper  # with --budget
-
-        detach, warn = run.probes.detach_program, run.notices.warn
-        services.append(BudgetKeeper(options.budget, run.loaded, run.costs, run.renderer, detach, run.output, warn))
+        services.append(
+            run.costs.keeper(options.budget, run.renderer, run.probes.detach_program, run.notices.warn)
+        )
     services.append(OwnModules(manifest, options, embedded=run.embedded))
     if not all(known_kind(program.kind).special for program in manifest.programs):
         from pytrace.runtime.session.watches import MachineChanges, SamplingClocks  # attached programs

@@ -18,7 +18,7 @@ from pytrace.runtime.session.processes import Processes
 from pytrace.runtime.session.services import Key, NoHeartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from pytrace.runtime.load.probe_links import Attached, MissReader, Opened
     from pytrace.runtime.session.session import Notices
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _MOST_LEFT_OUT = 5
 """Functions that are named."""
-_WORK_IN_CHILDREN = 4
-"""How many times the CPU time of a process its children have where it is a server that leaves the work to them."""
 
 Moment = tuple[int, int]
 """Wall time and monotonic time, in nanoseconds."""
@@ -115,8 +113,11 @@ class Probes:
         if roots and manifest.follow_map:
             self._follow_descendants(roots, done.include_descendants(roots, self._loaded.map_fd(manifest.follow_map)))
         if pids and not options.follow:
-            children = probe_links.untraced_children(pids)
-            self._tell_of_children(pids, children)
+            children = probe_links.UntracedChildren.of(pids)
+            if children is not None:
+                self.untraced = {children.parents: children.count}
+                for text in children.notices:
+                    self._notices.tell(text)
         if attach_options.missing_probes == "warn":
             for failure in done.failures:
                 self._notices.warn(str(failure), failure.hints)
@@ -144,22 +145,6 @@ class Probes:
             )
         for pid in descendants:
             self._processes.add(pid)
-
-    def _tell_of_children(self, pids: Sequence[int], children: Collection[int]) -> None:
-        """A server of several processes works in its children, of which ``-p`` of their parent shows nothing."""
-        if not children:
-            return
-        from pytrace.runtime.load.probe_links import named_processes  # with what it imports, for runs with -p alone
-        from pytrace.runtime.machine import procfs
-
-        named = named_processes(children)
-        of = f"{pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
-        self.untraced = {of: len(children)}
-        what = "1 child process of {} is" if len(children) == 1 else f"{len(children)} child processes of {{}} are"
-        self._notices.tell(f"{what.format(of)} not traced: --follow traces them, too{named and f' ({named})'}\n")
-        theirs, own = (sum(map(procfs.cpu_seconds, group)) for group in (children, pids))
-        if theirs > 1 and theirs > _WORK_IN_CHILDREN * own:
-            self._notices.tell(f"They do the work: {theirs:.1f} s of CPU time so far, {of} {own:.1f} s\n")
 
     def missed(self) -> dict[Key, int]:
         """Hits that the kernel skipped, up to now or until the probes were detached."""

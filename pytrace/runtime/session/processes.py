@@ -123,13 +123,11 @@ def follow(
         traced.stop_after_exec()
     _follow_mappings(manifest, options, traced.pid, symbols, loaded, notices.warn)
     python = None
-    if functions is not None:
-        from pytrace.runtime.stacks.python_processes import WalkedProcesses  # few scripts show Python stacks
-
+    if functions is not None and manifest.python is not None:
         # Without -p and -c these are all; the command is held after its exec.
         pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
-        walked = WalkedProcesses(manifest, None if _follows_all(options, traced.pid) else pids, functions)
-        python = walked.start(loaded, stack, notices.warn)
+        walked = None if _follows_all(options, traced.pid) else pids
+        python = functions.walk(manifest.python, walked, loaded, stack, notices.warn)
 
     def uncalled() -> None:
         if functions is not None and manifest.python is not None and manifest.python.choices:

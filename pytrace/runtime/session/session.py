@@ -317,6 +317,9 @@ class NoCommand:
         """Return False: there is no program."""
         return False
 
+    def run_to_interpreter(self, *, follow: bool, strict: bool) -> None:
+        """Do nothing."""
+
     def release(self) -> None:
         """Do nothing."""
 

@@ -22,11 +22,12 @@ from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, SessionData
 from pytrace.core.options import NOT_YET, RunOptions, parse_memory, shown_memory
-from pytrace.core.probe_kinds import FileTarget, KernelFunctionTarget
+from pytrace.core.probe_kinds import KernelFunctionTarget
 from pytrace.runtime.load import loaded_script
 from pytrace.runtime.load.loaded_script import NEVER, LoadedScript
 from pytrace.runtime.machine import clocks, perf, procfs, syscalls
 from pytrace.runtime.output.ring import RingReader
+from pytrace.runtime.session.confinement import probed_files
 from pytrace.runtime.session.services import EndOfRun, Gap, NoHeartbeat, Service
 
 if TYPE_CHECKING:
@@ -595,12 +596,6 @@ class MachineChanges(Service):
                 what = "replaced" if now else "removed"
                 text = f"{path} was {what} while it was traced: only the old file is observed"
             self._warn(text, (_AGAIN,) if now else ())
-
-
-def probed_files(manifest: Manifest) -> set[str]:
-    """Paths of files with user probes; not those of other mount namespaces, which end with their processes."""
-    targets = (target.place for program in manifest.programs for target in program.targets)
-    return {place.path for place in targets if isinstance(place, FileTarget) and not place.path.startswith("/proc/")}
 
 
 def probed_functions(manifest: Manifest) -> set[str]:

@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Collection, Iterator
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -18,11 +17,7 @@ from msgspec.structs import asdict, replace
 from pytrace.core import instructions
 from pytrace.core.instructions import is_misread
 from pytrace.core.python_format import TSS_BLOCK, TSS_FIRST, TSS_MORE
-from pytrace.runtime.binaries.elf_file import UnwindEntries
-
-if TYPE_CHECKING:
-    from pytrace.runtime.binaries.elf_file import ElfFile
-
+from pytrace.runtime.binaries.elf_file import ElfFile, UnwindEntries
 
 # ---------------------------------------------------------------------------------------------- layouts
 
@@ -581,6 +576,13 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
     entries = [found.handler(number) for number in resumes if number is not None]
     ends, register = found.ends() if layout.minor < _CLEAR_SINCE else ([found.clear()], _SI)
     return EvalLoop(tuple(map(found.offset, entries)), tuple(map(found.offset, ends)), register)
+
+
+def eval_loop_of(path: str) -> EvalLoop | None:
+    """The places of the interpreter in a file; None if it has none. Errors: :func:`eval_loop`."""
+    with ElfFile.open(path) as file:
+        found = interpreter(file)
+        return None if found is None else eval_loop(file, found.layout)
 
 
 class _Loop:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.diagnostics import InternalError, TraceError, counted, similar
+from pytrace.core.diagnostics import TraceError, counted, similar
 from pytrace.core.python_format import (
     CALL_ROW_FORMAT,
     CHOSEN,
@@ -43,7 +43,7 @@ from pytrace.runtime.stacks.python_interpreters import EvalLoop, Interpreter, Un
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytrace.core.manifest import Manifest, PythonChoice
+    from pytrace.core.manifest import PythonChoice, PythonMaps
     from pytrace.runtime.binaries.elf_file import ElfFile, Result
     from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.machine.procfs import Mapping
@@ -183,6 +183,22 @@ class PythonFunctions:
         self._records = b""
         records.close()
 
+    def walk(
+        self,
+        maps: PythonMaps,
+        pids: Iterable[int] | None,
+        loaded: LoadedScript,
+        stack: ExitStack,
+        message: Callable[[str], None],
+    ) -> Walker:
+        """Find the interpreters of the processes whose Python stacks a run walks: *pids*, or all for None."""
+        self.start(loaded.map_fd(maps.names), stack)
+        calls = loaded.map_fd(maps.calls) if maps.calls else None
+        walker = Walker(loaded.map_fd(maps.processes), message, everything=pids is None, calls=calls)
+        for pid in procfs.process_ids() if pids is None else sorted(pids):
+            walker.add(pid)
+        return walker
+
     @staticmethod
     def has(address: int) -> bool:
         """True if a frame of a user stack is one of Python."""
@@ -306,26 +322,6 @@ class _Binary(msgspec.Struct):
     problem: str = ""
     checked: bool = False
     reported: bool = False
-
-
-class WalkedProcesses:
-    """Processes whose Python stacks a run walks: those of -p and -c; without these, all (*pids* is None)."""
-
-    def __init__(self, manifest: Manifest, pids: Iterable[int] | None, functions: PythonFunctions) -> None:
-        if manifest.python is None:
-            raise InternalError("there is nothing to walk: the script has no maps of Python stacks")
-        self._maps = manifest.python
-        self._pids = pids
-        self._functions = functions
-
-    def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Walker:
-        """Find the interpreters of processes that run."""
-        self._functions.start(loaded.map_fd(self._maps.names), stack)
-        calls = loaded.map_fd(self._maps.calls) if self._maps.calls else None
-        walker = Walker(loaded.map_fd(self._maps.processes), message, everything=self._pids is None, calls=calls)
-        for pid in procfs.process_ids() if self._pids is None else sorted(self._pids):
-            walker.add(pid)
-        return walker
 
 
 def runs_python(pid: int) -> bool:

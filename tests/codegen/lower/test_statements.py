@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from pytrace.core.manifest import MapType
-from pytrace.core.stack_formats import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE
-from pytrace.core.types import TRUNCATED
+from pytrace.core.types import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, TRUNCATED
 from pytrace.render.values import chunked_stack
 from tests.codegen.running import helpers, machine, printed, ran
 from tests.support.bpf_machine import BpfMap, Machine

@@ -14,7 +14,7 @@ from pytrace.cli.options import OPTIONS, read
 from pytrace.cli.script_options import ScriptWords
 from pytrace.core import script_options
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.options import CompileOptions, Config
+from pytrace.core.options import Address, CompileOptions, Config
 from pytrace.core.script_options import ScriptOption, WrongValueError, convert
 from pytrace.core.source import Source
 from pytrace.core.text import parse_flag, parse_integer
@@ -23,7 +23,6 @@ from pytrace.frontend.syntax import parser
 from pytrace.interface import compiled
 from pytrace.interface.compiled import Arguments
 from pytrace.multitools.table import TOOLS
-from pytrace.results.formats import metrics_server
 from tests.fuzz.parsers.scripts import PARAMETERS
 from tests.fuzz.target import Target, parts
 from tests.support.facts import RecordedKernel
@@ -130,8 +129,8 @@ def environment_words() -> Iterator[str]:
 
 def metrics_address(data: bytes) -> None:
     """``--metrics``: what is parsed can be shown and parsed again."""
-    found = metrics_server.parse_address(data.decode("utf-8", "surrogateescape"))
-    again = metrics_server.parse_address(metrics_server.address_text(found))
+    found = Address.parsed(data.decode("utf-8", "surrogateescape"))
+    again = Address.parsed(found.text)
     assert again == found, (found, again)
 
 

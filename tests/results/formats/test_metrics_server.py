@@ -31,7 +31,6 @@ from pytrace.results.formats.metrics_server import (
     Exposition,
     SeriesCap,
     Server,
-    address_text,
     uncollected,
 )
 from pytrace.results.snapshot import MapData, Portable, SnapshotData, Value
@@ -52,7 +51,7 @@ class Served:
         return Answer(404 if path == "/no" else 200, "text/x", f"{path} {accept}".encode())
 
     def get(self, path: str = "/x", method: str = "GET") -> tuple[int, str, bytes]:
-        request = urllib.request.Request(f"http://{address_text(self.server.address)}{path}", method=method)
+        request = urllib.request.Request(f"http://{self.server.address.text}{path}", method=method)
         request.add_header("Accept", "this")
         try:
             with urllib.request.urlopen(request, timeout=patience(20)) as answer:
@@ -257,8 +256,8 @@ def test_a_host_that_is_none(host: str) -> None:
     ],
 )
 def test_addresses(text: str, host: str, port: int, shown: str) -> None:
-    assert metrics_server.parse_address(text) == Address(host, port)
-    assert metrics_server.address_text(Address(host, port)) == shown
+    assert Address.parsed(text) == Address(host, port)
+    assert Address(host, port).text == shown
 
 
 @pytest.mark.parametrize(
@@ -277,7 +276,7 @@ def test_addresses(text: str, host: str, port: int, shown: str) -> None:
 )
 def test_what_is_no_address(text: str, message: str) -> None:
     with pytest.raises(TraceError, match=message) as caught:
-        metrics_server.parse_address(text)
+        Address.parsed(text)
     assert ":9435" in caught.value.hints[0]
 
 

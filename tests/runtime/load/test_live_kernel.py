@@ -230,8 +230,10 @@ def test_binaries_and_their_debug_files_are_dependencies(tmp_path: Path) -> None
 
 def test_files_that_match_must_be_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = with_parts(
-        _libraries=SimpleNamespace(find=lambda *_: ["/gone", "/there"], dependencies=lambda *_: [("never",)]),
-        _binaries=SimpleNamespace(can_open=lambda path: path == "/there"),
+        _binaries=SimpleNamespace(
+            libraries=SimpleNamespace(find=lambda *_: ["/gone", "/there"], dependencies=lambda *_: [("never",)]),
+            can_open=lambda path: path == "/there",
+        ),
     )
     assert kernel.binaries("/*", None) == ["/there"]
     assert kernel.binaries("/gone", None) == ["/gone", "/there"], "a name is taken at its word"
@@ -243,7 +245,8 @@ def test_a_process_whose_files_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(f"process {pid} belongs to somebody else")
 
     monkeypatch.setattr(procfs, "check_visible", check_visible)
-    kernel = with_parts(_libraries=SimpleNamespace(find=lambda *_: [], dependencies=lambda *_: []))
+    libraries = SimpleNamespace(find=lambda *_: [], dependencies=lambda *_: [])
+    kernel = with_parts(_binaries=SimpleNamespace(libraries=libraries))
     assert kernel.binaries("x", None) == []
     with pytest.raises(PermissionError, match="process 7"):
         kernel.binaries("x", 7)
