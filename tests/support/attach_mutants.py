@@ -3,7 +3,7 @@
 ``python -m tests.support.attach_mutants [NAME…] [-- TEST…]`` prints a line for each: killed, or survived. One process
 imports everything; for each fault it forks, replaces the code of the functions that differ, and runs the tests to the
 first failure. Before the first it runs them without a fault. In the test machine:
-``scripts/vm -- .venv/bin/python -m tests.support.attach_mutants``.
+``scripts/vm --compile-outside -- .venv/bin/python -m tests.support.attach_mutants``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+
+from tests.support import compile_guest, forked, server
 
 CORE = (
     "tests/kernel/test_attach.py", "tests/kernel/test_selection.py",
@@ -38,7 +40,9 @@ MODULES = (USER, LINKS, ATTACHMENTS)
 MUTANTS = {
     # wrong target
     "kprobe_offset_lost": Mutant(ATTACHMENTS, "else place.offset\n", "else 0\n"),
-    "kprobe_address_offset_lost": Mutant(ATTACHMENTS, "address(place) + place.offset if", "address(place) if"),
+    "kprobe_address_offset_lost": Mutant(
+        ATTACHMENTS, "_addresses(place)[0] + place.offset if", "_addresses(place)[0] if"
+    ),
     "kprobe_is_return": Mutant(ATTACHMENTS, '"retprobe") if job.returns else 0', '"retprobe")'),
     "kretprobe_is_entry": Mutant(ATTACHMENTS, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
     "kprobe_traced_offset_lost": Mutant(ATTACHMENTS, '(f"+{place.offset}" if place.offset else "")', '""'),
@@ -46,7 +50,7 @@ MUTANTS = {
         ATTACHMENTS, "_definition_text(place), returns=job.returns", "_definition_text(place), returns=True"
     ),
     "kprobe_on_address_0": Mutant(
-        ATTACHMENTS, "        return place.address\n    address", "        return 0\n    address"
+        ATTACHMENTS, "        return [place.address]\n    addresses", "        return [0]\n    addresses"
     ),
     "uprobe_first_byte": Mutant(USER, "config1=name.address, config2=offset)", "config1=name.address, config2=0)"),
     "uprobe_is_return": Mutant(USER, '"retprobe") if returns else 0', '"retprobe")'),
@@ -77,12 +81,13 @@ MUTANTS = {
     # cookies, order, counts
     "cookie_lost": Mutant(LINKS, "(job.program, event, cookie)", "(job.program, event, 0)"),
     "first_target_only": Mutant(LINKS, " in job.spec.targets]\n", " in job.spec.targets[:1]]\n"),
+    "first_kprobe_of_a_name_only": Mutant(ATTACHMENTS, "addresses if place.shared else addresses[:1]", "addresses[:1]"),
     "first_kprobe_only": Mutant(
         ATTACHMENTS, "opened) for target in job.spec.targets]", "opened) for target in job.spec.targets[:1]]"
     ),
     "blocks_in_reverse": Mutant(ATTACHMENTS, "(backward if kind.backwards else forward)", "backward"),
-    "failure_unnoticed": Mutant(ATTACHMENTS, "raise failure_error(failures)", "pass"),
-    "gone_is_failure": Mutant(ATTACHMENTS, "(gone if outcome.gone else failures)", "failures"),
+    "failure_unnoticed": Mutant(ATTACHMENTS, "    raise failure_error(failures)\n    if (", "    pass\n    if ("),
+    "gone_is_failure": Mutant(ATTACHMENTS, "(gone if outcome.gone else", "(failures if outcome.gone else"),
     # not detached
     "links_stay": Mutant(LINKS, "close_all(closing.links)\n", "pass\n"),
     "events_stay": Mutant(LINKS, "        close_all(closing.events)\n", "        pass\n"),
@@ -96,21 +101,17 @@ MUTANTS = {
 }  # fmt: skip
 
 
-def apply(mutant: Mutant) -> int:
-    """Replace the code of the functions in which the faulty module differs. Returns how many do."""
+def faulty(mutant: Mutant) -> dict[types.FunctionType, types.CodeType]:
+    """The functions in which the faulty module differs, and their code there."""
     module = importlib.import_module(f"pytrace.runtime.load.{mutant.module}")
     source, file = inspect.getsource(module), str(module.__file__)
     if source.count(mutant.text) != 1:
         raise LookupError(f"{mutant.module} has {source.count(mutant.text)} times: {mutant.text!r}")
     before = dict(_code(compile(source, file, "exec")))
     after = dict(_code(compile(source.replace(mutant.text, mutant.fault), file, "exec")))
-    changed = 0
-    for function in _functions():
-        name = function.__code__.co_qualname
-        if function.__code__.co_filename == file and after.get(name) != before.get(name):
-            function.__code__ = after[name]
-            changed += 1
-    return changed
+    codes = {function: function.__code__ for function in _functions()}
+    names = {function: code.co_qualname for function, code in codes.items() if code.co_filename == file}
+    return {function: after[name] for function, name in names.items() if after.get(name, 0) != before.get(name, 0)}
 
 
 def _code(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
@@ -122,7 +123,7 @@ def _code(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
 
 def _functions() -> Iterator[types.FunctionType]:
     """The functions of all attachers, and those that decorators have in their closures."""
-    modules = [sys.modules[f"pytrace.runtime.load.{name}"] for name in MODULES]
+    modules = [importlib.import_module(f"pytrace.runtime.load.{name}") for name in MODULES]
     pending: list[object] = [item for module in modules for item in vars(module).values()]
     pending += [item for name in ("KERNEL_ATTACHERS", "ATTACHERS") for module in modules
                 for item in getattr(module, name, {}).values()]  # fmt: skip
@@ -149,7 +150,11 @@ def killed(mutant: Mutant | None, tests: list[str]) -> bool:
     if child == 0:
         status = 99
         try:
-            if mutant is None or apply(mutant):
+            functions = faulty(mutant) if mutant else {}
+            for function, code in functions.items():
+                function.__code__ = code
+            if functions or mutant is None:
+                forked.fork_origin()  # of what the tests start
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, 1)
                 options = ["-x", "-q", "-p", "no:cacheprovider", "--way", "vm", "--core", "-m", "core"]
@@ -166,8 +171,8 @@ def killed(mutant: Mutant | None, tests: list[str]) -> bool:
 
 def main(words: list[str]) -> None:
     """Print what becomes of each mutant."""
-    for name in MODULES:
-        importlib.import_module(f"pytrace.runtime.load.{name}")
+    server.import_all()
+    compile_guest.prepare()
     names, _, tests = " ".join(words).partition("--")
     chosen = names.split() or list(MUTANTS)
     files = tests.split() or list(CORE)

@@ -35,6 +35,7 @@ from pytrace.runtime.load.probe_links import (
     profile_misses,
 )
 from pytrace.runtime.machine import bpf, fingerprints, perf
+from tests.support import attach_mutants
 from tests.support.attach_requests import PROGRAM, Kernel, attached, job, kernel, spec
 from tests.support.rows import each_row
 
@@ -740,3 +741,8 @@ def test_a_clock_whose_cpu_is_offline_stops_alone(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="offline"):
         events.add(1)
     assert not events.clocks, "nothing is left of a clock that could not start"
+
+
+def test_the_faults_that_tests_of_attachers_have_to_notice_are_of_today() -> None:
+    """Running all of them takes an hour of the test machine: ``python -m tests.support.attach_mutants``."""
+    assert not [name for name, mutant in attach_mutants.MUTANTS.items() if not attach_mutants.faulty(mutant)]
