@@ -38,7 +38,8 @@ SHOWN = 5
 
 _SOURCES = {
     "node": "node --perf-basic-prof", "java": "java -XX:+PreserveFramePointer and jcmd PID Compiler.perfmap",
-    "dotnet": "DOTNET_PerfMapEnabled=1", "ruby": "ruby --yjit-perf", "php": "php -d opcache.jit_debug=16",
+    "dotnet": "DOTNET_PerfMapEnabled=1 (libraries: DOTNET_ReadyToRun=0)", "ruby": "ruby --yjit-perf",
+    "php": "php -d opcache.jit_debug=16",
 }  # fmt: skip
 """Programs that compile while they run, and what makes them name the result."""
 

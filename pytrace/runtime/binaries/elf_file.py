@@ -420,6 +420,12 @@ _LAYOUTS = {
 }
 
 
+_PORTABLE = (
+    "compiled code of .NET has names with DOTNET_PerfMapEnabled=1, that of its libraries with DOTNET_ReadyToRun=0, too"
+)
+"""Of a file of the form of Windows, which .NET maps as it is."""
+
+
 class ElfFile:
     """One ELF file. *path* may name a library inside an archive: ``base.apk!/lib/arm64/libfoo.so``.
 
@@ -432,6 +438,8 @@ class ElfFile:
         self.view: Contents = memoryview(data) if isinstance(data, bytes) else data
         head = bytes(self.view[:64])
         if len(head) < 16 or head[:4] != b"\x7fELF":
+            if head[:2] == b"MZ":
+                raise TraceError(_PORTABLE)
             raise TraceError(f"{path} is not an ELF file")
         layout = _LAYOUTS.get(head[4])
         if layout is None or head[5] != 1:

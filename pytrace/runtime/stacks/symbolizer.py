@@ -567,11 +567,17 @@ class Symbolizer:
 
     def notices(self) -> list[str]:
         """Sentences about symbols that are missing and why, for the end of a session."""
-        missing = sorted(self._unreadable.items())
-        notices = [f"no {quoted(what)}: {quoted(why, _LONGEST_REASON)}" for what, why in missing]
+        missing: dict[str, list[str]] = {}
+        for what, why in sorted(self._unreadable.items()):
+            missing.setdefault(why, []).append(what)
+        notices = []
+        for why, (what, *others) in missing.items():
+            also = [f", {quoted(name.removeprefix('symbols of '))}" for name in others[:2]]
+            also += [f" and {len(others) - 2} more"] * (len(others) > 2)
+            notices.append(f"no {quoted(what)}{''.join(also)}: {quoted(why, _LONGEST_REASON)}")
         if len(notices) > _MOST_NOTICES:
             least = "at least " if self._unreadable.left_out else ""
-            rest = len(notices) - _MOST_NOTICES
+            rest = sum(map(len, list(missing.values())[_MOST_NOTICES:]))
             notices[_MOST_NOTICES:] = [f"{least}{rest} more programs and libraries lack names"]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])

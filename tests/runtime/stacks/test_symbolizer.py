@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from pytrace.base.interruption import EndRequests
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
@@ -50,15 +52,31 @@ def test_ended_processes_are_told_as_such() -> None:
 
 def test_what_programs_lack_is_told_in_short() -> None:
     symbols = Symbolizer()
-    symbols._unreadable.update({f"symbols of {number:03}{'x' * 5000}": "y" * 5000 for number in range(200)})
+    long = {f"symbols of {number:03}{'x' * 5000}": f"{number:03}{'y' * 5000}" for number in range(200)}
+    symbols._unreadable.update(long)
     notices = symbols.notices()
     assert len(notices) == 51
     assert notices[-1] == "150 more programs and libraries lack names"
     assert max(map(len, notices)) < 900
     for number in range(5000):
-        symbols._unreadable[f"symbols of /build/{number}"] = "the file was removed"
+        symbols._unreadable[f"symbols of /build/{number}"] = f"{number} was removed"
     assert len(symbols._unreadable) == 512, "a machine that builds programs runs ever new ones"
     assert symbols.notices()[-1] == "at least 462 more programs and libraries lack names"
+
+
+def test_files_that_lack_names_for_one_reason_are_told_together(tmp_path: Path) -> None:
+    """.NET maps its libraries as they are: each process has dozens."""
+    symbols = Symbolizer()
+    for name in ("System.Linq.dll", "System.Runtime.dll", "a.dll", "b.dll"):
+        (tmp_path / name).write_bytes(b"MZ" + bytes(100))
+        with pytest.raises(TraceError) as refused:
+            ElfFile((tmp_path / name).read_bytes(), str(tmp_path / name))
+        symbols._unreadable[f"symbols of /{name}"] = refused.value.message
+    (notice,) = symbols.notices()
+    assert notice == (
+        "no symbols of /System.Linq.dll, /System.Runtime.dll, /a.dll and 1 more: compiled code of .NET has names with"
+        " DOTNET_PerfMapEnabled=1, that of its libraries with DOTNET_ReadyToRun=0, too"
+    )
 
 
 def test_hidden_addresses_of_the_kernel_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
