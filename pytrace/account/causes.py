@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 import msgspec
 
 from pytrace.account.frames import waiting_function
 from pytrace.core import system_calls
-from pytrace.results.snapshot import Frame
+from pytrace.results.snapshot import GO_SCHEDULER, Frame
+
+Key = TypeVar("Key", bound=Hashable)
+Unit = TypeVar("Unit", bound=Hashable)
 
 DESCRIPTORS = (
     "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 recvfrom recvmsg recvmmsg sendto sendmsg "
@@ -284,6 +289,50 @@ def _under_python(user: Sequence[Frame], prefix: str) -> bool:
     return False
 
 
+# ------------------------------------------------------------------------------------------------------ waits for work
+
+
+IDLE_SHARE = 0.8
+"""Who spends more than this share of its life waiting for work waits for work."""
+
+
+def idle_waits(
+    waits: Mapping[Key, tuple[Unit, Cause, int]],
+    lives: Mapping[Unit, int],
+    never_slow: Callable[[Unit, Cause], bool],
+    may_idle: Callable[[Unit, Cause], bool],
+) -> tuple[dict[Key, str], list[tuple[str, int, int]]]:
+    """Which waits are idle: those that never make anything slow, and those for work of who does little but wait for it.
+
+    Args:
+        waits: who waits (a thread, a goroutine), why, and how many nanoseconds.
+        lives: nanoseconds of each.
+        never_slow: whether a wait is none that makes anything slow.
+        may_idle: whether somebody may have nothing to do while it waits so.
+
+    Returns:
+        What each idle wait is in; and for each of these how many are in it, and nanoseconds, the longest first.
+    """
+    aside: Counter[Unit] = Counter()
+    may: Counter[Unit] = Counter()
+    for unit, cause, ns in waits.values():
+        if never_slow(unit, cause):
+            aside[unit] += ns
+        elif may_idle(unit, cause):
+            may[unit] += ns
+    idle: dict[Key, str] = {}
+    units: dict[str, set[Unit]] = defaultdict(set)
+    sums: Counter[str] = Counter()
+    for key, (unit, cause, ns) in waits.items():
+        for_work = may_idle(unit, cause) and may[unit] >= IDLE_SHARE * (lives[unit] - aside[unit])
+        if for_work or never_slow(unit, cause):
+            label = idle[key] = cause.idle or cause.about or cause.title
+            units[label].add(unit)
+            sums[label] += ns
+    rows = ((label, len(members), sums[label]) for label, members in units.items())
+    return idle, sorted(rows, key=lambda row: -row[2])
+
+
 # ---------------------------------------------------------------------------------------------------------- goroutines
 
 
@@ -295,14 +344,11 @@ COLLECTOR = Cause("gc", "waiting for Go's collector")
 RUNTIME = Cause("go-runtime", "of Go's runtime", idle="the runtime", always_idle=True)
 RUNNABLE = Cause("runnable", "waiting to be scheduled", tool="flame")
 SCHEDULER = Cause("go-scheduler", "in Go's scheduler", idle="the runtime's scheduler", always_idle=True)
-_SCHEDULER = re.compile(
-    r"^runtime\.(?:schedule|find[Rr]unnable|stopm|mPark|sysmon|stoplockedm|startlockedm|templateThread)$"
-)
 
 
 def is_scheduler(user: Sequence[Frame]) -> bool:
     """Whether a thread runs no goroutine."""
-    return any(_SCHEDULER.match(frame.function) for frame in user)
+    return any(GO_SCHEDULER.match(frame.function) for frame in user)
 
 
 def within_go(user: Sequence[Frame]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pytrace.results.snapshot import Frame
+from pytrace.results.snapshot import GO_SCHEDULER, Frame
 
 _GO = (
     "(?:archive|bufio|bytes|compress|container|context|crypto|database|debug|encoding|errors|expvar|flag|fmt|hash|html|image"
@@ -128,7 +128,7 @@ def event_loop(user: Sequence[Frame]) -> str:
             return "asyncio"
         if frame.function == "uv_run":
             return "Node" if frame.module.endswith("/node") else "libuv"
-        if frame.function.startswith(("runtime.mcall", "runtime.schedule", "runtime.findRunnable", "runtime.stopm")):
+        if frame.function == "runtime.mcall" or GO_SCHEDULER.match(frame.function):
             return "Go"
     return ""
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pytrace.account.account import Goroutines
-from pytrace.account.causes import Cause
+from pytrace.account.causes import Cause, idle_waits
 
 RUN_WOKEN, RUNS, RUN_AGAIN, WAITS, RUN_NEW, BEFORE = range(1, 7)
 """States: ``enum routine_states``."""
 RUNNABLE = {RUN_WOKEN: "woken", RUN_AGAIN: "displaced", RUN_NEW: "new"}
-IDLE_SHARE = 0.8
-"""Who spends more than this share of its life waiting for work waits for work."""
-
 GoroutineKey = tuple[int, int, int]
 """Number of a goroutine (0 of all after the first thousands), state, place where it waits or has waited last."""
 
@@ -48,34 +45,19 @@ def split(
 
     Goroutines without a number of their own are told apart by the function that they began with.
     """
-    units: dict[int | str, dict[GoroutineKey, Spent]] = defaultdict(dict)
+    units = {key: key[0] or root_of(key[2]) for key in time}
+    lives: Counter[int | str] = Counter()
     for key, spent in time.items():
-        units[key[0] or root_of(key[2])][key] = spent
-    runnable: dict[GoroutineKey, Spent] = {}
-    waits: Waits = {}
-    idle: dict[str, tuple[set[int | str], int]] = {}
-    running = waiting = 0
-    for unit, spans in units.items():
-        causes = {key: cause_of(key) for key in spans if key[1] in (WAITS, BEFORE)}
-        aside = sum(spans[key].ns for key, cause in causes.items() if cause.always_idle)
-        may = sum(spans[key].ns for key, cause in causes.items() if cause.idle and not cause.always_idle)
-        works = may < IDLE_SHARE * (sum(spent.ns for spent in spans.values()) - aside)
-        for key, spent in spans.items():
-            if (cause := causes.get(key)) is None:
-                if key[1] == RUNS:
-                    running += spent.ns
-                else:
-                    runnable[key] = spent
-                continue
-            waiting += spent.ns
-            if cause.always_idle or (cause.idle and not works):
-                members, ns = idle.get(cause.idle, (set(), 0))
-                members.add(unit)
-                idle[cause.idle] = members, ns + spent.ns
-            else:
-                waits[-1 - key[0], key[2], 0] = cause, spent
+        lives[units[key]] += spent.ns
+    causes = {key: cause_of(key) for key in time if key[1] in (WAITS, BEFORE)}
+    idle, rows = idle_waits(
+        {key: (units[key], cause, time[key].ns) for key, cause in causes.items()}, lives,
+        lambda _unit, cause: cause.always_idle, lambda _unit, cause: bool(cause.idle),
+    )  # fmt: skip
+    runnable = {key: spent for key, spent in time.items() if key not in causes and key[1] != RUNS}
+    waits = {(-1 - key[0], key[2], 0): (cause, time[key]) for key, cause in causes.items() if key not in idle}
     sums = Goroutines(
-        0, 0, running, sum(spent.ns for spent in runnable.values()), waiting, sum(ns for _, ns in idle.values())
-    )
-    rows = ((f"{label} (goroutines)", len(members), ns) for label, (members, ns) in idle.items())
-    return sums, runnable, waits, sorted(rows, key=lambda row: -row[2])
+        0, 0, sum(spent.ns for key, spent in time.items() if key[1] == RUNS),
+        sum(spent.ns for spent in runnable.values()), sum(time[key].ns for key in causes), sum(row[2] for row in rows),
+    )  # fmt: skip
+    return sums, runnable, waits, [(f"{label} (goroutines)", count, ns) for label, count, ns in rows]

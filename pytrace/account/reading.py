@@ -26,7 +26,6 @@ from pytrace.account.frames import (
 )
 from pytrace.account.goroutines import (
     BEFORE,
-    IDLE_SHARE,
     RUNNABLE,
     RUNS,
     WAITS,
@@ -592,29 +591,15 @@ class Reading:
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, Spent]]) -> tuple[tuple[str, int, int], ...]:
         """Take the time of threads that wait for work out of *waits*."""
-        may: dict[int, int] = defaultdict(int)
-        aside: dict[int, int] = defaultdict(int)
-        for (tid, _, _), (cause, spent) in waits.items():
-            if self._never_slow(tid, cause):
-                aside[tid] += spent.ns
-            elif self._may_idle(tid, cause):
-                may[tid] += spent.ns
-        found: dict[str, tuple[set[int], int]] = {}
-        for key, (cause, spent) in list(waits.items()):
-            tid = key[0]
-            thread = self._threads[tid]
-            waits_for_work = self._may_idle(tid, cause) and may[tid] >= IDLE_SHARE * (thread.life - aside[tid])
-            if not waits_for_work and not self._never_slow(tid, cause):
-                continue
-            label = cause.idle or cause.about or cause.title
-            members, ns = found.get(label, (set(), 0))
-            members.add(tid)
-            found[label] = members, ns + spent.ns
-            thread.idle += spent.ns
+        idle, rows = causes.idle_waits(
+            {key: (key[0], cause, spent.ns) for key, (cause, spent) in waits.items()},
+            {tid: thread.life for tid, thread in self._threads.items()}, self._never_slow, self._may_idle,
+        )  # fmt: skip
+        for key, label in idle.items():
+            thread = self._threads[key[0]]
+            thread.idle += waits.pop(key)[1].ns
             thread.idle_in = label
-            del waits[key]
-        rows = ((label, len(members), ns) for label, (members, ns) in found.items())
-        return tuple(sorted(rows, key=lambda row: -row[2]))
+        return tuple(rows)
 
     # ---- goroutines
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from pytrace.core import types
 from pytrace.core.types import JIT
 from pytrace.render import histogram
-from pytrace.results.snapshot import Frame, MapData, Portable, Run, SnapshotData, StackTrace, Value
+from pytrace.results.snapshot import GO_SCHEDULER, Frame, MapData, Portable, Run, SnapshotData, StackTrace, Value
 from pytrace.results.stack_samples import (
     BETWEEN,
     INTERPRETED,
@@ -516,9 +516,6 @@ _LIBRARY = re.compile(r"(?:libc|libpthread|libm|ld|libstdc\+\+)\b[-.]|ld-linux|l
 """Names of files with functions that programs call to wait and to ask the kernel."""
 _GO_LIBRARY = re.compile(r"(?:runtime|syscall|sync|internal/[\w/-]+|runtime/internal/[\w/-]+)\.")
 """The same of Go, whose functions are in the program: beginnings of their names."""
-_GO_IDLE = re.compile(r"runtime\.(?:schedule|find[rR]unnable|stopm|mPark|sysmon|templateThread)\b")
-"""Functions in which threads of a Go program wait for a goroutine to run: whatever ran there before has nothing to do
-with it."""
 _IDLE, _RUNTIME, _ANY = "no goroutine to run (an idle thread)", "the runtime of Go itself", ("", "")
 _ASSEMBLY = ".abi0"
 """What Go appends to names of functions in assembly."""
@@ -550,7 +547,7 @@ def _caller(path: list[Item]) -> tuple[str, Item]:
     if not users:
         return path[0].name, path[0]
     inner = users[-1]
-    idle = next((item for item in users if item.kind == USER and _GO_IDLE.match(item.name)), None)
+    idle = next((item for item in users if item.kind == USER and GO_SCHEDULER.match(item.name)), None)
     if idle is not None:
         return _IDLE, idle
     if any(item.kind == KERNEL and item.name.startswith(_PREEMPTED) for item in path):

@@ -27,6 +27,7 @@ The types themselves (``pytrace.core.types``) stay beside the values and say how
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -36,6 +37,12 @@ from pytrace.core.costs import RunCost
 from pytrace.core.types import TRUNCATED_NAME, Count, Record, Stack, Tuple, Type
 from pytrace.core.value_tables import Column, key_columns, map_unit
 from pytrace.render.text import map_title
+
+GO_SCHEDULER = re.compile(
+    r"runtime\.(?:schedule|find[Rr]unnable|stopm|mPark|sysmon|stoplockedm|startlockedm|templateThread)\b"
+)
+"""Functions in which threads of a Go program wait for a goroutine to run: whatever ran there before has nothing to do
+with it."""
 
 
 class Frame(NamedTuple):
