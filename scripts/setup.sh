@@ -369,7 +369,8 @@ fetch_headers() {
     apt_lists=
     package=$(newest_headers_package "$1")
     if [ -z "$package" ]; then
-        all_suites && package=$(newest_headers_package "$1")
+        all_suites || say "the package lists of some suites could not be fetched"
+        package=$(newest_headers_package "$1")
         [ -n "$package" ] || { say "no suite of Debian has linux-headers-$1.*-amd64 (try: sudo apt-get update)"; return 1; }
     fi
     release=${package#linux-headers-}
