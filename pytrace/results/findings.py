@@ -738,9 +738,9 @@ def readable(number: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long a run took: ``3.29 s``, ``2 min 5 s``, ``26 h 40 min``."""
+    """How long a run took: ``237 us``, ``3.29 s``, ``2 min 5 s``, ``26 h 40 min``."""
     if seconds < _LONG:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g} s" if seconds >= _SHORT else readable(seconds, "s")
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
@@ -748,6 +748,8 @@ def duration(seconds: float) -> str:
 
 _LONG = 120
 """Seconds from which on a duration is in minutes."""
+_SHORT = 0.01
+"""Seconds below which it is in milliseconds or microseconds."""
 
 
 # ---------------------------------------------------------------------------------------------- question

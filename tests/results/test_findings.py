@@ -210,8 +210,8 @@ def test_numbers_for_people(number: float, unit: str, text: str) -> None:
 
 
 def test_durations_for_people() -> None:
-    assert [duration(seconds) for seconds in (0.0421, 3.291, 119.6, 125, 3_600, 172_799.9)] == [
-        "0.0421 s", "3.29 s", "120 s", "2 min 5 s", "1 h 0 min", "48 h 0 min",
+    assert [duration(seconds) for seconds in (0.000_237, 0.0421, 3.291, 119.6, 125, 3_600, 172_799.9)] == [
+        "237 us", "0.0421 s", "3.29 s", "120 s", "2 min 5 s", "1 h 0 min", "48 h 0 min",
     ]  # fmt: skip
 
 

@@ -670,7 +670,7 @@ def _swatches(drawing: Drawing, kinds: Iterable[str]) -> None:
         hue, saturation = _HUES[kind]
         drawing.box(x, drawing.height, ROW - 5, ROW - 5, f"hsl({hue},{saturation}%,68%)", _KINDS[kind])
         drawing.text(x + ROW, drawing.height + ROW - 7, _KINDS[kind], "q")
-        x += ROW + 90
+        x += 2 * ROW + len(_KINDS[kind]) * CHARACTER
     drawing.height += ROW
 
 

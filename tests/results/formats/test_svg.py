@@ -193,6 +193,8 @@ def test_deep_stacks_are_folded_and_truncated_to_the_shape_of_the_picture() -> N
     height = int(re.search(rb'height="(\d+)"', found)[1])  # type: ignore[index]
     assert height < 800
     assert any(box.title.startswith("⋯ 119 calls: import_119 … import_1: 2 events") for box in boxes(found))
+    folded, user = (box for box in boxes(found) if box.title in ("calls of one another", "user"))
+    assert user.x > folded.x + len(folded.title) * 7, "labels of the legend do not lie on each other"
     zigzag = {StackTrace(tuple(Frame(f"f{at}", module="x.py" if at % 2 else "/bin/x") for at in range(120, 0, -1))): 1}
     found = picture(map_data("@", USTACK, COUNT, zigzag))
     assert "… only the 35 outermost frames are drawn" in texts(found)
