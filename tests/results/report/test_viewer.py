@@ -346,6 +346,7 @@ def test_a_difference_leads_with_what_changed(tmp_path: Path) -> None:
         answer = text_of(page, ".answer").split("\n")
         assert answer[answer.index("a") + 1] == "+500 ms"
         assert answer[answer.index("b") + 1] == "−200 ms"
+        assert "Shrank most (in % of all after)" in answer, "the base of shares"
         page.get_by_text("All functions").click()
         assert {"30", "80", "50"} <= set(text_of(page, "div.flame details table").split())
 

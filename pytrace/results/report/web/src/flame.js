@@ -300,9 +300,9 @@ export function flame(data, part, number = 0) {
       const was = tree.old[0] * factor(), delta = (row) => row.value - row.old * factor();
       line = `${amount(tree.old[0])} before, ${amount(sum)} after: ${signed(sum - tree.old[0])}${tree.old[0] ? ` (${signedPercent(sum - tree.old[0], tree.old[0])})` : ""}${state.scaled ? ", both scaled to the same total" : ""}`;
       const order = summed(part.lists[0]).filter((row) => delta(row)).sort((a, b) => delta(b) - delta(a));
-      const most = Math.max(was, sum);
-      lists.push(list("Grew most (the functions themselves)", order.filter((row) => delta(row) > 0), delta, most, signed));
-      lists.push(list("Shrank most", order.filter((row) => delta(row) < 0).reverse(), delta, most, signed));
+      const most = Math.max(was, sum), base = `in % of all ${was > sum ? "before" : "after"}`;
+      lists.push(list(`Grew most (the functions themselves, ${base})`, order.filter((row) => delta(row) > 0), delta, most, signed));
+      lists.push(list(`Shrank most (${base})`, order.filter((row) => delta(row) < 0).reverse(), delta, most, signed));
     } else {
       for (const rows of part.lists) lists.push(list(rows.title, summed(rows).filter((row) => row.value).sort((a, b) => b.value - a.value), (row) => row.value, sum, short));
       const [title, chosen] = part.callers, wanted = new Set(chosen);
