@@ -95,16 +95,29 @@ EXIT = Cause("exit", "ending", tool="offcputime")
 OTHER = Cause("other", "waiting in the kernel", tool="offcputime -K")
 
 
+_COMPAT = 0x10000
+"""Calls of 32-bit programs have their number and this."""
+_COMPAT_NAMES = {
+    "waitpid": "wait4", "_newselect": "select", "fcntl64": "fcntl", "ftruncate64": "ftruncate",
+    "sendfile": "sendfile64", "ipc": "", "socketcall": "",
+}  # fmt: skip
+"""What they are called here; the last two stand for several calls."""
+
+
 @cache
 def call_names() -> dict[int, str]:
     """Names of this machine's system calls by number."""
-    return {number: name for name, number in system_calls.numbers(platform.machine()).items()}
+    found = {number: name for name, number in system_calls.numbers(platform.machine()).items()}
+    if platform.machine() == "x86_64":
+        for number_, name in system_calls.compat_names().items():
+            found[number_ | _COMPAT] = _COMPAT_NAMES.get(name, name.removesuffix("_time64"))
+    return found
 
 
 def numbers(names: str) -> str:
     """The numbers of system calls of this machine, with commas."""
-    known = system_calls.numbers(platform.machine())
-    return ",".join(str(known[name]) for name in names.split() if name in known)
+    wanted = frozenset(names.split())
+    return ",".join(str(number_) for number_, name in call_names().items() if name in wanted)
 
 
 def number(name: str) -> int:

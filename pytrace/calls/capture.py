@@ -16,7 +16,6 @@ import msgspec
 
 from pytrace.calls.signatures import Signature, Type
 from pytrace.calls.structures import size_of
-from pytrace.core.system_calls import ABIS
 
 SUPERSEDED = 1 << 32
 """A bit of the status of a thread in whose place another one executes a program; below it is that one's number."""
@@ -183,9 +182,10 @@ def script(
     scope = "pid == cpid" if only_command else ""
     shapes = sorted({item.shape for item in plans.values()} - {(0, 0)})
     selected = "" if everything else _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;"))
-    compat = "(curtask.thread_info.status & 2) != 0" if machine in ABIS and machine == "x86_64" else "false"
+    compat = _compat(machine)
+    # Those of 32-bit programs have other numbers.
     taken = [
-        "let $wanted = false;", selected, "if (!$wanted) { return; }"
+        f"let $wanted = false; if (!({compat})) {{", selected, "}", "if (!$wanted) { return; }"
     ] if not everything else []
     arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
     kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
@@ -265,15 +265,23 @@ def ends_script(*, only_command: bool) -> str:
     )
 
 
-def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: bool, condition: str) -> str:
+def _compat(machine: str) -> str:
+    """The expression that a system call of the current thread is that of a 32-bit program."""
+    return "(curtask.thread_info.status & 2) != 0" if machine == "x86_64" else "false"
+
+
+def summary_script(
+    all_calls: Iterable[int], machine: str, *, only_command: bool, everything: bool, condition: str
+) -> str:
     """The script that counts the system calls *all_calls* in the kernel, those for which *condition* holds.
 
     *condition* is an expression of ``$ret`` and ``$took`` (nanoseconds). The maps have the number of the call as key.
     """
     scope = _predicate("pid == cpid" if only_command else "")
+    compat = _compat(machine)
     chosen = [] if everything else [
-        "let $wanted = false; $nr = args.id;", _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;")),
-        "if (!$wanted) { return; }",
+        f"let $wanted = false; $nr = args.id; if (!({compat})) {{",
+        _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;")), "}", "if (!$wanted) { return; }",
     ]  # fmt: skip
     return "\n".join([
         "let @at = hash(16384);",
@@ -283,8 +291,9 @@ def summary_script(all_calls: Iterable[int], *, only_command: bool, everything: 
         "  if (find(@at, tid, $start)) {",
         "    _ = delete(@at, tid); $took = nsecs - $start; $ret = args.ret;",
         f"    if ({condition}) {{",
-        "      @total[args.id] = sum($took); @times[args.id] = hist($took, 4);",
-        "      if ($ret < 0 && $ret > -4096) { @errors[args.id] = count(); }",
+        f"      let $call = {compat} ? -1 - args.id : args.id;",
+        "      @total[$call] = sum($took); @times[$call] = hist($took, 4);",
+        "      if ($ret < 0 && $ret > -4096) { @errors[$call] = count(); }",
         "    }",
         "  }",
         "}",

@@ -26,6 +26,7 @@ from pytrace.calls.recorder import Exit, Item, Recorder, Signal, Taken, Values
 from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
+from pytrace.core import system_calls
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.failures import UNTRACED_CHILDREN
 from pytrace.core.types import Struct
@@ -164,7 +165,7 @@ class _Run:
             if chosen:
                 condition = capture.condition(slow=options.slow, failed=options.failed)
                 texts.append(capture.summary_script(
-                    chosen, only_command=only_command, everything=everything, condition=condition
+                    chosen, self._machine, only_command=only_command, everything=everything, condition=condition
                 ))  # fmt: skip
             texts += functions.summary_lines(wanted, scope=[*scope, *started], slow=options.slow, failed=options.failed)
             texts += functions.others(scope, sends=False) if wanted else []
@@ -318,15 +319,16 @@ class _Run:
             self._print(call)
         self._changed(call)
 
-    def _name(self, call: Recorded) -> str:
-        if call.number < 0:
-            return f"32-bit:{-1 - call.number}"
-        return self._names.get(call.number, f"syscall_{call.number:#x}")
+    def _name(self, number: int) -> str:
+        """The name of a call; those of 32-bit programs, which have numbers of their own, are -1 and below."""
+        if number < 0:
+            return f"32-bit:{system_calls.compat_names().get(-1 - number, -1 - number)}"
+        return self._names.get(number, f"syscall_{number:#x}")
 
     def _print(self, call: Recorded) -> None:
         arguments = self._texts.arguments(call)
         result = self._texts.result(call)
-        name = self._name(call)
+        name = self._name(call.number)
         depth: int | None = 0
         if self._tree is not None:
             steps, depth = self._tree.inside(call.tid)
@@ -539,7 +541,8 @@ class _Run:
                 continue
             arguments = ", ".join(self._texts.arguments(call))
             age = (now - call.start) / 1e9
-            self._line(call.tid, call.pid, call.start, f"{self._name(call)}({arguments} <unfinished, for {age:.3f} s>")
+            name = self._name(call.number)
+            self._line(call.tid, call.pid, call.start, f"{name}({arguments} <unfinished, for {age:.3f} s>")
 
     # ---- descriptors
 
@@ -622,7 +625,7 @@ class _Run:
             for number, total in totals.items():
                 times_of_call = times[number]
                 assert isinstance(times_of_call, Histogram)
-                name = self._names.get(number, f"syscall_{number:#x}")
+                name = self._name(number)
                 worst = times_of_call.quantile(0.99) or 0
                 rows.append((total, times_of_call.count, errors.get(number, 0), worst, name))
         if self._tree is not None:

@@ -150,7 +150,7 @@ def parameters() -> dict[str, str | int]:
     """The parameters of the script."""
     return {
         "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
-        "futex": causes.number("futex"),
+        "futexes": causes.numbers("futex"),
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pytrace
 from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.server import Server
@@ -381,6 +382,51 @@ def test_a_thread_that_executes_takes_the_place_of_the_first(server: Server, tmp
     assert re.search(r'^write\(1<.*>, "taken\\n", 6\) += 6', text, re.MULTILINE), text
     table = server.run(("calls", "--summary", "-c", str(program), "syscall:execve"), cwd=tmp_path).stdout
     assert re.search(r"\b2 .* execve$", table, re.MULTILINE), table
+
+
+_NARROW = """
+static int call(int number, int first, int second, int third) {
+    int result;
+    __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(first), "c"(second), "d"(third) : "memory");
+    return result;
+}
+void _start(void) {
+    int while_[2] = {0, 100000000}, ends[2];
+    char byte;
+    call(42, (int)ends, 0, 0);
+    if (!call(2, 0, 0, 0)) {
+        call(162, (int)while_, 0, 0);
+        call(4, ends[1], (int)"x", 1);
+        call(1, 0, 0, 0);
+    }
+    call(3, ends[0], (int)&byte, 1);
+    call(7, -1, 0, 0);
+    call(20, 0, 0, 0);
+    call(1, 0, 0, 0);
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="32-bit programs of x86-64")
+def test_calls_of_32_bit_programs_have_their_own_names(server: Server, tmp_path: Path) -> None:
+    """Not those that their numbers have in 64-bit ones: 3 is close there, 20 writev."""
+    need("tracepoint", "rawtracepoint", "iter", "bpf_loop")
+    try:
+        program = compiled(tmp_path, "narrow", _NARROW, "-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie")
+    except subprocess.CalledProcessError:
+        pytest.skip("no compiler of 32-bit programs")
+    lines = function_calls(server, tmp_path, str(program))
+    own = [line.partition("(")[0] for line in lines if line.startswith("32-bit:")]
+    assert own == [f"32-bit:{name}" for name in ("pipe", "fork", "read", "waitpid", "getpid", "exit")]
+    assert function_calls(server, tmp_path, str(program), "syscall:writev,close")[-1] == "+++ exited with 0 +++"
+    table = server.run(("calls", "--summary", "-c", str(program)), cwd=tmp_path).stdout
+    assert "32-bit:getpid" in table
+    assert "writev" not in table
+    account = pytrace.why(command=[program])
+    shares = {name: account.share(name) for name in ("pipe-read", "sleep", "device")}
+    assert shares["pipe-read"] > 0.2
+    assert shares["sleep"] > 0.2
+    assert not shares["device"]
 
 
 def test_exceptions_of_python(server: Server, tmp_path: Path) -> None:

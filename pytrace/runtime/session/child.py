@@ -665,4 +665,6 @@ def _entry_point(pid: int) -> int:
     """Entry point of the program of a process, which its dynamic loader jumps to; 0 if unknown (``getauxval(3)``)."""
     with open(f"/proc/{pid}/auxv", "rb") as file:
         data = file.read()
-    return next((value for key, value in struct.iter_unpack("=QQ", data) if key == _AT_ENTRY), 0)
+    with open(f"/proc/{pid}/exe", "rb") as file:
+        narrow = file.read(5)[4:] == b"\x01"  # ELFCLASS32
+    return next((value for key, value in struct.iter_unpack("=II" if narrow else "=QQ", data) if key == _AT_ENTRY), 0)
