@@ -20,6 +20,7 @@ from benching.subjects import (
     lists,
     live,
     maps,
+    others,
     reports,
     scale,
     stacks,
@@ -27,7 +28,7 @@ from benching.subjects import (
     symbols,
 )
 
-SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, reports, live, scale)
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, reports, live, scale, others)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 

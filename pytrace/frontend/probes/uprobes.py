@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -188,6 +188,8 @@ class UserProbe(BinaryProvider):
             if not quiet:
                 self._report_no_symbol(point, path, name, scope)
             return []
+        if not offset:
+            self._warn_of_clones(point, path, part, scope)
         # Static functions of several source files may have one name, and versions of a library's function (pow of
         # glibc 2.2.5, for programs of then, and 2.29): a probe on one of them would count others as never called.
         found: dict[int, Match] = {}
@@ -235,13 +237,21 @@ class UserProbe(BinaryProvider):
         scope.error(problem, part.span, hints)
         return False
 
+    @staticmethod
+    def _warn_of_clones(point: Point, path: str, part: Part, scope: Scope) -> None:
+        """Say that the compiler has made other functions of this one, too, which callers may call in its place."""
+        name = part.text
+        clones = _clones(name, [item.name for item in scope.kernel.user_symbols(path, f"{name}.*")])
+        if clones:
+            text = f"{name} is traced, not {' and '.join(clones)}, which the compiler made of it for some callers"
+            scope.diagnostics.warn(text, part.span, hints=[f"{point.kind.name}:{path}:{name}.* traces these"])
+
     def _report_no_symbol(self, point: Point, path: str, name: str, scope: Scope) -> None:
         if scope.ignores_missing:
             return
         known = [item.name for item in scope.kernel.user_symbols(path, f"{name[:SUGGEST_FROM]}*")]
         hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
-        # Parts that are jumped to (.cold) are no functions.
-        clones = [item for item in known if item.startswith(f"{name}.") and ".cold" not in item]
+        clones = _clones(name, known)
         if clones:
             hints = [made_of(clones, f"{point.kind.name}:{path}:{{}}")]
         overloads = scope.kernel.cpp_symbols(path, name)
@@ -598,6 +608,14 @@ def _line_hints(path: str, file: str, line: int, scope: Scope) -> list[str]:
         lines = "lines" if len(numbers) > 1 else "line"
         return [f"the nearest {lines} with code: {', '.join(str(number) for number in sorted(numbers))}"]
     return ["the binary needs debug information of that line (gcc -g), in it or in a separate file (--debuginfo)"]
+
+
+def _clones(name: str, known: Iterable[str]) -> list[str]:
+    """What the compiler made of a function; parts that are jumped to (``.cold``) are no functions."""
+    return [item for item in known if item.startswith(f"{name}.") and _CLONE.fullmatch(item[len(name) :])]
+
+
+_CLONE = re.compile(r"(?:\.(?:constprop|isra|part|lto_priv|llvm)\.\d+)+")
 
 
 def _quoted_name(name: str) -> str:

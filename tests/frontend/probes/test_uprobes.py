@@ -592,3 +592,15 @@ def test_what_the_compiler_made_of_a_function_is_named() -> None:
     assert found.hints == [
         "the compiler made foo.constprop.0 of it, with other arguments: uprobe:/bin/app:foo.constprop.0"
     ]
+
+
+def test_what_the_compiler_made_beside_a_function_is_told() -> None:
+    """Of a program of Go the runtime's ``main`` is none of ``main.main``."""
+    for names, told in (
+        (("foo", "foo.constprop.0", "foo.part.0.isra.1", "foo.constprop.0.cold", "foo.c"), True),
+        (("foo", "foo.cold", "foo.main", "food"), False),
+    ):
+        symbols = tuple(UserSymbol(name, 0x401000 + at * 64, 0x1000 + at * 64, 64) for at, name in enumerate(names))
+        found = Expanded("uprobe:/bin/app:foo { }", RecordedKernel(symbols={"/bin/app": symbols}))
+        text = "foo is traced, not foo.constprop.0 and foo.part.0.isra.1, which the compiler made of it for some callers"
+        assert (found.warnings, found.hints) == (([text], ["uprobe:/bin/app:foo.* traces these"]) if told else ([], []))
