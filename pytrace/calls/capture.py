@@ -138,7 +138,7 @@ def plan(signature: Signature, machine: str, longest: int) -> Plan:
                 after.append(Copy(index, length))
     # Strings first, as in the events.
     before.sort(key=lambda copy: bool(copy.length))
-    return Plan(tuple(before[:4]), tuple(after[:3]), strings, counted, vector, outgoing, *conditions)
+    return Plan(tuple(before[:4]), tuple(after[:4]), strings, counted, vector, outgoing, *conditions)
 
 
 def _length(type_: Type, machine: str, longest: int) -> str:
@@ -155,6 +155,8 @@ def _length(type_: Type, machine: str, longest: int) -> str:
         return _most(number, LONGEST_ADDRESS)
     if type_.base == "fdset":
         return _most("(($a0 + 63) / 64) * 8", LONGEST_ADDRESS)
+    if type_.base == "resident":
+        return _most("(($a1 + 4095) / 4096)", LARGEST)
     size = size_of(type_.base, machine)
     if type_.times is not None:
         return str(size * type_.times)

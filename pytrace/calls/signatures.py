@@ -57,7 +57,7 @@ select nfds:int read:=fdset write:=fdset except:=fdset timeout:=timeval
 sched_yield
 mremap addr:ptr old_size:ulong new_size:ulong flags:|mremap new_addr:hexif3 = ptr
 msync addr:ptr length:ulong flags:|msync
-mincore addr:ptr length:ulong vec:ptr
+mincore addr:ptr length:ulong vec:>resident
 madvise addr:ptr length:ulong advice:#madv
 shmget key:key size:ulong flags:ipcflags
 shmat id:int addr:ptr flags:|shmat = ptr
@@ -277,8 +277,8 @@ symlinkat target:path dirfd:at link:path
 readlinkat dirfd:at path:path buf:>buf*r size:ulong
 fchmodat dirfd:at path:path mode:oct
 faccessat dirfd:at path:path mode:access
-pselect6 nfds:int read:=fdset write:=fdset except:=fdset timeout:<timespec sigmask:ptr
-ppoll fds:=pollfd*1 nfds:uint timeout:<timespec sigmask:<sigset size:ulong
+pselect6 nfds:int read:=fdset write:=fdset except:=fdset timeout:=timespec sigmask:ptr
+ppoll fds:=pollfd*1 nfds:uint timeout:=timespec sigmask:<sigset size:ulong
 unshare flags:|unshare
 set_robust_list head:ptr len:ulong
 get_robust_list pid:int head:>ptr len:>ulong

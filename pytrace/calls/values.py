@@ -225,7 +225,8 @@ class Texts:
         if name in ("poll", "ppoll") and 0 in call.after:
             self._call = call
             ready = self._array(Type("pollfd", ">"), call.after[0], only=lambda item: bool(item[2]))
-            return f"{value} ({re.sub('(?<=, )events=[A-Z|0-9x]+, ', '', ready)})"
+            ready = re.sub("(?<=, )events=[A-Z|0-9x]+, ", "", ready)
+            return f"{value} ({ready}{self._left(call, 2) if name == 'ppoll' else ''})"
         if name in ("select", "pselect6"):
             self._call = call
             ready = ", ".join(
@@ -233,8 +234,15 @@ class Texts:
                 if arguments[index] and (data := call.after.get(index))
                 and (numbers := self._fdset(index, call.signature.types[index], data)) != "[]"
             )  # fmt: skip
-            return f"{value} ({ready})" if ready else str(value)
+            return f"{value} ({ready}{self._left(call, 4)})" if ready else str(value)
         return str(value)
+
+    def _left(self, call: Recorded, index: int) -> str:
+        """What is left of the time that a call may wait, which the kernel has written in its place."""
+        data = call.after.get(index)
+        if not data or call.signature is None:
+            return ""
+        return f", left {self._one(call.signature.types[index].base, data)}"
 
     # ---- an argument
 
@@ -590,6 +598,10 @@ class Texts:
         numbers = [number for number in range(min(most, len(data) * 8)) if data[number // 8] >> (number % 8) & 1]
         return f"[{' '.join(self._fd(number) for number in numbers)}]"
 
+    def _resident(self, _index: int, _type: Type, data: bytes) -> str:
+        pages = (self._call.arguments[1] + 4095) // 4096
+        return f"[{', '.join(str(byte & 1) for byte in data)}{', ...' if pages > len(data) else ''}]"
+
     def _cpuset(self, _index: int, _type: Type, data: bytes) -> str:
         numbers = [number for number in range(len(data) * 8) if data[number // 8] >> (number % 8) & 1]
         return f"[{' '.join(map(str, numbers))}]"
@@ -684,8 +696,8 @@ _DUMPABLE = {0: "SUID_DUMP_DISABLE", 1: "SUID_DUMP_USER", 2: "SUID_DUMP_ROOT"}
 
 _DATA: Mapping[str, Callable[[Texts, int, Type, bytes], str]] = {
     "sigset": Texts._sigset, "sigaction": Texts._sigaction, "status": Texts._status, "rand": Texts._random,
-    "fdset": Texts._fdset, "cpuset": Texts._cpuset, "iov": Texts._vector, "msghdr": Texts._message,
-    "sockval": Texts._sockval,
+    "fdset": Texts._fdset, "resident": Texts._resident, "cpuset": Texts._cpuset, "iov": Texts._vector,
+    "msghdr": Texts._message, "sockval": Texts._sockval,
 }  # fmt: skip
 
 assert set(FIELDS).isdisjoint(_DATA)

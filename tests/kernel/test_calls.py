@@ -317,7 +317,7 @@ def test_what_a_call_changes_is_shown_as_it_was(server: Server, tmp_path: Path) 
     assert re.fullmatch(rf"{entry}0 \(Timeout\)", first), lines
     (renamed,) = (line for line in lines if "prctl" in line)
     assert renamed.startswith('prctl(PR_SET_NAME, "renamed") ')
-    assert re.fullmatch(rf"{entry}1 \(in \[3[^ ]*\]\)", second), lines
+    assert re.fullmatch(rf"{entry}1 \(in \[3[^ ]*\], left {{.*}}\)", second), lines
 
 
 EXECUTES = """

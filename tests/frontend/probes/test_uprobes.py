@@ -602,5 +602,6 @@ def test_what_the_compiler_made_beside_a_function_is_told() -> None:
     ):
         symbols = tuple(UserSymbol(name, 0x401000 + at * 64, 0x1000 + at * 64, 64) for at, name in enumerate(names))
         found = Expanded("uprobe:/bin/app:foo { }", RecordedKernel(symbols={"/bin/app": symbols}))
-        text = "foo is traced, not foo.constprop.0 and foo.part.0.isra.1, which the compiler made of it for some callers"
+        others = "foo.constprop.0 and foo.part.0.isra.1"
+        text = f"foo is traced, not {others}, which the compiler made of it for some callers"
         assert (found.warnings, found.hints) == (([text], ["uprobe:/bin/app:foo.* traces these"]) if told else ([], []))
