@@ -232,6 +232,8 @@ class Account(msgspec.Struct):
     """With a target of requests: where their time went."""
     tasks: tuple[Task, ...] = ()
     """Tasks of asyncio, those first that held the loop longest."""
+    idle_by: tuple[Who, ...] = ()
+    """Who ended waits for events in idle threads: of a server, clients, and those that it asks. The largest first."""
     stolen: int = 0
     """Nanoseconds that the hypervisor took from the machine's CPUs meanwhile (``/proc/stat``): time on a CPU, and
     waiting for one, contains those that it took from these threads."""
@@ -279,7 +281,8 @@ def json_text(account: Account) -> bytes:
             "target": account.target, "wall_ns": account.wall, "thread_time_ns": account.thread_time,
             "accounted": account.accounted, "kernel_difference": account.kernel_difference,
             "idle_ns": account.idle_time, "stolen_ns": account.stolen,
-            "lines": account.lines, "idle": account.idle, "threads": account.threads, "losses": account.losses,
+            "lines": account.lines, "idle": account.idle, "idle_by": account.idle_by,
+            "threads": account.threads, "losses": account.losses,
             "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
             "tasks": account.tasks, "goroutines": account.goroutines,
         })

@@ -335,6 +335,15 @@ class Reading:
         for (relation, name, pid), total in totals.items():
             yield Who(relation, name, total, pid)
 
+    def _who_ended(self, sites: set[int]) -> tuple[Who, ...]:
+        """Who ended the waits for events at some places."""
+        totals: dict[tuple[str, str, int], int] = defaultdict(int)
+        for (site, by), ns in self._woken:
+            if site in sites and by in self._sites:
+                totals[self._waker(causes.EVENTS, self._sites[by])] += ns
+        rows = (Who(relation, name, ns, pid) for (relation, name, pid), ns in totals.items())
+        return tuple(sorted(rows, key=lambda who: -who.ns))
+
     def _known_owner(self, site: int) -> bool:
         """Whether what was read as a futex' owner is it: of mutexes of the C library, PI futexes, and Python's GIL."""
         known = self._sites[site]
@@ -563,7 +572,9 @@ class Reading:
                     thread.blocked += spent.ns
                 unknown += spent.ns if cause is _LOST else 0
                 waits[tid, state, object_] = (cause, spent)
+        before = set(waits)
         idle = self._idle(waits)
+        events = {key[1] for key in before - waits.keys() if self.cause_of(key[1]).name == "events"}
         total = sum(thread.accounted - thread.idle for thread in threads.values())
         goroutines, runnable = None, dict[GoroutineKey, Spent]()
         if self._has_goroutines:
@@ -586,7 +597,7 @@ class Reading:
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
             () if goroutines else self._runtimes(), () if goroutines else self.steps(self.path_segments), self._limit,
-            self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines,
+            self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines, idle_by=self._who_ended(events),
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, Spent]]) -> tuple[tuple[str, int, int], ...]:

@@ -238,6 +238,11 @@ def _idle(account: Account, *, everything: bool) -> Iterator[str]:
         return
     parts = [f"{count} in {name}" for name, count, _ in account.idle]
     yield cut(f"idle threads (not slow), {seconds(account.idle_time)}: {', '.join(parts)}")
+    if account.idle_by:
+        whole = sum(who.ns for who in account.idle_by)
+        names = (f"{who.who} {who.ns / whole:.0%}" for who in account.idle_by[:3] if who.ns >= 0.01 * whole)
+        # A server that waits for another one is not slow itself, but its requests are.
+        yield cut(f"{_INDENT}events came from {', '.join(names)}")
     if everything:
         for thread in sorted(account.threads, key=lambda item: -item.idle):
             if thread.idle:

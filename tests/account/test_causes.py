@@ -188,6 +188,14 @@ def test_a_library_that_sleeps_is_named() -> None:
         assert not sleeping_library(stack("clock_nanosleep") + stack("x", other) + insert), other
 
 
+def test_where_events_of_idle_threads_came_from_is_told() -> None:
+    made = account("app", "-p 7")
+    made.idle_by = (Who("woken by", "query of python3 (9)", 950), Who("woken by", "curl (8)", 50))
+    rows = list(screen(made))
+    at = next(number for number, row in enumerate(rows) if row.startswith("idle threads"))
+    assert rows[at + 1] == "        events came from query of python3 (9) 95%, curl (8) 5%"
+
+
 def test_what_the_hypervisor_took_is_told() -> None:
     for stolen, told in ((0, False), (30_000_000, False), (50_000_000, True)):
         made = account("app", "-p 7")

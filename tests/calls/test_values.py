@@ -66,8 +66,8 @@ CASES = [
      "select(5, [3 4], [4], NULL, {tv_sec=0, tv_usec=20}) = 2 (in [3], out [4], left {tv_sec=0, tv_usec=7})"),
     (call("ppoll", 1, 1, 2, result=1, before={0: struct.pack("=ihh", 3, 1, 0), 2: struct.pack("=qq", 2, 0)},
           after={0: struct.pack("=ihh", 3, 1, 1), 2: struct.pack("=qq", 1, 9)}),
-     "ppoll([{fd=3, events=POLLIN}], 1, {tv_sec=2, tv_nsec=0}, NULL, 0) = 1 ([{fd=3, revents=POLLIN}],"
-     " left {tv_sec=1, tv_nsec=9})"),
+     ("ppoll([{fd=3, events=POLLIN}], 1, {tv_sec=2, tv_nsec=0}, NULL, 0) = 1 ([{fd=3, revents=POLLIN}],"
+      " left {tv_sec=1, tv_nsec=9})")),
     (call("mincore", 0x7F0000000000, 8200, 1, after={2: b"\x01\x02\x03"}),
      "mincore(0x7f0000000000, 8200, [1, 0, 1]) = 0"),
     (call("epoll_wait", 4, 1, 8, 0xFFFFFFFF, result=1, after={1: struct.pack("=IQ", 1, 7)}),
