@@ -254,12 +254,12 @@ def _lsp(words: Sequence[str]) -> int:
         sys.stderr.write(COMMANDS["lsp"].help_text())
         return 1
     try:
-        from pytrace.editor import server  # with it pygls, which is an extra
+        from pytrace.cli import language_server  # with it pygls, which is an extra
     except ModuleNotFoundError as error:
         if error.name not in ("pygls", "lsprotocol"):
             raise
         raise TraceError("pytrace lsp needs the Python package pygls", hints=(extras.hint("lsp"),)) from None
-    return server.run()
+    return language_server.run()
 
 
 # ---------------------------------------------------------------------------------------------- output

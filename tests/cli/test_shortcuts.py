@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import shortcuts, tools
-from pytrace.cli.completion import program_candidates
+from pytrace.cli.completion import attach_points, program_candidates
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, help_text
 from pytrace.cli.shortcuts import expand, top_script
 from pytrace.core.diagnostics import TraceError
-from pytrace.editor.attach_points import attach_points
 from tests.support.small_program import built
 
 # ---------------------------------------------------------------------------------------------- shortcuts

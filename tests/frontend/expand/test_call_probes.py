@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.cli.completion import attach_points
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import call_entry
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, INT64
-from pytrace.editor.attach_points import attach_points
 from pytrace.frontend.expand import call_probes
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.parser import parse

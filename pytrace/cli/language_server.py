@@ -24,10 +24,10 @@ from pygls.lsp.server import LanguageServer
 
 import pytrace
 from pytrace.base import private_files, whole_files
+from pytrace.cli.completion import attach_points
+from pytrace.cli.script_analysis import WORD, Analysis, Symbol, attach_point
 from pytrace.core.diagnostics import Diagnostic, Diagnostics, InternalError, Severity, TraceError
 from pytrace.core.source import Source, Span
-from pytrace.editor.analysis import WORD, Analysis, Symbol, attach_point
-from pytrace.editor.attach_points import attach_points
 from pytrace.frontend.syntax import formatter, nodes
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.live_kernel import LiveKernel

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from pytrace import pipeline
+from pytrace.cli.script_analysis import Analysis, attach_point
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import ExpandedSpan, Source
-from pytrace.editor.analysis import Analysis, attach_point
 from pytrace.frontend.syntax import nodes
 from pytrace.runtime.load.live_kernel import LiveKernel
 from tests.support.running import ROOT

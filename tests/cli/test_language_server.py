@@ -19,8 +19,8 @@ from pygls.exceptions import JsonRpcException  # noqa: E402 - after the check th
 from pygls.lsp.client import LanguageClient  # noqa: E402 - after the check that it is here
 
 from pytrace.cli import main  # noqa: E402
-from pytrace.editor.server import Text  # noqa: E402
-from tests.editor.test_analysis import SCRIPT  # noqa: E402
+from pytrace.cli.language_server import Text  # noqa: E402
+from tests.cli.test_script_analysis import SCRIPT  # noqa: E402
 from tests.support.patience import patience  # noqa: E402
 from tests.support.running import ROOT  # noqa: E402
 
