@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from pytrace.interface.errors import ScriptError as ScriptError
     from pytrace.interface.errors import TraceWarning as TraceWarning
     from pytrace.interface.events import Event as Event
-    from pytrace.interface.fleet import Fleet as Fleet
-    from pytrace.interface.fleet import HostReport as HostReport
-    from pytrace.interface.fleet import fleet as fleet
     from pytrace.interface.listing import Probe as Probe
     from pytrace.interface.listing import features as features
     from pytrace.interface.listing import probes as probes
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
     from pytrace.interface.tracing import open_async as open_async
     from pytrace.interface.tracing import run as run
     from pytrace.interface.why import why as why
+    from pytrace.remote.fleet import Fleet as Fleet
+    from pytrace.remote.fleet import HostReport as HostReport
+    from pytrace.remote.fleet import fleet as fleet
     from pytrace.remote.pods import Cluster as Cluster
     from pytrace.render.aggregations import Average as Average
     from pytrace.render.aggregations import Stats as Stats
@@ -45,10 +45,10 @@ _PUBLIC = {
     "CompiledScript": "interface.compiled",
     "Error": "interface.errors",
     "Event": "interface.events",
-    "Fleet": "interface.fleet",
+    "Fleet": "remote.fleet",
     "Frame": "results.snapshot",
     "Histogram": "render.histogram",
-    "HostReport": "interface.fleet",
+    "HostReport": "remote.fleet",
     "LossWarning": "interface.errors",
     "Probe": "interface.listing",
     "ScriptError": "interface.errors",
@@ -61,7 +61,7 @@ _PUBLIC = {
     "TraceWarning": "interface.errors",
     "compile": "interface.compiled",
     "features": "interface.listing",
-    "fleet": "interface.fleet",
+    "fleet": "remote.fleet",
     "merge": "interface.snapshots",
     "open": "interface.tracing",
     "open_async": "interface.tracing",

@@ -26,9 +26,9 @@ from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import SAMPLE, CompileOptions, Config, RunOptions
 from pytrace.interface import why
-from pytrace.interface.fleet import PAUSE, Nodes, Program, lacking_features
 from pytrace.live.answer_view import AnswerView
 from pytrace.remote.answer import trimmed
+from pytrace.remote.fleet import PAUSE, Nodes, Program, lacking_features
 from pytrace.remote.pods import Cluster
 from pytrace.results import file_form
 from pytrace.results.formats import table

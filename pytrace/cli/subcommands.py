@@ -227,7 +227,7 @@ def _agent(words: Sequence[str]) -> int:
     if os.isatty(0):
         sys.stderr.write(COMMANDS["agent"].help_text())
         return 1
-    from pytrace.agent import agent  # with it the Python interface and the runtime
+    from pytrace.remote import agent  # with it the Python interface and the runtime
 
     return agent.run()
 

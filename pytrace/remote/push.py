@@ -188,4 +188,4 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 def bootstrap() -> str:
     """The text of the program that is started on hosts."""
-    return (ROOT / "agent" / "bootstrap.py").read_text()
+    return (ROOT / "remote" / "bootstrap.py").read_text()

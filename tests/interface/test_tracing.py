@@ -34,9 +34,9 @@ from pytrace.interface.events import (
     EventSources,
     event_handlers,
 )
-from pytrace.interface.fleet import StackNames
 from pytrace.interface.listing import Argument, _argument, features, probes
 from pytrace.interface.tracing import Trace, _checked, _close, _forgotten, _is_loss
+from pytrace.remote.fleet import StackNames
 from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from pytrace.runtime.binaries import debug_files

@@ -112,7 +112,7 @@ def test_a_limit_is_used_up(limits: dict[str, int], reason: str) -> None:
 def test_results_that_are_too_large_for_a_message() -> None:
     """The largest keys are sent, with what the others have at most."""
     command = (
-        "from pytrace.agent import agent; from pytrace.remote import messages\n"
+        "from pytrace.remote import agent; from pytrace.remote import messages\n"
         "messages.LARGEST_SNAPSHOT = 3000; agent.run()"
     )
     script = "begin { for ($i : 0..4000) { @[$i, rand] = sum($i); } exit(); }"

@@ -324,7 +324,7 @@ def test_gateways_behind_gateways(tmp_path: Path) -> None:
 
 
 FORMAT = "/sys/kernel/tracing/events/sched/sched_process_exec/format"
-OTHER_AGENT = "import sys; sys.modules['llvmlite'] = None; from pytrace.agent.agent import run; sys.exit(run())"
+OTHER_AGENT = "import sys; sys.modules['llvmlite'] = None; from pytrace.remote.agent import run; sys.exit(run())"
 """An agent without a compiler."""
 
 

@@ -122,7 +122,7 @@ def test_silent_hosts_are_given_up(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- push
-# What is pushed to hosts without pytrace. tests/agent/test_agent.py has the other side.
+# What is pushed to hosts without pytrace. tests/remote/test_agent.py has the other side.
 
 
 OWN = (f"3.{sys.version_info[1]}", platform.machine())
@@ -133,7 +133,7 @@ def test_an_archive_has_the_runtime_part_and_its_packages() -> None:
     assert made.digest == hashlib.sha256(made.data).hexdigest()
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(made.data))) as opened:
         names = opened.getnames()
-    assert {"pytrace/agent/agent.py", "pytrace/runtime/session/session.py", "msgspec/__init__.py"} <= set(names)
+    assert {"pytrace/remote/agent.py", "pytrace/runtime/session/session.py", "msgspec/__init__.py"} <= set(names)
     folders = {name.split("/")[0] for name in names}
     assert {"pytrace", "msgspec", "elftools", "pyroute2", "zstandard", "ClusterShell"} <= folders
     assert not {"llvmlite", "clang", "ply", "textual"} & folders

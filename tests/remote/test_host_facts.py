@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.agent.agent import HostFacts
 from pytrace.core import kernel_info
 from pytrace.core.kernel_info import Facts
+from pytrace.remote.agent import HostFacts
 from pytrace.remote.messages import Inquiry
 from pytrace.remote.variants import unpacked
 from pytrace.runtime.load import remote_kernel

@@ -12,9 +12,9 @@ import pytest
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
-from pytrace.interface.fleet import Fleet, of_node_set
-from pytrace.interface.fleet import of_cluster as hosts_of_cluster
 from pytrace.remote.carriage import Carriage
+from pytrace.remote.fleet import Fleet, of_node_set
+from pytrace.remote.fleet import of_cluster as hosts_of_cluster
 from tests.support.kubernetes_api import Api, configuration
 
 # ---------------------------------------------------------------------------------------------- fleet
@@ -201,7 +201,7 @@ def test_arguments(command: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- asked hosts
-# Who is asked by a fleet. tests/interface/test_fleet.py asks hosts and nodes.
+# Who is asked by a fleet.
 
 
 def test_node_sets() -> None:

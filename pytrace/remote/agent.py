@@ -19,8 +19,6 @@ from importlib.util import find_spec
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.agent.channels import Inbox, Outbox, Signals, end_requests
-from pytrace.agent.policy import ALL, Policy
 from pytrace.base import extras
 from pytrace.core import kernel_info
 from pytrace.core.costs import RunCost
@@ -34,7 +32,9 @@ from pytrace.interface.errors import TraceWarning
 from pytrace.interface.tracing import Trace
 from pytrace.interface.tracing import open as open_trace
 from pytrace.remote import messages
+from pytrace.remote.agent_policy import ALL, Policy
 from pytrace.remote.answer import fitting
+from pytrace.remote.channels import Inbox, Outbox, Signals, end_requests
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -256,7 +256,7 @@ class Agent:
             TraceError: what that needs is not installed.
         """
         try:
-            from pytrace.agent import gateway  # needs an extra
+            from pytrace.remote import gateway  # needs an extra
         except ImportError as error:
             hints = (extras.hint("fleet"),)
             raise TraceError(f"a gateway needs ClusterShell: {error}", hints=hints) from None

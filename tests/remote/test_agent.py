@@ -21,9 +21,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.agent import bootstrap, channels
-from pytrace.agent.channels import Inbox, Outbox, end_requests
-from pytrace.remote import messages
+from pytrace.remote import bootstrap, channels, messages
+from pytrace.remote.channels import Inbox, Outbox, end_requests
 from pytrace.remote.messages import (
     Ask,
     Attached,
@@ -102,7 +101,7 @@ AGENT = "import os\ndef run(pushed):\n    os.write(1, b'agent ' + os.read(0, 99)
 def archive() -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as opened:
-        for name, text in (("__init__.py", ""), ("agent/__init__.py", ""), ("agent/agent.py", AGENT)):
+        for name, text in (("__init__.py", ""), ("remote/__init__.py", ""), ("remote/agent.py", AGENT)):
             member = tarfile.TarInfo(f"pytrace/{name}")
             member.size = len(text)
             opened.addfile(member, io.BytesIO(text.encode()))

@@ -24,7 +24,9 @@ CHUNK = 1 << 18
 """Bytes that are asked for at a time."""
 UNUSED = 30 * 86400
 """Seconds after which what was not used is removed."""
-START = "import sys; sys.path.insert(0, sys.argv[1]); from pytrace.agent import agent; sys.exit(agent.run(pushed=True))"
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from pytrace.remote import agent; sys.exit(agent.run(pushed=True))"
+)
 
 
 def say(**message: object) -> None:

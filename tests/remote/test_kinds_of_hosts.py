@@ -11,8 +11,8 @@ from pytrace.core import kernel_info
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.interface import fleet
-from pytrace.interface.fleet import CompileJob, Compiler, Program, job_outcome
+from pytrace.remote import fleet
+from pytrace.remote.fleet import CompileJob, Compiler, Program, job_outcome
 from pytrace.remote.variants import Kind, Outcome, packed
 from tests.runtime.load.test_remote_kernel import row, stated, task
 

@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from pytrace.agent.channels import Inbox, Outbox, Signals
 from pytrace.core.diagnostics import TraceError, render_error
 from pytrace.remote import clustershell, messages
 from pytrace.remote.answer import Answer, fitting
 from pytrace.remote.carriage import Carriage, Relayed, Stopping
+from pytrace.remote.channels import Inbox, Outbox, Signals
 from pytrace.remote.controller import Controller, Tree, folder
 from pytrace.remote.hosts import OVER, State
 from pytrace.remote.messages import (

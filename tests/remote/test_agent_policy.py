@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pytrace.agent import policy
-from pytrace.agent.agent import Naming
-from pytrace.agent.channels import Inbox, Outbox, Signals
-from pytrace.agent.policy import ALL, Policy, Rules
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.pipeline import compile_script
-from pytrace.remote import messages
+from pytrace.remote import agent_policy, messages
+from pytrace.remote.agent import Naming
+from pytrace.remote.agent_policy import ALL, Policy, Rules
+from pytrace.remote.channels import Inbox, Outbox, Signals
 from pytrace.remote.messages import (
     LONGEST_TIME,
     Ask,
@@ -152,7 +151,7 @@ def test_a_compiled_form_does_not_bring_commands_along() -> None:
 def test_the_file(tmp_path: Path, text: str, user: str, rules: Rules) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text)
-    assert policy.read(str(path), user, bound=user != "root") == rules
+    assert agent_policy.read(str(path), user, bound=user != "root") == rules
 
 
 @each_row(
@@ -163,7 +162,7 @@ def test_a_damaged_file_allows_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(TraceError, match=r"the policy of this host, .*agent.toml, cannot be used"):
-        policy.read(str(path), "root", bound=False)
+        agent_policy.read(str(path), "root", bound=False)
 
 
 def test_the_file_of_somebody_else_allows_nothing(tmp_path: Path) -> None:
@@ -171,8 +170,8 @@ def test_the_file_of_somebody_else_allows_nothing(tmp_path: Path) -> None:
     path.write_text("unsafe = true")
     path.chmod(0o666)
     with pytest.raises(TraceError, match="the policy of this host is not root's alone"):
-        policy.read(str(path), "alice", bound=True)
-    assert policy.read(str(tmp_path / "none"), "alice", bound=True) == Rules()
+        agent_policy.read(str(path), "alice", bound=True)
+    assert agent_policy.read(str(tmp_path / "none"), "alice", bound=True) == Rules()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -198,7 +197,7 @@ def test_a_file_in_an_odd_place_allows_nothing(tmp_path: Path, place: str) -> No
     elif place == "folder for all":
         folder.chmod(0o777)
     with pytest.raises(TraceError, match="the policy of this host"):
-        policy.read(str(path), "alice", bound=True)
+        agent_policy.read(str(path), "alice", bound=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -208,21 +207,21 @@ def test_a_file_in_an_odd_place_allows_nothing(tmp_path: Path, place: str) -> No
      ({"SUDO_UID": "0", "PKEXEC_UID": "54321"}, "54321"), ({"DOAS_USER": "bob"}, "bob")],
 )  # fmt: skip
 def test_who_started_it(variables: dict[str, str], user: str) -> None:
-    assert policy.caller(variables) == user
+    assert agent_policy.caller(variables) == user
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_set_user_id_program_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy.os, "getuid", lambda: 54321)
-    assert policy.caller({}) == "54321"
+    monkeypatch.setattr(agent_policy.os, "getuid", lambda: 54321)
+    assert agent_policy.caller({}) == "54321"
 
 
 def test_the_journal_says_who_what_and_how_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "journal")
-    monkeypatch.setattr(policy, "JOURNALS", (path, "/dev/log"))
+    monkeypatch.setattr(agent_policy, "JOURNALS", (path, "/dev/log"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
         journal.bind(path)
-        made = Policy("al\nice", Rules(), policy._journal())
+        made = Policy("al\nice", Rules(), agent_policy._journal())
         made.applied(replace(REQUEST, script="x\n\x1b.bt"))
         made.ended(3, "duration")
         made.refused("ERROR: no")
