@@ -40,7 +40,7 @@ from pytrace.results.findings import (
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report.data import (
+from pytrace.results.formats.report_data import (
     Document,
     LinesPart,
     State,

@@ -21,6 +21,7 @@ from pytrace.results.formats import (
     openmetrics,
     perfetto,
     pprof,
+    report_page,
     speedscope,
     svg,
     tabular,
@@ -28,7 +29,6 @@ from pytrace.results.formats import (
 )
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 
 _ALL = frozenset(Content)
@@ -41,8 +41,8 @@ def _whole(file: BinaryIO, data: bytes) -> None:
     file.write(data)
 
 
-def _forms() -> page.Forms:
-    return page.Forms(Printers(), about.lines, about.losses)
+def _forms() -> report_page.Forms:
+    return report_page.Forms(Printers(), about.lines, about.losses)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -106,9 +106,9 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
-        lambda snapshot, _options, file: _whole(file, page.single(snapshot, _forms())), binary=True,
-        differential=lambda before, after, options: page.differential(before, after, _forms(), options.notes),
-        series=lambda snapshots, _options: page.series(snapshots, _forms()), prepare=page.viewer,
+        lambda snapshot, _options, file: _whole(file, report_page.single(snapshot, _forms())), binary=True,
+        differential=lambda before, after, options: report_page.differential(before, after, _forms(), options.notes),
+        series=lambda snapshots, _options: report_page.series(snapshots, _forms()), prepare=report_page.viewer,
     ),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from pytrace.core.types import Hist, LHist, Record
 from pytrace.results import file_form
 from pytrace.results.findings import findings, nothing_counted
 from pytrace.results.formats import table
-from pytrace.results.report.data import findings_over_time
+from pytrace.results.formats.report_data import findings_over_time
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services import EndOfRun, Service

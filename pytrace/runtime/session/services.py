@@ -372,7 +372,7 @@ _ADDRESSES = ("pytrace.core.stack_formats", "pytrace.runtime.stacks")
 _USER_ADDRESSES = ("pytrace.runtime.binaries", "lzma", "zipfile", "zstandard")
 _DEBUGINFO = ("http.client", "urllib.error", "urllib.request")
 _SNAPSHOTS = (
-    "pytrace.runtime.session.snapshots", "pytrace.results", "pytrace.results.formats", "pytrace.results.report",
+    "pytrace.runtime.session.snapshots", "pytrace.results", "pytrace.results.formats",
     "shutil", "tempfile", "zstandard",
 )  # fmt: skip
 _TABLES = {"arrow": ("pyarrow",), "parquet": ("pyarrow", "pyarrow.parquet")}

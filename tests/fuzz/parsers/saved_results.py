@@ -25,9 +25,9 @@ from pytrace.core.source import Source
 from pytrace.interface import html
 from pytrace.pipeline import compile_script
 from pytrace.results import difference, file_form, merge
+from pytrace.results.formats import report_page as page
 from pytrace.results.formats import table, text_and_json
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.load import ahead_of_time
 from pytrace.runtime.machine import fingerprints

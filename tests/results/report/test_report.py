@@ -20,14 +20,13 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.results import findings
 from pytrace.results.difference import difference
 from pytrace.results.findings import counted, question
-from pytrace.results.formats import about, text_and_json
+from pytrace.results.formats import about, report_data, text_and_json
+from pytrace.results.formats import report_data as report_parts
+from pytrace.results.formats import report_page as page
 from pytrace.results.formats import table as page_table
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report import data as report_data
-from pytrace.results.report import data as report_parts
-from pytrace.results.report import page
-from pytrace.results.report.data import (
+from pytrace.results.formats.report_data import (
     CALLERS,
     INNERMOST,
     Document,

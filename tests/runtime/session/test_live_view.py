@@ -25,8 +25,8 @@ from pytrace.core.options import Address, Config, RunOptions
 from pytrace.core.types import INT64, Count, Hist, Type
 from pytrace.live.messages import Answer, Command, Lines, Message, Notice, Start, State
 from pytrace.results import file_form
+from pytrace.results.formats import report_page as page
 from pytrace.results.formats import table
-from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.machine import clocks
 from pytrace.runtime.session import heat, live_view, metrics, watches

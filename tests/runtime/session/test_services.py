@@ -484,12 +484,12 @@ def test_what_a_script_needs(types: tuple[Type, ...], options: RunOptions, prese
 
 
 def test_all_modules_of_a_package_and_no_error_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("pytrace.results.report")]:
+    for name in [name for name in sys.modules if name.startswith("pytrace.account")]:
         monkeypatch.delitem(sys.modules, name)
-    steps = list(services.import_steps(["pytrace.results.report", "nosuch_library", "pytrace.nosuch", "zipfile"]))
-    modules = [path for path in (ROOT / "pytrace/results/report").glob("*.py") if path.name != "__init__.py"]
+    steps = list(services.import_steps(["pytrace.account", "nosuch_library", "pytrace.nosuch", "zipfile"]))
+    modules = [path for path in (ROOT / "pytrace/account").glob("*.py") if path.name != "__init__.py"]
     assert len(steps) == len(modules) + 4
-    assert {f"pytrace.results.report.{path.stem}" for path in modules} <= set(sys.modules)
+    assert {f"pytrace.account.{path.stem}" for path in modules} <= set(sys.modules)
 
 
 # ---------------------------------------------------------------------------------------------- processes

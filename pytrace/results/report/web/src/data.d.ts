@@ -1,4 +1,4 @@
-// What a report holds (pytrace/results/report/data.py), for scripts/check: texts, frames and places are referred to by number.
+// What a report holds (pytrace/results/formats/report_data.py), for scripts/check: texts, frames and places are referred to by number.
 
 /** A number, as text where a double does not hold it; of texts their number. */
 export type Cell = number | string;

@@ -28,7 +28,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.difference import difference
 from pytrace.results.findings import duration, nothing_counted, title_of, title_of_difference, unnamed_code
-from pytrace.results.report.data import (
+from pytrace.results.formats.report_data import (
     AnyPart,
     Document,
     FlamePart,
@@ -150,7 +150,7 @@ def page(
 
 def folder() -> Path:
     """Where the viewer is."""
-    return Path(str(resources.files(__package__)))
+    return Path(str(resources.files("pytrace.results"))) / "report"
 
 
 def viewer() -> list[str]:
