@@ -176,7 +176,11 @@ def run(line: CommandLine) -> int:
     options = request.run_options(line)
     if not options.quiet:
         terminal.show_on(2)
-    viewer = messages.viewer(options.output, options.format) if line.flag("open") else None
+    viewer = None
+    if line.flag("open"):
+        from pytrace.cli import desktop  # few ask for it, and with it the runtime
+
+        viewer = desktop.viewer(options.output, options.format)
     try:
         status = _run(line, options)
     finally:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all, render_error
 from pytrace.core.options import RunOptions
-
-if TYPE_CHECKING:
-    from pytrace.base.desktop import Viewer
 
 
 def show_error(error: TraceError) -> None:
@@ -99,25 +95,3 @@ def write_report(data: bytes, path: str | None) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(printable_lines(data))
     sys.stdout.buffer.flush()
-
-
-PICTURES = ("html", "svg")
-"""Formats that a desktop shows."""
-
-
-def viewer(path: str | None, format_: str) -> Viewer:
-    """The viewer of ``--open``; where there is none, a warning says so.
-
-    Raises:
-        TraceError: there is no file that a desktop could show.
-    """
-    from pytrace.base import desktop  # with --open
-    from pytrace.runtime.machine import privileges
-
-    if path is None or format_.partition(":")[0] not in PICTURES:
-        hints = ("for example -o report.html --open, or -o graph.svg --open",)
-        raise TraceError("--open needs -o FILE in a format that a desktop shows: html or svg", hints=hints)
-    opened = desktop.Viewer(path, lambda: privileges.hold_capabilities(0, 0))
-    if opened.problem:
-        sys.stderr.write(bytes_shown(f"WARNING: --open cannot show {path!r}: {opened.problem}\n"))
-    return opened

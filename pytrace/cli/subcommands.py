@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytrace.base import extras, terminal, whole_files
 from pytrace.base.control_characters import printable_lines
-from pytrace.cli import documents, messages
+from pytrace.cli import desktop, documents, messages
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
     output = line.text("output")
     if output not in (None, "-") or not os.isatty(1):
         terminal.show_on(2)
-    viewer = messages.viewer(_path(output), table.chosen(line.text("format"), _path(output))[0].name) if line.flag(
+    viewer = desktop.viewer(_path(output), table.chosen(line.text("format"), _path(output))[0].name) if line.flag(
         "open") else None  # fmt: skip
     with terminal.step("reading snapshots and writing the result"):
         status = _FILES[name](line)

@@ -21,11 +21,10 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from pytrace.live.arrangement import Arrangement
+from pytrace.live.arrangement import Arrangement, Log
 from pytrace.live.board import Board, footer
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.inquiry import QUESTIONS, Inquiry
-from pytrace.live.log import Log
 from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start, State
 from pytrace.live.panels import Panel
 from pytrace.live.processes import Machine

@@ -468,3 +468,86 @@ class LinearHistograms(_Histograms[LHist]):
     def union(self, other: LHist) -> LHist:
         same_or_mismatch((self.type.low, self.type.high, self.type.step), (other.low, other.high, other.step))
         return self.type
+
+
+# ---------------------------------------------------------------------------------------------- heat maps
+
+HEAT_LEVELS = 9
+_SIGNS = " .:-=+*#%@"
+"""Signs of the levels, for terminals without colour, files and pipes."""
+_COLOURS = (0, 53, 54, 90, 126, 161, 197, 203, 209, 220)
+"""Colours of the levels, of the palette of 256: from dark to bright."""
+_WIDEST = 4
+"""Columns of a bucket, at most."""
+_TIME_COLUMNS, _TOTAL_COLUMNS = 9, 11
+"""Columns before and after the cells."""
+
+
+def heat_level(count: int) -> int:
+    """0 for no value, 1 for 1 to 3, 2 for 4 to 15, and so on by powers of four up to :data:`HEAT_LEVELS`."""
+    return min(HEAT_LEVELS, (count.bit_length() + 1) // 2)
+
+
+class HeatScale(msgspec.Struct, frozen=True):
+    """The cells of a line of a heat map: buckets from left to right, a colour or sign for each count.
+
+    Each of the *cells* has *group* buckets, from *first* on, and is *width* columns wide.
+    """
+
+    first: int
+    group: int
+    cells: int
+    width: int
+
+    @classmethod
+    def of(cls, low: int, high: int, columns: int) -> HeatScale:
+        """The scale of the buckets *low* to *high* on a terminal of *columns*."""
+        room = max(8, columns - _TIME_COLUMNS - _TOTAL_COLUMNS)
+        buckets = high - low + 1
+        group = -(-buckets // room)
+        cells = -(-buckets // group)
+        return cls(low, group, cells, min(_WIDEST, room // cells))
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether the buckets *low* to *high* have cells."""
+        return self.first <= low and high < self.end
+
+    @property
+    def end(self) -> int:
+        """The bucket after the last one."""
+        return self.first + self.group * self.cells
+
+    def sums(self, counts: Sequence[int]) -> list[int]:
+        """The values in each cell."""
+        return [sum(counts[start : start + self.group]) for start in range(self.first, self.end, self.group)]
+
+    def heading(self, title: bytes, shape: Shape, *, colour: bool) -> bytes:
+        """Two lines: what the colours mean, and the lower bounds of cells, each where its cell begins."""
+        meanings = [_cell(number, 1, colour=colour) + _least(number) for number in range(1, HEAT_LEVELS + 1)]
+        bounds = b""
+        for cell in range(self.cells):
+            bucket, column = self.first + cell * self.group, cell * self.width
+            label = f"|{shape.label(bucket - 1)}" if bucket else f"|<{shape.label(0)}"
+            if column >= len(bounds) + bool(bounds):
+                bounds = bounds.ljust(column) + label.encode()
+        end = _TIME_COLUMNS + self.cells * self.width + _TOTAL_COLUMNS
+        ruler = b"TIME".ljust(_TIME_COLUMNS) + bounds
+        total = b" TOTAL".rjust(end - len(ruler))
+        return b"%s: %s\n%s%s\n" % (title, b" ".join(meanings), ruler, total)
+
+    def line(self, time: bytes, counts: Sequence[int], *, colour: bool) -> bytes:
+        """The line of an interval: its time, the cells, and how many values it has."""
+        cells = b"".join([_cell(heat_level(count), self.width, colour=colour) for count in self.sums(counts)])
+        return b"%s%s%s\n" % (time.ljust(_TIME_COLUMNS), cells, str(sum(counts)).encode().rjust(_TOTAL_COLUMNS))
+
+
+def _least(number: int) -> bytes:
+    """The least count of a level."""
+    least = 4 ** (number - 1)
+    return b"%dK" % (least >> 10) if least >= 1 << 10 else b"%d" % least
+
+
+def _cell(number: int, width: int, *, colour: bool) -> bytes:
+    if not colour:
+        return _SIGNS[number].encode() * width
+    return b"\x1b[48;5;%dm%s\x1b[0m" % (_COLOURS[number], b" " * width) if number else b" " * width

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.base import desktop
 from pytrace.base.control_characters import printable, printable_lines, printable_message, printable_text
-from pytrace.base.desktop import Viewer
 from pytrace.base.terminal import _LINE, Step, colour, detail, unicode
+from pytrace.cli import desktop
+from pytrace.cli.desktop import Viewer
 from tests.support.patience import patience
 from tests.support.terminals import FAST, on_terminal
 

@@ -23,8 +23,8 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.live import answer_view, messages, view_process
 from pytrace.live.app import KEYS, LiveApp, Panels
+from pytrace.live.arrangement import Log
 from pytrace.live.glyphs import Glyphs
-from pytrace.live.log import Log
 from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start
 from pytrace.live.processes import read
 from pytrace.live.view_process import Streams, ViewProcess

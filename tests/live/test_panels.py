@@ -21,10 +21,9 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.live import answer_view, changes, processes, terminal
 from pytrace.live.answer_view import AnswerView
-from pytrace.live.arrangement import COUNTERS, LOG, Arrangement
+from pytrace.live.arrangement import COUNTERS, LOG, Arrangement, Log
 from pytrace.live.board import Board, footer, sampled, summary
 from pytrace.live.glyphs import LEVELS, Glyphs, Line, columns, quantity
-from pytrace.live.log import Log
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
 from pytrace.live.panels import FADE, TOTAL, Counters, Panel, Selection, counter_lines
 from pytrace.live.pictures import HistogramPanel, SeriesPanel

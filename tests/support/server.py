@@ -232,7 +232,9 @@ PRELOADED = (
 """Libraries that a run may import, beside all of pytrace: an import in the emulated guest takes seconds."""
 
 
-_LEFT_OUT = ("pytrace.interface.notebook", "pytrace.cli.language_server", "pytrace.live.app", "pytrace.remote.kubernetes")
+_LEFT_OUT = (
+    "pytrace.interface.notebook", "pytrace.cli.language_server", "pytrace.live.app", "pytrace.remote.kubernetes",
+)  # fmt: skip
 """They import IPython, pygls, textual and kubernetes: half of all imports. Few runs need them, and each run copies and
 frees the memory of the process that it is forked from: 96 ms of a processor with them, 84 without."""
 

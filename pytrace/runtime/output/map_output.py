@@ -15,7 +15,8 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import PrintedMap
 from pytrace.core.types import Hist, LHist
-from pytrace.render import csv, heat_lines
+from pytrace.render import csv
+from pytrace.render.histogram import HeatScale
 from pytrace.render.map_printer import Block, Entry, MapView, Reader, Shown
 from pytrace.render.stack_layout import StackLayout
 from pytrace.render.text import Bars
@@ -165,7 +166,7 @@ class _HeatLines(msgspec.Struct):
 
     before: list[int]
     """Its buckets at the last line."""
-    scale: heat_lines.Scale | None = None
+    scale: HeatScale | None = None
     """None until there was a value."""
 
 
@@ -201,17 +202,17 @@ class HeatOutput:
     def _lines_of(self, view: MapView, shape: histogram.Shape, known: _HeatLines, change: list[int]) -> bytes:
         used = [bucket for bucket, count in enumerate(change) if count]
         if used and (known.scale is None or not known.scale.covers(used[0], used[-1])):
-            known.scale = heat_lines.scale(*_wider(known.scale, used, shape.buckets), self._output.width())
+            known.scale = HeatScale.of(*_wider(known.scale, used, shape.buckets), self._output.width())
             self._headed = ""
         if known.scale is None:
             return b""
         heading = b""
         height = self._output.height()
         if self._headed != view.name or (height and self._lines >= max(4, height - 3)):
-            heading = heat_lines.heading(view.label, shape, known.scale, colour=self._colour)
+            heading = known.scale.heading(view.label, shape, colour=self._colour)
             self._headed, self._lines = view.name, 0
         self._lines += 1
-        return heading + heat_lines.line(time.strftime("%H:%M:%S").encode(), known.scale, change, colour=self._colour)
+        return heading + known.scale.line(time.strftime("%H:%M:%S").encode(), change, colour=self._colour)
 
     def forget(self, name: str) -> None:
         """A map has been emptied: its next line has all that it counts from now on."""
@@ -219,7 +220,7 @@ class HeatOutput:
             known.before = [0] * len(known.before)
 
 
-def _wider(scale: heat_lines.Scale | None, used: list[int], buckets: int) -> tuple[int, int]:
+def _wider(scale: HeatScale | None, used: list[int], buckets: int) -> tuple[int, int]:
     """The first and last bucket of a scale for *used* ones; one that grows gets some more, so that it rarely does."""
     if scale is None:
         return used[0], used[-1]

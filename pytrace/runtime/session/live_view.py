@@ -7,9 +7,10 @@ import shutil
 import time
 from collections import deque
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import RunOptions
 from pytrace.live import answer_view, board
@@ -21,8 +22,7 @@ from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.output.covered_output import CoveredOutput
-from pytrace.runtime.output.streams import Output
+from pytrace.runtime.output.streams import Batch, Flush, Output
 from pytrace.runtime.session.confinement import confine_view
 from pytrace.runtime.session.costs import Costs, Measured
 from pytrace.runtime.session.services import EndOfRun, Service
@@ -50,6 +50,128 @@ _NO_LOSSES = ("unfinished", "untraced")
 """Kinds of counters that the footer does not sum up as lost."""
 _SOON = 0.01
 """The same while the channel has no room for what is to be sent."""
+_MOST = 1 << 17
+"""Bytes that are collected between two refreshes of the view; older ones are dropped."""
+_MESSAGES = 1000
+"""Messages that are kept for the end."""
+
+
+class CoveredOutput(Output):
+    """The output of a run whose terminal a live view has: what would go there is collected for the view's log.
+
+    While :attr:`covered`, parts and messages for the terminal are collected.
+
+    Afterwards those that the view has not shown are printed, and all messages: these are what a user reads when the
+    view is gone.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        messages: int,
+        flush: Flush,
+        json: bool,
+        csv: bool,
+        colour: bool,
+        raw: bool,
+        requests: EndRequests,
+        owned: bool,
+    ) -> None:
+        super().__init__(
+            descriptor, messages=messages, flush=flush, json=json, csv=csv, colour=colour, raw=raw,
+            requests=requests, owned=owned,
+        )  # fmt: skip
+        self.covered = False
+        self._before: bytes | None = b""
+        """What the terminal got before it was covered: headings of ``begin`` probes, warnings. None afterwards."""
+        self._messages_shown = os.isatty(messages)
+        self._collected: deque[tuple[bool, bytes]] = deque()
+        """Whether it is a message, and its bytes."""
+        self._unseen: deque[bytes] = deque()
+        """What :meth:`take` has returned and the view has not shown, without messages."""
+        self._seen = 0
+        self._collected_size = self._dropped = 0
+        self._lock = Lock()
+        """What children of the run print is collected by a thread."""
+        self._told: deque[bytes] = deque(maxlen=_MESSAGES)
+
+    def cover(self) -> None:
+        """Collect from now on; the log begins with what has been printed so far."""
+        self.flush()
+        self.covered = True
+        before, self._before = self._before, None
+        self.collect(before or b"", message=True)
+
+    def collect(self, data: bytes, *, message: bool = False) -> None:
+        """Add to what the log shows next."""
+        with self._lock:
+            self._collected.append((message, data))
+            self._collected_size += len(data)
+            while self._collected_size > _MOST and len(self._collected) > 1:
+                _, old = self._collected.popleft()
+                self._collected_size -= len(old)
+                self._dropped += len(old)
+
+    def take(self) -> tuple[bytes, int]:
+        """What has been collected since the last call, and how many bytes before it were dropped."""
+        with self._lock:
+            parts, dropped = list(self._collected), self._dropped
+            self._collected.clear()
+            self._collected_size = self._dropped = 0
+        if parts:
+            self._unseen.append(b"".join(part for message, part in parts if not message))
+        return b"".join(part for _, part in parts), dropped
+
+    def seen(self, count: int) -> None:
+        """The view has shown so many of the results of :meth:`take` that were not empty."""
+        while self._seen < count and self._unseen:
+            self._unseen.popleft()
+            self._seen += 1
+
+    def uncover(self) -> None:
+        """The terminal is free again: print what nobody has seen, and the messages."""
+        if not self.covered:
+            return
+        self.covered = False
+        self.take()
+        unseen = b"".join(self._unseen)
+        if unseen and self.terminal:
+            self.write(unseen)
+            self.flush()
+        elif unseen:
+            # The results are in a file, and this is what the command and system() have printed: it belongs elsewhere.
+            super()._send_message(unseen)
+        for text in self._told:
+            super()._send_message(text)
+        self._told.clear()
+
+    def _send(self, batch: Batch) -> bool:
+        if not self.covered or not self.terminal:
+            sent = super()._send(batch)
+            self._remember(batch.data if sent and self.terminal else b"")
+            return sent
+        self.collect(bytes(batch.data[-_MOST:]))
+        if batch.data:
+            self._in_line = not batch.ends_line
+        self._written += len(batch.parts)
+        self._writing = None
+        if self._late:
+            self._release_messages()
+        return True
+
+    def _send_message(self, text: bytes) -> bool:
+        if not self.covered or not self._messages_shown:
+            # How many probes are attached is no news for the log.
+            self._remember(text if self._messages_shown and text.startswith(b"WARNING") else b"")
+            return super()._send_message(text)
+        self.collect(text, message=True)
+        self._told.append(text)
+        return True
+
+    def _remember(self, data: bytes | bytearray | memoryview) -> None:
+        if self._before is not None:
+            self._before = (self._before + bytes(data))[-_MOST:]
 
 
 class Screen:

@@ -29,7 +29,7 @@ from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.session import processes
 from pytrace.runtime.session.confinement import Confinement
 from pytrace.runtime.session.probes import Probes
-from pytrace.runtime.session.services import SKIPPED, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
+from pytrace.runtime.session.services import SKIPPED, Heat, Losses, NoHeartbeat, OwnModules, OwnProcess, Service
 from pytrace.runtime.session.session import (
     Command,
     Consumer,
@@ -383,8 +383,6 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
             )
         )
     if options.heat:
-        from pytrace.runtime.session.heat import Heat  # with --heat
-
         wanted.append(Heat(loaded.manifest, run.renderer))
     filters, descriptors = options.filters, run.command.descriptors
     if descriptors or filters.pids or filters.exec_wait or options.duration is not None:

@@ -22,10 +22,10 @@ from pytrace.core.probe_kinds import NoTarget
 from pytrace.core.types import INT64, UINT8, UINT32, UINT64, Buffer, Count, Hist, LHist
 from pytrace.render.text import Bars
 from pytrace.runtime.machine.clocks import Clock
-from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.output.renderer import Renderer, RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
-from pytrace.runtime.session.heat import histograms, unprinted
+from pytrace.runtime.session.live_view import CoveredOutput
+from pytrace.runtime.session.services import histograms, unprinted
 from tests.support.encode import PLACE, FakeReader, Run, Symbols, encode
 
 # ---------------------------------------------------------------------------------------------- renderer

@@ -29,12 +29,11 @@ from pytrace.results.formats import report_page as page
 from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.machine import clocks
-from pytrace.runtime.session import heat, live_view, metrics, watches
+from pytrace.runtime.session import live_view, metrics, services, watches
 from pytrace.runtime.session.costs import Measured
-from pytrace.runtime.session.heat import Heat
 from pytrace.runtime.session.live_view import LiveView
 from pytrace.runtime.session.metrics import Metrics
-from pytrace.runtime.session.services import EndOfRun
+from pytrace.runtime.session.services import EndOfRun, Heat
 from pytrace.runtime.session.watches import Heartbeat
 from tests.support import snapshots
 from tests.support.patience import patience
@@ -321,7 +320,7 @@ def manifest(kind: Type) -> Manifest:
 
 def test_a_line_each_second_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(heat.time, "monotonic", lambda: now)
+    monkeypatch.setattr(services.time, "monotonic", lambda: now)
     renderer = Renderer()
     service = Heat(manifest(Hist()), cast(Any, renderer))
     assert service.pause(5.0) == 5.0

@@ -13,10 +13,15 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from pytrace.base.trusted_files import distrust
+from pytrace.core.diagnostics import TraceError, bytes_shown
+from pytrace.runtime.machine import privileges
 
+_PICTURES = ("html", "svg")
+"""Formats that a desktop shows."""
 NAME = "xdg-open"
 FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 _WAITING = 'read -r line && exec "$@" >/dev/null 2>&1'
@@ -54,6 +59,21 @@ class Viewer:
                 process.stdin.close()
             except BrokenPipeError:
                 return
+
+
+def viewer(path: str | None, format_: str) -> Viewer:
+    """The viewer of ``--open``; where there is none, a warning says so.
+
+    Raises:
+        TraceError: there is no file that a desktop could show.
+    """
+    if path is None or format_.partition(":")[0] not in _PICTURES:
+        hints = ("for example -o report.html --open, or -o graph.svg --open",)
+        raise TraceError("--open needs -o FILE in a format that a desktop shows: html or svg", hints=hints)
+    opened = Viewer(path, lambda: privileges.hold_capabilities(0, 0))
+    if opened.problem:
+        sys.stderr.write(bytes_shown(f"WARNING: --open cannot show {path!r}: {opened.problem}\n"))
+    return opened
 
 
 def _owner() -> pwd.struct_passwd | None:
