@@ -537,12 +537,19 @@ class _Run:
     def _unfinished(self, entries: Mapping[object, object]) -> None:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         for call in self._recorder.under_way(dict(entries.items())):
-            if self._options.format != "text" or self._options.failed:
+            if self._spans is not None or self._options.failed:
                 continue
-            arguments = ", ".join(self._texts.arguments(call))
-            age = (now - call.start) / 1e9
+            arguments, age = self._texts.arguments(call), now - call.start
             name = self._name(call.number)
-            self._line(call.tid, call.pid, call.start, f"{name}({arguments} <unfinished, for {age:.3f} s>")
+            if self._options.format == "json":
+                row = {
+                    "time": call.start + self._offset, "pid": call.pid, "tid": call.tid, "call": name,
+                    "args": arguments, "result": None, "text": "<unfinished>", "duration_ns": age,
+                }
+                self._out.write(json.dumps(row) + "\n")
+                continue
+            text = f"{name}({', '.join(arguments)} <unfinished, for {age / 1e9:.3f} s>"
+            self._line(call.tid, call.pid, call.start, text)
 
     # ---- descriptors
 

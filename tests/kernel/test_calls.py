@@ -384,6 +384,15 @@ def test_a_thread_that_executes_takes_the_place_of_the_first(server: Server, tmp
     assert re.search(r"\b2 .* execve$", table, re.MULTILINE), table
 
 
+def test_a_call_that_does_not_return_is_shown_in_json(server: Server, tmp_path: Path) -> None:
+    need("tracepoint")
+    words = ("calls", "-f", "json", "--for", "1", "-c", "sleep 50", "syscall:*nanosleep")
+    (row,) = map(json.loads, server.run(words, cwd=tmp_path).stdout.splitlines())
+    assert row["call"].endswith("nanosleep")
+    assert (row["result"], row["text"]) == (None, "<unfinished>")
+    assert 5e8 < row["duration_ns"] < 3e10
+
+
 _NARROW = """
 static int call(int number, int first, int second, int third) {
     int result;
