@@ -258,16 +258,21 @@ def _needs_room(user: Sequence[Frame]) -> bool:
 
 def _python_lock(user: Sequence[Frame]) -> Cause:
     """What a lock of CPython stands for, which is a semaphore, by the Python functions that wait for it."""
-    waits = " ".join([frame.function for frame in user if frame.file.endswith(".py")][:4])
+    functions = [frame.function for frame in user if frame.file.endswith(".py")]
+    waits = " ".join(functions[:4])
     if re.search(r"\b(?:Thread\.join|Thread\._wait_for\w+|_wait_for_tstate_lock|_shutdown)\b", waits):
         return JOIN
     if re.search(r"\bQueue\.put\b", waits):
         return FULL
     if re.search(r"\b(?:Condition\.wait|Event\.wait|Queue\.get|Barrier\.wait)\b", waits):
         return CONDITION
+    if functions and _WAITS.search(functions[0]):
+        # A queue in C has no frame of its own: its caller's name says what it is for.
+        return CONDITION
     return LOCK
 
 
+_WAITS = re.compile(r"(?:^|\.)_?(?:wait|sleep)(?:_for_\w+|_until\w*)?$")
 _PRIORITY_INHERITANCE = (6, 13)
 """``FUTEX_LOCK_PI`` and ``FUTEX_LOCK_PI2``: the word is the owner's thread id."""
 _FUTEXES = (

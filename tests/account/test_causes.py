@@ -95,6 +95,8 @@ CASES = [
     ("futex", 9, "sem_wait Event.wait@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "condition"),
     ("futex", 9, "sem_wait Condition.wait@/usr/lib/python3/threading.py:1 Queue.put@q.py:1", FUTEX_STACK, "queue-full"),
     ("futex", 9, "sem_wait Condition.wait@/usr/lib/python3/threading.py:1 Queue.get@q.py:1", FUTEX_STACK, "condition"),
+    ("futex", 9, "sem_wait Arbiter.wait_for_signals@/usr/lib/python3/dist-packages/a.py:1", FUTEX_STACK, "condition"),
+    ("futex", 9, "sem_wait f@/srv/app.py:3 wait@/srv/app.py:9", FUTEX_STACK, "lock"),
     ("futex", 9, "sem_wait Thread.join@/usr/lib/python3.12/threading.py:1 f@/srv/app.py:3", FUTEX_STACK, "join"),
     ("read", causes.PIPE, "/work", "pipe_read vfs_read ksys_read", "pipe-read"),
     ("write", causes.PIPE, "/work", "pipe_write vfs_write", "pipe-write"),
