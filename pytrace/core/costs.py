@@ -6,11 +6,14 @@ a timer. :data:`ENTRY` has that path's cost for each probe kind.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import msgspec
 
 from pytrace.core import probe_kinds
 from pytrace.core.manifest import ProgramSpec
-from pytrace.core.probe_kinds import RAW_TRACEPOINT, SYSTEM_CALLS
+from pytrace.core.probe_kinds import RAW_TRACEPOINT, SYSTEM_CALLS, FileTarget
 
 ENTRY: dict[str, int] = {
     probe_kinds.TRACEPOINT: 75,
@@ -104,8 +107,23 @@ class RunCost(msgspec.Struct, frozen=True):
         return self.total / self.duration if self.duration else 0.0
 
 
-def entry_cost(program: ProgramSpec) -> int:
-    """Nanoseconds that a hit of a program costs apart from the program; 0 if the tracer itself runs it."""
-    # Tracepoints that were compiled for the raw tracepoint; an iterator runs when the tracer reads it.
-    kind = probe_kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
-    return ENTRY.get(kind, 0)
+def entry_costs(programs: Sequence[ProgramSpec]) -> list[float]:
+    """Nanoseconds that a hit of each program costs apart from the program; 0 if the tracer itself runs it.
+
+    Programs on one instruction share its trap, as do functions that one ends in: ``malloc`` returns for ``realloc``,
+    too. A program that is on several places is taken to be hit at each as often.
+    """
+    at = Counter(place for program in programs for place in _places(program))
+    costs = []
+    for program in programs:
+        # Tracepoints that were compiled for the raw tracepoint; an iterator runs when the tracer reads it.
+        kind = probe_kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
+        shares = [1 / at[place] for place in _places(program)]
+        costs.append(ENTRY.get(kind, 0) * (sum(shares) / len(shares) if shares else 1))
+    return costs
+
+
+def _places(program: ProgramSpec) -> list[tuple[str, str, int]]:
+    """Instructions of user programs that a program is put on."""
+    places = [target.place for target in program.targets]
+    return [(program.kind, place.path, place.offset) for place in places if isinstance(place, FileTarget)]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support import compile_guest, forked, server
+from tests.support.patience import EMULATED
 
 CORE = (
     "tests/kernel/test_attach.py", "tests/kernel/test_selection.py",
@@ -157,7 +158,8 @@ def killed(mutant: Mutant | None, tests: list[str]) -> bool:
                 forked.fork_origin()  # of what the tests start
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, 1)
-                options = ["-x", "-q", "-p", "no:cacheprovider", "--way", "vm", "--core", "-m", "core"]
+                where = ["--way", "vm", "--core"] if EMULATED else ["--way", "host"]
+                options = ["-x", "-q", "-p", "no:cacheprovider", *where, "-m", "core"]
                 status = int(pytest.main([*options, *tests]))
         finally:
             os._exit(status)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from pytrace.core.costs import ASSUMED, GATE, STATISTICS, ProbeCost, RunCost, entry_cost
+from pytrace.core.costs import ASSUMED, GATE, STATISTICS, ProbeCost, RunCost, entry_costs
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import HITS, WEIGHT, Manifest, ProgramSpec, SampledUnit
 from pytrace.core.options import SAMPLE, Budget
@@ -75,6 +75,8 @@ class Costs(Service):
             self.refused = error.strerror or str(error)
         self.programs = _programs(loaded)
         """The units of each program that events run, by number."""
+        self.entries = entry_costs(loaded.manifest.programs)
+        """Nanoseconds that a hit of each program costs apart from it."""
         self.weights: dict[int, int] = {}
         """With ``--budget``: the greatest weight of each program."""
         self.detached: set[int] = set()
@@ -128,7 +130,7 @@ class Costs(Service):
             self.name(index),
             hits,
             run_time,
-            hits * entry_cost(self._loaded.manifest.programs[index]),
+            round(hits * self.entries[index]),
             self.weights.get(index, 1),
             index in self.detached,
         )
@@ -339,7 +341,7 @@ class BudgetKeeper(Service):
         for index in sorted(self._attached):
             ran = last.programs[index][0] - first.programs[index][0]
             gate = min(hits[index] * GATE, ran)
-            entry = entry_cost(self._manifest.programs[index]) + (0 if self._costs.refused else STATISTICS)
+            entry = self._costs.entries[index] + (0 if self._costs.refused else STATISTICS)
             loads.append(Load(index, (hits[index] * entry + gate) / span, (ran - gate) / span + own.get(index, 0.0)))
         return loads
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from pytrace.base import terminal
-from pytrace.core.costs import entry_cost
+from pytrace.core.costs import entry_costs
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
 from pytrace.core.options import RunOptions
@@ -117,7 +117,8 @@ def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunO
     hits = {
         index: count - before.get((kind, index), 0) for (kind, index), count in after.items() if kind == SKIPPED
     }
-    busy = sum(count * (entry_cost(manifest.programs[index]) + BODY) for index, count in hits.items())
+    entries = entry_costs(manifest.programs)
+    busy = sum(count * (entries[index] + BODY) for index, count in hits.items())
     return Estimate(sum(hits.values()) / seconds, busy / 1e9 / seconds)
 
 

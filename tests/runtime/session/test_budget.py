@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytrace.base import cgroups
 from pytrace.base.cgroups import MemoryLimit
 from pytrace.core import probe_kinds, types
-from pytrace.core.costs import ENTRY
+from pytrace.core.costs import ENTRY, entry_costs
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, SampledUnit, Sampling
 from pytrace.core.options import Budget, Config
@@ -129,7 +129,7 @@ class Run:
         self.marked = 0
         self.costs = SimpleNamespace(
             programs={index: (index,) for index in self.spent}, refused="", weights={}, detached=set(),
-            name=lambda index: PROGRAMS[index].symbol, measured=self._measured,
+            name=lambda index: PROGRAMS[index].symbol, measured=self._measured, entries=entry_costs(PROGRAMS),
         )  # fmt: skip
         self.state = RunState()
         renderer = SimpleNamespace(state=self.state, mark_events=self._mark)
