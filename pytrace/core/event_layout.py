@@ -51,7 +51,6 @@ import msgspec
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type
-from pytrace.core.value_tables import TableSchema, leaves
 
 if TYPE_CHECKING:
     from pytrace.core.value_tables import TableSchema
@@ -155,6 +154,8 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
     @classmethod
     def of(cls, whole: EventLayout) -> FlatLayout:
         """The flat layout of events that are laid out as *whole*."""
+        from pytrace.core.value_tables import leaves  # most runs need none
+
         members = [
             (leaf.type, start + leaf.offset)
             for kind, start in zip(whole.args, whole.offsets, strict=True)
@@ -381,6 +382,8 @@ class EventSpec(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> TableSchema:
         """The columns of the rows in events of the kind ``row``."""
+        from pytrace.core.value_tables import TableSchema  # most runs need none
+
         return TableSchema.of(self.static_part(RowMembers).names, self.args)
 
 

@@ -7,7 +7,6 @@ import os
 import resource
 from collections.abc import Iterator
 
-from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
 
 NO_PROCESSES = "ulimit -u and pids.max of the cgroup"
@@ -99,6 +98,8 @@ def no_memory() -> TraceError:
 
 def memory_cgroup_hints() -> list[str]:
     """A sentence about the tightest memory limit of the cgroups of this process; none where there is no limit."""
+    from pytrace.base import cgroups  # after an error
+
     limit = cgroups.memory_limit()
     if limit is None:
         return []

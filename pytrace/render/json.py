@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.base.control_characters import UNSEEN
 from pytrace.core import types
-from pytrace.core.value_tables import path_names
 from pytrace.render.text import for_any
 
 if TYPE_CHECKING:
@@ -204,6 +203,8 @@ def row_object(
     if list(names) == [""]:
         yield from _nested(kinds[0], leaf)
         return
+    from pytrace.core.value_tables import path_names  # few scripts have rows
+
     tree: _Tree = {}
     for path, type_ in zip(names, kinds, strict=True):
         *above, name = path_names(path)
