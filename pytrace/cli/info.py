@@ -60,6 +60,10 @@ _INSTRUCTIONS = {True: 1_000_000, False: 4096}
 """Maximum instructions of a program, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
 
 
+_VERDICT, _NOTHING = "What can be traced here", "nothing"
+_MOUNT = "mount -t tracefs tracefs /sys/kernel/tracing"
+_WITHOUT_RIGHTS = "compiling, formatting and editing scripts; results that were saved"
+
 _BPFTRACE_PARTS = (
     ("bfd", False),
     ("libdw (DWARF support)", True),
@@ -73,10 +77,24 @@ _BPFTRACE_PARTS = (
 
 def report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
     """The report as text; *disabled* are the features that ``--no-feature`` disables, *needs* those of a script."""
-    return "\n".join(
+    sections = dict(_sections(disabled, needs))
+    text = "\n".join(
         f"{title}\n" + "".join(f"  {name}: {_text(value)}\n" for name, value in rows)
-        for title, rows in _sections(disabled, needs)
+        for title, rows in sections.items()
     )
+    return f"{text}\nIn short: {_in_short(dict(sections[_VERDICT]))}\n"
+
+
+def _in_short(verdict: Mapping[str, Value]) -> str:
+    """The verdict in a line, with the command that mends most, for who reads the end of the report."""
+    remedies = str(verdict["what it takes"]).split("; ")
+    if verdict["works"] == _WITHOUT_RIGHTS:
+        return f"nothing can be traced: {verdict['does not work']}; {remedies[0]}"
+    if verdict["what it takes"] == _NOTHING:
+        return "everything works here"
+    lacking = ", ".join(remedy.partition(": ")[0] for remedy in remedies)
+    command = next((remedy.partition(": ")[2] for remedy in remedies if _MOUNT in remedy), "")
+    return f"all works here but {lacking}; " + (f"next: {command}" if command else "no command changes that")
 
 
 def json_report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
@@ -94,7 +112,7 @@ def _sections(
 ) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
     if needs:
         yield "This script", list(needs)
-    yield "What can be traced here", list(_verdict(disabled))
+    yield _VERDICT, list(_verdict(disabled))
     yield "System", list(_system())
     yield "Privileges", list(_privileges())
     yield "Build", list(_build())
@@ -128,7 +146,7 @@ def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
         privileges.check()
     except TraceError as error:
         # What the kernel can do is not known to who may not ask it.
-        yield "works", "compiling, formatting and editing scripts; results that were saved"
+        yield "works", _WITHOUT_RIGHTS
         yield "does not work", error.message
         yield "what it takes", "; ".join(error.hints)
         return
@@ -148,13 +166,13 @@ def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
     if not sampled:
         remedies.append("samples and timers: CAP_PERFMON, and a seccomp filter that allows perf_event_open")
     if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):
-        remedies.append("names of tracepoints: mount -t tracefs tracefs /sys/kernel/tracing")
+        remedies.append(f"names of tracepoints: {_MOUNT}")
     if (lockdown := _lockdown()) != "none":
         remedies.append(f"the kernel is locked down ({lockdown}): it lets nobody read its memory")
     lacking = [title for title, has in here.items() if not has]
     yield "works", ", ".join(works) or False
     yield "does not work", ", ".join([*lacking, *([] if sampled else ["samples and timers"])]) or "nothing is missing"
-    yield "what it takes", "; ".join(remedies) or "nothing"
+    yield "what it takes", "; ".join(remedies) or _NOTHING
 
 
 def _lockdown() -> str:

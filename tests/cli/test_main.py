@@ -505,6 +505,10 @@ def test_it_begins_with_a_verdict(report: str) -> None:
     assert works.startswith("  works: tracepoints, functions of the kernel (kprobe), functions and USDT probes of ")
     assert lacks == "  does not work: the same with typed arguments (fentry)"
     assert needs.startswith("  what it takes: fentry: a kernel with CONFIG_DEBUG_INFO_BTF")
+    last = report.splitlines()[-1]
+    assert last.startswith("In short: all works here but fentry")
+    assert last.endswith(("; no command changes that", "; next: mount -t tracefs tracefs /sys/kernel/tracing"))
+
 
 
 def test_nothing_is_traced_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,7 +518,8 @@ def test_nothing_is_traced_without_privileges(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(features, "has", lambda _: False)
     monkeypatch.setattr(privileges, "check", refuse)
-    _, works, lacks, needs, _ = info.report().split("\n", 4)
+    _, works, lacks, needs, rest = info.report().split("\n", 4)
+    assert rest.endswith("\nIn short: nothing can be traced: root is needed; sudo\n")
     assert works == "  works: compiling, formatting and editing scripts; results that were saved"
     assert lacks == "  does not work: root is needed"
     assert needs == "  what it takes: sudo"
