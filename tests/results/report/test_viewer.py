@@ -347,6 +347,8 @@ def test_a_difference_leads_with_what_changed(tmp_path: Path) -> None:
         assert answer[answer.index("a") + 1] == "+500 ms"
         assert answer[answer.index("b") + 1] == "−200 ms"
         assert "Shrank most (in % of all after)" in answer, "the base of shares"
+        first = page.locator(".answer button").first.get_attribute("title") or ""
+        assert "300 ms (30 samples) before, 800 ms (80 samples) after" in first
         page.get_by_text("All functions").click()
         assert {"30", "80", "50"} <= set(text_of(page, "div.flame details table").split())
 

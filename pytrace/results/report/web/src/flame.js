@@ -316,7 +316,8 @@ export function flame(data, part, number = 0) {
     if (!found.length) return "";
     const lines = found.slice(0, innerHeight < 700 ? 3 : SHOWN).map((row) => {
       const share = sum ? (100 * Math.abs(value(row))) / sum : 0, name = data.texts[row.text];
-      const line = el("button", { type: "button", className: "top", title: `${name} ${data.texts[data.frames[1][row.frame]]}\nclick: its callers, and what it calls`, onclick: () => focusOn(row.frame) },
+      const both = part.before ? `${amount(row.old * factor())} before, ${amount(row.value)} after` : amount(value(row));
+      const line = el("button", { type: "button", className: "top", title: `${name} ${data.texts[data.frames[1][row.frame]]}\n${both}\nclick: its callers, and what it calls`, onclick: () => focusOn(row.frame) },
         el("span", { className: "share", textContent: `${share.toFixed(share < 9.95 ? 1 : 0)} %` }), el("span", { className: "function", textContent: shortName(name) }), el("span", { className: "amount", textContent: text(value(row)) }));
       line.style.setProperty("--share", `${Math.min(100, share)}%`);
       return el("li", {}, line);
