@@ -13,7 +13,6 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.syntax.formatter import format_source
 from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
 from pytrace.multitools.table import TOOLS
-from pytrace.runtime.load import live_kernel
 from tests.support.facts import RecordedKernel
 from tests.support.rows import each_row
 
@@ -36,8 +35,8 @@ EXAMPLES = [(name, re.split(r" {2,}", line)[0]) for name, tool in TOOLS.items() 
 
 @each_row(("name", "command"), EXAMPLES)
 def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_kernel, "LiveKernel", RecordedKernel)
-    monkeypatch.setattr(script_options, "check", lambda words, other_network: None)
+    monkeypatch.setattr(request, "live_kernel", lambda options: RecordedKernel())
+    monkeypatch.setattr(script_options.ScriptWords, "check", lambda words, other_network: None)
     line = read(shlex.split(command)[1:], request.find)
     request.complete(line)
     if name == "tplist":
