@@ -45,6 +45,7 @@ MUTANTS = {
         ATTACHMENTS, "_addresses(place)[0] + place.offset if", "_addresses(place)[0] if"
     ),
     "kprobe_is_return": Mutant(ATTACHMENTS, '"retprobe") if job.returns else 0', '"retprobe")'),
+    # Of kernels since 6.7, which count missed returns: on 6.1, where tracefs tells them, it survives.
     "kretprobe_is_entry": Mutant(ATTACHMENTS, 'perf.pmu_bit("kprobe", "retprobe") if job.returns else 0', "0"),
     "kprobe_traced_offset_lost": Mutant(ATTACHMENTS, '(f"+{place.offset}" if place.offset else "")', '""'),
     "kprobe_traced_is_return": Mutant(
