@@ -592,15 +592,15 @@ def test_kprobe(programs: Path, kind: str, multi: str, disabled: frozenset[str])
     need(multi or "kprobe")
     if multi and not features.has("kprobe_multi"):
         pytest.skip("kprobe_multi: the kernel was built without CONFIG_FPROBE")
-    place = target(KernelFunctionTarget("__x64_sys_getppid"), 6)
+    places = [target(KernelFunctionTarget(f"__x64_sys_{name}"), at) for name, at in (("getppid", 6), ("lseek", 7))]
     symbol = {"kprobe": "count_kprobe", "kretprobe": "count_return"}[kind]
     with ExitStack() as stack:
         process = child.start(f"{programs / 'syscalls'} 11", stack)
-        loaded = Loaded(stack, program(symbol, kind, place, multi=multi), pid=process.pid)
+        loaded = Loaded(stack, program(symbol, kind, *places, multi=multi), pid=process.pid)
         attach_to(loaded, stack, disabled=disabled)
         process.release()
         os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
-        assert loaded.counts == {(0 if "perf_link" in disabled else 6): 11}
+        assert loaded.counts == ({0: 22} if "perf_link" in disabled else {6: 11, 7: 11})
 
 
 @pytest.mark.parametrize(("multi", "disabled"), KPROBE_WAYS)
