@@ -285,7 +285,10 @@ def test_questions_and_their_columns_are_clicked_and_fit_narrow_screens() -> Non
         await pilot.press("z", "enter")
         rows = [("7", "running", "3 %", "1 s", "a"), ("8", "running", "9 %", "2 s", "b")]
         app.take([Answer("threads", PID, start.start, rows=rows, note="2 threads")])
-        await pilot.pause()
+        for _ in range(100):  # the panel that Enter asked for is laid out first
+            await pilot.pause()
+            if "CPU time" in screen(app)[4]:
+                break
         titles = screen(app)[4]
         await pilot.click(Panels, offset=(titles.index("CPU time"), 3))
         assert "CPU time*" in screen(app)[4]
