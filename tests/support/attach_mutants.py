@@ -159,9 +159,8 @@ def killed(mutant: Mutant | None, tests: list[str]) -> bool:
                 forked.fork_origin()  # of what the tests start
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, 1)
-                where = ["--way", "vm", "--core"] if EMULATED else ["--way", "host"]
-                options = ["-x", "-q", "-p", "no:cacheprovider", *where, "-m", "core"]
-                status = int(pytest.main([*options, *tests]))
+                where = ["--way", "vm", "--core", "-m", "kernel"] if EMULATED else ["--way", "host", "-m", "core"]
+                status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *where, *tests]))
         finally:
             os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
