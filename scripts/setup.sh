@@ -7,6 +7,7 @@ venv=${PYTRACE_VENV:-$root/.venv}
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/pytrace
 # Whoever's home directory is not there (/nonexistent of system users) shall not get one.
 if [ -z "${XDG_CACHE_HOME:-}" ] && [ ! -d "${HOME:-/root}" ]; then cache=$root/.cache/pytrace; fi
+apt_lists= # options of apt, where all_suites has set them
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
