@@ -102,7 +102,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     """Report an error that no step expected: a limit of the machine, files of pytrace that are gone, or a bug."""
-    known = limits.met_by(error)
+    known: TraceError | None = None
+    try:
+        known = limits.met_by(error)
+    except ImportError as other:
+        # The package was removed, and what finds the hints of the error with it.
+        error = error if isinstance(error, ImportError) else other
     if known is None and isinstance(error, ImportError):
         known = _missing_part(error)
     if known is None:

@@ -100,6 +100,11 @@ def test_files_of_the_package_that_are_gone_are_no_bug(
     text = capsys.readouterr().err
     assert text.startswith("ERROR: a part of pytrace is missing: No module named 'pytrace.render.text'\n")
     assert "upgraded or removed" in text
+    monkeypatch.setitem(sys.modules, "pytrace.base.cgroups", None)
+    monkeypatch.delattr("pytrace.base.cgroups", raising=False)
+    failing(monkeypatch, MemoryError())
+    assert main.main(["-q"]) == 1
+    assert "a part of pytrace is missing: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["missing", "empty"])
