@@ -18,7 +18,17 @@ import msgspec
 # Names in order of their numbers; `@N` continues at N. From `asm/unistd_64.h` and `asm-generic/unistd.h` of Linux.
 
 
-X86_64 = """
+_COMMON = """
+@424 pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount
+fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr
+quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret process_mrelease
+futex_waitv set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack
+futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
+setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr
+"""
+"""From 424 on, where all machines have the same numbers."""
+
+X86_64 = f"""
 read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask
 rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise
 shmget shmat shmctl dup dup2 pause nanosleep getitimer alarm setitimer getpid sendfile socket connect accept
@@ -49,16 +59,10 @@ signalfd4 eventfd2 epoll_create1 dup3 pipe2 inotify_init1 preadv pwritev rt_tgsi
 recvmmsg fanotify_init fanotify_mark prlimit64 name_to_handle_at open_by_handle_at clock_adjtime syncfs
 sendmmsg setns getcpu process_vm_readv process_vm_writev kcmp finit_module sched_setattr sched_getattr
 renameat2 seccomp getrandom memfd_create kexec_file_load bpf execveat userfaultfd membarrier mlock2
-copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq uretprobe uprobe @424
-pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount
-fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr
-quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret process_mrelease
-futex_waitv set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack
-futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
-setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr
-"""
+copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq uretprobe uprobe
+{_COMMON}"""
 
-I386 = """
+I386 = f"""
 restart_syscall exit fork read write open close waitpid creat link unlink execve chdir time mknod chmod lchown
 break oldstat lseek getpid mount umount setuid getuid stime ptrace alarm oldfstat pause utime stty gtty access
 nice ftime sync kill rename mkdir rmdir dup pipe times prof brk setgid getgid signal geteuid getegid acct
@@ -98,16 +102,10 @@ msgsnd msgrcv msgctl clock_gettime64 clock_settime64 clock_adjtime64 clock_getre
 clock_nanosleep_time64 timer_gettime64 timer_settime64 timerfd_gettime64 timerfd_settime64 utimensat_time64
 pselect6_time64 ppoll_time64 @416 io_pgetevents_time64 recvmmsg_time64 mq_timedsend_time64
 mq_timedreceive_time64 semtimedop_time64 rt_sigtimedwait_time64 futex_time64 sched_rr_get_interval_time64
-pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount
-fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr
-quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret process_mrelease
-futex_waitv set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack
-futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
-setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr
-"""
-"""Calls of 32-bit programs on x86-64, from ``asm/unistd_32.h``; from 424 on they are those of all machines."""
+{_COMMON}"""
+"""Calls of 32-bit programs on x86-64, from ``asm/unistd_32.h``."""
 
-GENERIC = """
+GENERIC = f"""
 io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr
 listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr getcwd lookup_dcookie eventfd2
 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl inotify_init1 inotify_add_watch inotify_rm_watch ioctl
@@ -135,13 +133,8 @@ perf_event_open accept4 recvmmsg @260 wait4 prlimit64 fanotify_init fanotify_mar
 open_by_handle_at clock_adjtime syncfs setns sendmmsg process_vm_readv process_vm_writev kcmp finit_module
 sched_setattr sched_getattr renameat2 seccomp getrandom memfd_create bpf execveat userfaultfd membarrier
 mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq
-kexec_file_load @424 pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount
-fsopen fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise
-epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self
-memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack
-futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal
-setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr
-"""
+kexec_file_load
+{_COMMON}"""
 
 
 # ---------------------------------------------------------------------------------------------- functions and registers
