@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 from msgspec.structs import replace
 
@@ -36,10 +36,6 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.load import remote_kernel
 from pytrace.runtime.session.confinement import confine_view
 from pytrace.runtime.session.metrics import Metrics
-
-if TYPE_CHECKING:
-    from pytrace.live.answer_view import AnswerView
-    from pytrace.runtime.session.metrics import Metrics
 
 SHOWN = 1000
 """Entries of each map that a live view shows, the largest."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytrace.core.probe_kinds import ProbeTarget
 from pytrace.runtime.load import features as probing
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.live_kernel import LiveKernel
-
-if TYPE_CHECKING:
-    from pytrace.runtime.load.live_kernel import LiveKernel
 
 
 class Argument(NamedTuple):

@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,9 +34,6 @@ from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadEr
 from pytrace.runtime.machine import bpf, libbpf, perf
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.syscalls import ZeroedMemory
-
-if TYPE_CHECKING:
-    pass
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,

@@ -13,11 +13,6 @@ import re
 import string
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
