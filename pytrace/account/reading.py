@@ -320,10 +320,6 @@ class Reading:
         return self.recorded("@spread", list[tuple[tuple[int, int], int]])
 
     def _wakers(self, group: _Group) -> Iterable[Who]:
-        totals: dict[tuple[str, str, int], int] = defaultdict(int)
-        for (site, by), ns in self._woken:
-            if site in group.sites and by in self._sites:
-                totals[self._waker(group.cause, self._sites[by])] += ns
         held: dict[tuple[str, int, str], int] = defaultdict(int)
         if group.cause in (causes.LOCK, causes.GIL):
             for (site, owner, state), ns in self.recorded("@held", list[tuple[tuple[int, int, int], int]]):
@@ -332,17 +328,16 @@ class Reading:
                     held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += ns
         for (name, pid, doing), total in held.items():
             yield Who("held by", name, total, pid, doing)
-        for (relation, name, pid), total in totals.items():
-            yield Who(relation, name, total, pid)
+        yield from self._who_ended(group.sites, group.cause)
 
-    def _who_ended(self, sites: set[int]) -> tuple[Who, ...]:
-        """Who ended the waits for events at some places."""
+    def _who_ended(self, sites: set[int], cause: Cause) -> Iterable[Who]:
+        """Who ended the waits at some places."""
         totals: dict[tuple[str, str, int], int] = defaultdict(int)
         for (site, by), ns in self._woken:
             if site in sites and by in self._sites:
-                totals[self._waker(causes.EVENTS, self._sites[by])] += ns
-        rows = (Who(relation, name, ns, pid) for (relation, name, pid), ns in totals.items())
-        return tuple(sorted(rows, key=lambda who: -who.ns))
+                totals[self._waker(cause, self._sites[by])] += ns
+        for (relation, name, pid), total in totals.items():
+            yield Who(relation, name, total, pid)
 
     def _known_owner(self, site: int) -> bool:
         """Whether what was read as a futex' owner is it: of mutexes of the C library, PI futexes, and Python's GIL."""
@@ -575,6 +570,7 @@ class Reading:
         before = set(waits)
         idle = self._idle(waits)
         events = {key[1] for key in before - waits.keys() if self.cause_of(key[1]).name == "events"}
+        idle_by = tuple(sorted(self._who_ended(events, causes.EVENTS), key=lambda who: -who.ns))
         total = sum(thread.accounted - thread.idle for thread in threads.values())
         goroutines, runnable = None, dict[GoroutineKey, Spent]()
         if self._has_goroutines:
@@ -597,7 +593,7 @@ class Reading:
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
             () if goroutines else self._runtimes(), () if goroutines else self.steps(self.path_segments), self._limit,
-            self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines, idle_by=self._who_ended(events),
+            self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines, idle_by=idle_by,
         )  # fmt: skip
 
     def _idle(self, waits: dict[tuple[int, int, int], tuple[Cause, Spent]]) -> tuple[tuple[str, int, int], ...]:
