@@ -71,8 +71,6 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
         )
     if everything or account.kernel_difference >= 0.001:
         yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
-
-
     if account.stolen and (everything or account.stolen >= 0.01 * account.wall):
         yield f"  (the hypervisor took {seconds(account.stolen)} of the CPUs: seen as on or waiting for a CPU)"
 

@@ -515,7 +515,6 @@ def test_it_begins_with_a_verdict(report: str) -> None:
     assert last.endswith(("; no command changes that", "; next: mount -t tracefs tracefs /sys/kernel/tracing"))
 
 
-
 def test_nothing_is_traced_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernel lacks is not known then: rights come first, and are all that is named."""
     def refuse() -> None:
