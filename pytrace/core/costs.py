@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
@@ -113,17 +114,17 @@ def entry_costs(programs: Sequence[ProgramSpec]) -> list[float]:
     Programs on one instruction share its trap, as do functions that one ends in: ``malloc`` returns for ``realloc``,
     too. A program that is on several places is taken to be hit at each as often.
     """
-    at = Counter(place for program in programs for place in _places(program))
+    # Instructions of user programs, which only these share.
+    places = [
+        [(program.kind, place.path, place.offset) for place in (target.place for target in program.targets)
+         if isinstance(place, FileTarget)]
+        for program in programs
+    ]  # fmt: skip
+    at = Counter(chain.from_iterable(places))
     costs = []
-    for program in programs:
+    for program, own in zip(programs, places, strict=True):
         # Tracepoints that were compiled for the raw tracepoint; an iterator runs when the tracer reads it.
         kind = probe_kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
-        shares = [1 / at[place] for place in _places(program)]
+        shares = [1 / at[place] for place in own]
         costs.append(ENTRY.get(kind, 0) * (sum(shares) / len(shares) if shares else 1))
     return costs
-
-
-def _places(program: ProgramSpec) -> list[tuple[str, str, int]]:
-    """Instructions of user programs that a program is put on."""
-    places = [target.place for target in program.targets]
-    return [(program.kind, place.path, place.offset) for place in places if isinstance(place, FileTarget)]

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 
 import msgspec
 
@@ -75,12 +76,15 @@ class Costs(Service):
             self.refused = error.strerror or str(error)
         self.programs = _programs(loaded)
         """The units of each program that events run, by number."""
-        self.entries = entry_costs(loaded.manifest.programs)
-        """Nanoseconds that a hit of each program costs apart from it."""
         self.weights: dict[int, int] = {}
         """With ``--budget``: the greatest weight of each program."""
         self.detached: set[int] = set()
         """With ``--budget``: programs that were detached."""
+
+    @cached_property
+    def entries(self) -> list[float]:
+        """Nanoseconds that a hit of each program costs apart from it; known when one is told."""
+        return entry_costs(self._loaded.manifest.programs)
 
     def keeper(
         self, budget: Budget, renderer: Renderer, detach: Callable[[int], None], warn: Callable[[str], None]
