@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 import pytrace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
@@ -60,10 +62,6 @@ _INSTRUCTIONS = {True: 1_000_000, False: 4096}
 """Maximum instructions of a program, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
 
 
-_VERDICT, _NOTHING = "What can be traced here", "nothing"
-_MOUNT = "mount -t tracefs tracefs /sys/kernel/tracing"
-_WITHOUT_RIGHTS = "compiling, formatting and editing scripts; results that were saved"
-
 _BPFTRACE_PARTS = (
     ("bfd", False),
     ("libdw (DWARF support)", True),
@@ -77,29 +75,18 @@ _BPFTRACE_PARTS = (
 
 def report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
     """The report as text; *disabled* are the features that ``--no-feature`` disables, *needs* those of a script."""
-    sections = dict(_sections(disabled, needs))
+    verdict = _Verdict.of(disabled)
     text = "\n".join(
         f"{title}\n" + "".join(f"  {name}: {_text(value)}\n" for name, value in rows)
-        for title, rows in sections.items()
+        for title, rows in _sections(verdict, disabled, needs)
     )
-    return f"{text}\nIn short: {_in_short(dict(sections[_VERDICT]))}\n"
-
-
-def _in_short(verdict: Mapping[str, Value]) -> str:
-    """The verdict in a line, with the command that mends most, for who reads the end of the report."""
-    remedies = str(verdict["what it takes"]).split("; ")
-    if verdict["works"] == _WITHOUT_RIGHTS:
-        return f"nothing can be traced: {verdict['does not work']}; {remedies[0]}"
-    if verdict["what it takes"] == _NOTHING:
-        return "everything works here"
-    lacking = ", ".join(remedy.partition(": ")[0] for remedy in remedies)
-    command = next((remedy.partition(": ")[2] for remedy in remedies if _MOUNT in remedy), "")
-    return f"all works here but {lacking}; " + (f"next: {command}" if command else "no command changes that")
+    return f"{text}\nIn short: {verdict.in_short()}\n"
 
 
 def json_report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
     """The report as one JSON object: an object for each section, with ``yes`` and ``no`` as booleans, and numbers."""
-    sections = {title.lower().replace(" ", "_"): dict(rows) for title, rows in _sections(disabled, needs)}
+    rows = _sections(_Verdict.of(disabled), disabled, needs)
+    sections = {title.lower().replace(" ", "_"): dict(answers) for title, answers in rows}
     return json.dumps({"type": "info", "data": sections}) + "\n"
 
 
@@ -108,11 +95,11 @@ def _text(value: Value) -> str:
 
 
 def _sections(
-    disabled: frozenset[str], needs: Sequence[tuple[str, Value]]
+    verdict: _Verdict, disabled: frozenset[str], needs: Sequence[tuple[str, Value]]
 ) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
     if needs:
         yield "This script", list(needs)
-    yield _VERDICT, list(_verdict(disabled))
+    yield "What can be traced here", verdict.rows()
     yield "System", list(_system())
     yield "Privileges", list(_privileges())
     yield "Build", list(_build())
@@ -140,39 +127,69 @@ _KINDS = (
 """Kinds of events, the features of which one suffices, and what a machine lacks that has none."""
 
 
-def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
-    """In three lines: what works, what does not, and what would change that."""
-    try:
-        privileges.check()
-    except TraceError as error:
-        # What the kernel can do is not known to who may not ask it.
-        yield "works", _WITHOUT_RIGHTS
-        yield "does not work", error.message
-        yield "what it takes", "; ".join(error.hints)
-        return
-    here = {
-        title: any(name not in disabled and features.has(name) for name in names) for title, names, _ in _KINDS
-    }
-    works = [title for title, has in here.items() if has]
-    if sampled := _perf_events():
-        works.append("samples and timers (profile, interval)")
-    remedies = [
-        f"{title.partition('(')[2].rstrip(')') or title}: {remedy}"
-        for title, _, remedy in _KINDS
-        if remedy and not here[title]
-    ]
-    if not features.has("btf"):
-        remedies.append("types of the kernel, which most tools read: /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)")
-    if not sampled:
-        remedies.append("samples and timers: CAP_PERFMON, and a seccomp filter that allows perf_event_open")
-    if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):
-        remedies.append(f"names of tracepoints: {_MOUNT}")
-    if (lockdown := _lockdown()) != "none":
-        remedies.append(f"the kernel is locked down ({lockdown}): it lets nobody read its memory")
-    lacking = [title for title, has in here.items() if not has]
-    yield "works", ", ".join(works) or False
-    yield "does not work", ", ".join([*lacking, *([] if sampled else ["samples and timers"])]) or "nothing is missing"
-    yield "what it takes", "; ".join(remedies) or _NOTHING
+class _Verdict(msgspec.Struct, frozen=True):
+    """What works, what does not, and what would change that: what each remedy is for, and what it takes."""
+
+    works: str
+    lacking: str
+    remedies: list[tuple[str, str]]
+    command: str = ""
+    """The one that mends most."""
+    allowed: bool = True
+    """Whether this process may trace; else what the kernel can do is not known."""
+
+    @classmethod
+    def of(cls, disabled: frozenset[str]) -> _Verdict:
+        """That of this machine, without the features *disabled*."""
+        try:
+            privileges.check()
+        except TraceError as error:
+            rest = "compiling, formatting and editing scripts; results that were saved"
+            return cls(rest, error.message, [("", hint) for hint in error.hints], allowed=False)
+        here = {
+            title: any(name not in disabled and features.has(name) for name in names) for title, names, _ in _KINDS
+        }
+        works = [title for title, has in here.items() if has]
+        lacking = [title for title, has in here.items() if not has]
+        remedies = [
+            (title.partition("(")[2].rstrip(")") or title, remedy)
+            for title, _, remedy in _KINDS
+            if remedy and not here[title]
+        ]
+        command = ""
+        if not features.has("btf"):
+            what = "types of the kernel, which most tools read"
+            remedies.append((what, "/sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"))
+        if _perf_events():
+            works.append("samples and timers (profile, interval)")
+        else:
+            lacking.append("samples and timers")
+            remedies.append((lacking[-1], "CAP_PERFMON, and a seccomp filter that allows perf_event_open"))
+        if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):
+            command = "mount -t tracefs tracefs /sys/kernel/tracing"
+            remedies.append(("names of tracepoints", command))
+        if (lockdown := _lockdown()) != "none":
+            remedies.append((f"the kernel is locked down ({lockdown})", "it lets nobody read its memory"))
+        return cls(", ".join(works), ", ".join(lacking), remedies, command)
+
+    def rows(self) -> list[tuple[str, Value]]:
+        """In three lines."""
+        remedies = (f"{what}: {remedy}" if what else remedy for what, remedy in self.remedies)
+        takes = "; ".join(remedies) or ("nothing" if self.allowed else "")
+        return [
+            ("works", self.works or False), ("does not work", self.lacking or "nothing is missing"),
+            ("what it takes", takes),
+        ]  # fmt: skip
+
+    def in_short(self) -> str:
+        """In one line, for who reads the end of the report."""
+        if not self.allowed:
+            return "; ".join([f"nothing can be traced: {self.lacking}", *(hint for _, hint in self.remedies[:1])])
+        if not self.remedies:
+            return "everything works here"
+        lacking = ", ".join(what for what, _ in self.remedies)
+        mends = f"next: {self.command}" if self.command else "no command changes that"
+        return f"all works here but {lacking}; {mends}"
 
 
 def _lockdown() -> str:
