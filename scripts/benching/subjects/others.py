@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
@@ -34,14 +35,17 @@ def _cost(kind: str, start: Callable[[list[str]], object]) -> float:
     return taken[len(taken) // 50] / CALLS
 
 
+def _under(tracer: Tracer, own: Sequence[str], others: Sequence[str]) -> Callable[[list[str]], object]:
+    """Starts a command under a tracer: words of pytrace's, which takes it as one word, or of the other one."""
+    if tracer is PYTRACE:
+        return lambda command: tracer.run(*own, " ".join(command))
+    return lambda command: tracer.run(*others, *command)
+
+
 def _calls(row: Row, plan: Plan) -> list[Line]:
     def once(tracer: Tracer) -> Numbers:
         base = _cost("call", run)
-        words = ("calls", "-o", "/dev/null", "-c") if tracer is PYTRACE else ("-o", "/dev/null")
-
-        def start(command: list[str]) -> object:
-            return tracer.run(*words, *([" ".join(command)] if tracer is PYTRACE else command))
-
+        start = _under(tracer, ("calls", "-o", "/dev/null", "-c"), ("-o", "/dev/null"))
         return {"added": _cost("call", start) - base}
 
     return paired(row, replace(plan, peer=STRACE), (Measure("added", "ns", 0.1),), once, runs=plan.of(5))
@@ -52,16 +56,12 @@ def _switches(row: Row, plan: Plan, *, traced: bool) -> list[Line]:
 
     def once(tracer: Tracer) -> Numbers:
         base = _cost("switch", run)
-        words = ["why", "-o", "/dev/null", "-c"] if tracer is PYTRACE else ["record", "-o", "/dev/null"]
-
-        def start(command: list[str]) -> object:
-            return tracer.run(*words, *([" ".join(command)] if tracer is PYTRACE else command))
-
+        own, others = ("why", "-o", "/dev/null", "-c"), ("record", "-o", "/dev/null")
         if traced:
-            return {"added": (_cost("switch", start) - base) / 2}
-        idle = [f"sleep {LASTS}"] if tracer is PYTRACE else ["sleep", str(LASTS)]
+            return {"added": (_cost("switch", _under(tracer, own, others)) - base) / 2}
+        idle = (*own, f"sleep {LASTS}") if tracer is PYTRACE else (*others, "sleep", str(LASTS))
         quiet = subprocess.DEVNULL
-        with subprocess.Popen([*tracer.command, *words, *idle], stdin=quiet, stdout=quiet, stderr=quiet) as process:
+        with subprocess.Popen([*tracer.command, *idle], stdin=quiet, stdout=quiet, stderr=quiet) as process:
             time.sleep(SETTLES)
             cost = _cost("switch", run)
             process.wait()
@@ -71,16 +71,8 @@ def _switches(row: Row, plan: Plan, *, traced: bool) -> list[Line]:
     return paired(row, replace(plan, peer=PERF), (measure,), once, runs=plan.of(5))
 
 
-def _traced(row: Row, plan: Plan) -> list[Line]:
-    return _switches(row, plan, traced=True)
-
-
-def _untraced(row: Row, plan: Plan) -> list[Line]:
-    return _switches(row, plan, traced=False)
-
-
 ROWS = [
     Row("others.calls", "`calls` beside strace: a system call", _calls),
-    Row("others.why.traced", "`why` beside perf sched record: a switch", _traced, slow=True),
-    Row("others.why.untraced", "the same of a thread that is not traced", _untraced, slow=True),
+    Row("others.why.traced", "`why` beside perf sched record: a switch", partial(_switches, traced=True), slow=True),
+    Row("others.why.untraced", "the same of a thread that is not traced", partial(_switches, traced=False), slow=True),
 ]
