@@ -50,6 +50,8 @@ def compare(server: Server, *options: str) -> tuple[int, int]:
         ("-p", "PID", "--follow"),
         ("--comm", "sh"),
         ("--comm", "sh", "--uid", "0"),
+        ("--comm", "a", "--comm", "b", "--comm", "c", "--comm", "d", "--comm", "e", "--comm", "f", "--comm", "sh"),
+        ("--comm", "sh", "--uid", "11", "--uid", "12", "--uid", "13", "--uid", "0"),
         ("-c", "sh -c 'sleep 0.1; sleep 0.1'", "--follow"),
         ("-c", "sh -c 'sleep 0.1; sleep 0.1'", "--follow", "--comm", "sleep"),
     ],

@@ -272,11 +272,11 @@ class Tasks(Part):
 
     def is_any_of(self, value: Number, offset: int, count: int) -> I1:
         """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
-        same: Number = 0
+        different: Number = 1
         for number in range(count):
             candidate = self.b.load(self.e.session(SESSION.filters + offset + 8 * number))
-            same = self.b.op("or", same, self.b.number(self.b.icmp("eq", value, candidate)))
-        return self.b.truth(same)
+            different = self.b.op("and", different, self.b.nonzero(self.b.op("xor", value, candidate)))
+        return self.b.icmp("eq", different, 0)
 
     def is_named(self, task: Task, offset: int, count: int) -> I1:
         """Whether *task* has one of the *count* names at the offset *offset* of the values."""
@@ -285,14 +285,13 @@ class Tasks(Part):
         self.e.memory.zero(name, COMM, 8)
         task.name(name)
         low, high = self.b.load(name), self.b.load(self.b.offset(name, 8))
-        different: Number | None = None
+        different: Number = 1
         for number in range(count):
             place = SESSION.filters + offset + COMM * number
             one = self.b.op("xor", low, self.b.load(self.e.session(place)))
             other = self.b.op("xor", high, self.b.load(self.e.session(place + 8)))
-            differs = self.b.number(self.b.truth(self.b.op("or", one, other)))
-            different = differs if different is None else self.b.op("and", different, differs)
-        return self.b.icmp("eq", different or 0, 0)
+            different = self.b.op("and", different, self.b.nonzero(self.b.op("or", one, other)))
+        return self.b.icmp("eq", different, 0)
 
     def is_in_map(self, number: Number, name: str) -> I1:
         """Whether the 32-bit *number* is a key of the map *name*."""

@@ -316,6 +316,14 @@ class Builder:
         """1 for true, 0 for false."""
         return self._i64(f"zext i1 {truth} to i64")
 
+    def nonzero(self, value: Number) -> I64:
+        """1 for an integer that is not zero, else 0, by arithmetic alone.
+
+        BPF has no instruction for the result of a comparison, and the verifier follows both sides of the branch in its
+        place: with 8 of them that are joined later it goes 256 ways through all that follows.
+        """
+        return self.op("lshr", self.opaque(self.op("or", value, self.op("sub", 0, value))), 63)
+
     def both(self, left: I1, right: I1) -> I1:
         """Whether two truth values are true."""
         return self._i1(f"and i1 {left}, {right}")
