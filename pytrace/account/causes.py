@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pytrace.account.frames import waiting_function
+from pytrace.account.frames import scheduling_frames, waiting_function
 from pytrace.core import system_calls
 from pytrace.results.snapshot import GO_SCHEDULER, Frame
 
@@ -66,6 +66,7 @@ CONDITION = Cause("condition", "waiting for a signal", "signalled by", "a condit
 FULL = Cause("queue-full", "adding to a full queue", "emptied by")
 SEMAPHORE = Cause("semaphore", "waiting for a semaphore", "signalled by", "a semaphore", tool="futexwait -a -s")
 JOIN = Cause("join", "waiting for a thread's end", "ended with", "join", always_idle=True, tool="threadsnoop")
+SAFEPOINT = Cause("safepoint", "stopped at a safepoint", "resumed by")
 FUTEX = Cause("futex", "waiting for another thread", "woken by", "a futex", tool="futexwait -a -s")
 BARRIER = Cause("barrier", "waiting at a barrier", "released by", tool="futexwait -a -s")
 SLEEP = Cause("sleep", "sleeping by itself", "woken by", tool="offcputime")
@@ -93,6 +94,7 @@ DISK = Cause("disk", "waiting for a disk", tool="biosnoop")
 KERNEL_LOCK = Cause("kernel-lock", "waiting for a lock of the kernel", "released by", tool="offcputime -K")
 EXIT = Cause("exit", "ending", tool="offcputime")
 OTHER = Cause("other", "waiting in the kernel", tool="offcputime -K")
+KERNEL_WORK = Cause("kernel-work", "waiting for work", idle="a kernel thread", always_idle=True, tool="offcputime -K")
 
 
 _COMPAT = 0x10000
@@ -125,14 +127,20 @@ def number(name: str) -> int:
     return system_calls.numbers(platform.machine()).get(name, 0xFFFFFF)
 
 
+OUTSIDE = 0xFFFFFFFF
+"""In place of a system call outside of one."""
+
+
 def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame]) -> Cause:
     """The cause of a wait.
 
     Args:
-        call: number of the system call; 0xffffffff outside of one (page faults).
+        call: number of the system call; :data:`OUTSIDE` in page faults and threads of the kernel's own.
         kind: what the call is about: the operation of a futex, the kind of a file or socket, no descriptors of a poll.
         user, kernel: the stacks, innermost frame first.
     """
+    if call == OUTSIDE and not user and _is_main(kernel):
+        return KERNEL_WORK
     name = call_names().get(call, "")
     uninterruptible = bool(kind & _UNINTERRUPTIBLE)
     kind &= _UNINTERRUPTIBLE - 1
@@ -154,6 +162,12 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     if name in EPOLLS or name in POLLS.split() or name == "io_uring_enter":
         return msgspec.structs.replace(EVENTS, idle=name)
     return _by_file(name, kind, functions, uninterruptible=uninterruptible)
+
+
+def _is_main(kernel: Sequence[Frame]) -> bool:
+    """Whether a thread of the kernel's own waits in its main function, as those do that have nothing to do."""
+    outside = kernel[scheduling_frames(kernel) :]
+    return len(outside) > 1 and outside[1].function.startswith(("kthread", "ret_from_fork"))
 
 
 _FORKS = frozenset({"vfork", "clone", "clone3"})
@@ -278,6 +292,8 @@ _PRIORITY_INHERITANCE = (6, 13)
 _FUTEXES = (
     (re.compile(r"\b(?:take_gil|PyEval_(?:Restore|Acquire)Thread|PyEval_AcquireLock|PyGILState_Ensure)\b"), GIL),
     (re.compile(r"\bObjectMonitor::[Ee]nter|\bJavaThread::enter"), LOCK),
+    (re.compile(r"\bJVM_Sleep\b|\bJavaThread::sleep\b"), SLEEP),
+    (re.compile(r"\bSafepointSynchronize::block\b"), SAFEPOINT),
     (re.compile(r"\b_*pthread_(?:clockjoin|timedjoin|join)\w*|\bstd::thread::join\b"), JOIN),
     (re.compile(r"\b_*pthread_barrier_wait\b|\bstd::barrier|\bgomp_\w*barrier"), BARRIER),
     (re.compile(r"\b_*pthread_mutex_cond_lock|\bLWLockAcquire"), LOCK),
@@ -311,7 +327,7 @@ def _under_python(user: Sequence[Frame], prefix: str) -> bool:
 
 
 IDLE_SHARE = 0.8
-"""Who spends more than this share of its life waiting for work waits for work."""
+"""Who spends more than this share of its life, but for waiting for a CPU, waiting for work waits for work."""
 
 
 def idle_waits(
@@ -324,7 +340,7 @@ def idle_waits(
 
     Args:
         waits: who waits (a thread, a goroutine), why, and how many nanoseconds.
-        lives: nanoseconds of each.
+        lives: nanoseconds of each, without those in which it waited for a CPU, which says nothing of how busy it is.
         never_slow: whether a wait is none that makes anything slow.
         may_idle: whether somebody may have nothing to do while it waits so.
 
@@ -456,6 +472,11 @@ def interrupt(kernel: Sequence[Frame]) -> str:
 def is_end(kernel: Sequence[Frame]) -> bool:
     """Whether a waker's stack is of a thread that ends, which has no user stack any more when it tells its parent."""
     return any(frame.function.partition(".")[0] == "do_exit" for frame in kernel)
+
+
+def ends_thread(user: Sequence[Frame]) -> bool:
+    """Whether a waker is a thread of Java that ends: those that join it wait as for any other condition."""
+    return any(frame.function.startswith("JavaThread::exit(") for frame in user)
 
 
 def is_signal(kernel: Sequence[Frame]) -> bool:

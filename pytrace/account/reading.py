@@ -290,11 +290,18 @@ class Reading:
     def _cause(self) -> dict[int, Cause]:
         found = {number: self._cause_at(site) for number, site in self._sites.items()}
         ended: dict[int, int] = defaultdict(int)
+        ends: dict[int, Cause] = {}
         for (site, by), ns in self._woken:
-            if found.get(site, _LOST).name == "events" and by in self._sites:
+            if by not in self._sites:
+                continue
+            if (cause := found.get(site, _LOST)).name == "events":
+                # As make does, by pselect, which the signal of a child's end interrupts.
+                ends[site] = causes.CHILD
                 ended[site] += ns if self._is_end(self._sites[by]) else -ns
-        # As make does, by pselect, which the signal of a child's end interrupts.
-        return found | {site: causes.CHILD for site, ns in ended.items() if ns > 0}
+            elif cause is causes.CONDITION:
+                ends[site] = causes.JOIN
+                ended[site] += ns if causes.ends_thread(self._sites[by].user) else -ns
+        return found | {site: ends[site] for site, ns in ended.items() if ns > 0}
 
     @staticmethod
     def _is_end(by: _Site) -> bool:
@@ -600,7 +607,8 @@ class Reading:
         """Take the time of threads that wait for work out of *waits*."""
         idle, rows = causes.idle_waits(
             {key: (key[0], cause, spent.ns) for key, (cause, spent) in waits.items()},
-            {tid: thread.life for tid, thread in self._threads.items()}, self._never_slow, self._may_idle,
+            {tid: thread.life - thread.ready for tid, thread in self._threads.items()}, self._never_slow,
+            self._may_idle,
         )  # fmt: skip
         for key, label in idle.items():
             thread = self._threads[key[0]]

@@ -14,6 +14,8 @@ _REQUEST_ROWS = 6
 _PATH = 12
 """Steps of the critical path in the list."""
 _INDENT = " " * 8
+_BUSY = 0.05
+"""Where less of the threads' time is not idle, shares of that would mislead without a word."""
 _LEAST = 0.005
 """Shares below it are one line of their own, unless everything is asked for."""
 
@@ -59,7 +61,9 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
     else:
         tail = f": {seconds(account.wall)}, {threads}, {seconds(account.thread_time)} of thread time, {complete}"
     # Directories of the command's words say little here.
-    target = " ".join(word.rpartition("/")[2] or word for word in account.target.split(" "))
+    target = account.target
+    if account.options.startswith("-c "):
+        target = " ".join(word.rpartition("/")[2] or word for word in target.split(" "))
     room = WIDTH - len(tail)
     if len(target) > room:
         target = f"{target[: max(room - 1, 12)]}…"
@@ -69,6 +73,11 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
             f"  (goroutines: {units.share(units.running)} running, {units.share(units.runnable)} runnable,"
             f" {units.share(units.waiting)} waiting; {_whole(units.accounted)})"
         )
+    busy = sum(line.ns for line in account.lines)
+    if not count:
+        yield "  (none of the selected threads was seen)"
+    elif 0 < busy < _BUSY * account.thread_time:
+        yield f"  (shares are of {duration(busy)}: the threads were idle the rest of the time)"
     if everything or account.kernel_difference >= 0.001:
         yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
     if account.stolen and (everything or account.stolen >= 0.01 * account.wall):
@@ -98,7 +107,7 @@ def _line(account: Account, line: Line) -> Iterator[str]:
 def _command(words: str, options: str, width: int) -> str:
     """A command with the options that select the same processes; one that is too long is left out."""
     text = f"{words} {options}".rstrip()
-    if len(text) <= width or not options.startswith(("-c ", "--cmd ")):
+    if len(text) <= width or options.startswith("-p "):
         return text
     return f"{words} {options.partition(' ')[0]} …"
 

@@ -20,6 +20,7 @@ from pytrace.interface.errors import ScriptError
 from pytrace.interface.tracing import LONGEST, OpenArguments, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
 from pytrace.runtime.binaries.user_binary import UserBinaries
+from pytrace.runtime.machine import procfs
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SCRIPT = os.path.join(_PACKAGE, "account", "account.bt")
@@ -74,6 +75,10 @@ def traced(
         arguments.setdefault("follow", True)
     arguments["parameters"] = parameters()
     target = _request_target(request)
+    for pid in _pids(arguments):
+        procfs.check_traceable(pid)
+    # With the names that processes have now: they may have ended when the trace does.
+    told, options = _target(arguments)
     if target and goroutines:
         raise TraceError("--request and --goroutines exclude each other", hints=("requests are of threads",))
     added = _goroutines(arguments) if goroutines else ""
@@ -92,7 +97,7 @@ def traced(
         alive = {number: kernel_files.process_name(number) for number in _numbers(trace)}
         snapshot = trace.snapshot()
     attached = arguments.get("command") is None
-    reading = Reading(snapshot.data, *_target(arguments), attached=attached, alive=alive, limit=round(least * 1e9))
+    reading = Reading(snapshot.data, told, options, attached=attached, alive=alive, limit=round(least * 1e9))
     account = reading.account()
     account.stolen = stolen
     if target:
@@ -198,9 +203,7 @@ def _programs(arguments: OpenArguments) -> list[str]:
         name = words[0] if words else ""
         path = os.path.join(folder, name) if "/" in name else shutil.which(name) or name
         return [os.path.abspath(path)]
-    pids = [*arguments.get("pids", ())]
-    if (pid := arguments.get("pid")) is not None:
-        pids.insert(0, pid)
+    pids = _pids(arguments)
     if not pids:
         raise TraceError("--goroutines needs a command (-c) or processes (-p)")
     programs: dict[tuple[int, int], str] = {}
@@ -255,10 +258,7 @@ def _target(arguments: OpenArguments) -> tuple[str, str]:
         words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
         text = command if isinstance(command, str) else shlex.join(words)
         return text, f"-c {shlex.quote(text)}"
-    pids = [*arguments.get("pids", ())]
-    if (pid := arguments.get("pid")) is not None:
-        pids.insert(0, pid)
-    if pids:
+    if pids := _pids(arguments):
         return ", ".join(f"{_name(number)} ({number})" for number in pids), " ".join(f"-p {number}" for number in pids)
     for name in ("comm", "cgroup", "container", "uid", "netns"):
         value: object = arguments.get(name)
@@ -267,6 +267,11 @@ def _target(arguments: OpenArguments) -> tuple[str, str]:
             options = " ".join(f"--{name} {shlex.quote(str(item))}" for item in values)
             return f"{name} {', '.join(map(str, values))}", options
     return "all", ""
+
+
+def _pids(arguments: OpenArguments) -> list[int]:
+    pid = arguments.get("pid")
+    return [*([] if pid is None else [pid]), *arguments.get("pids", ())]
 
 
 def _name(pid: int) -> str:

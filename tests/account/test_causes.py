@@ -128,6 +128,10 @@ CASES = [
     ("semtimedop", 0, "/work", "__do_semtimedop", "semaphore"),
     ("io_getevents", 0, "/work", "read_events do_io_getevents", "disk"),
     ("read", 0, "/work", "timerfd_read_iter vfs_read", "sleep"),
+    ("", 0, "", "schedule worker_thread kthread ret_from_fork ret_from_fork_asm", "kernel-work"),
+    ("", 0, "", "schedule io_schedule bit_wait_io jbd2_commit kjournald2 kthread ret_from_fork", "disk"),
+    ("futex", 9, "pthread_cond_timedwait os::PlatformEvent::park(long) JavaThread::sleep(long)", FUTEX_STACK, "sleep"),
+    ("futex", 0, "syscall LinuxWaitBarrier::wait(int) SafepointSynchronize::block(Thread*)", FUTEX_STACK, "safepoint"),
 ]
 
 
@@ -321,3 +325,28 @@ def test_commands_that_look_deeper_are_understood() -> None:
         line = read(["profile" if words[0] == "flame" else words[0], *words[1:]], request.find)
         request.script(line)
         assert line.values.keys() & {"command", "pid", "comm", "cgroup", "container", "uid"}, command
+
+
+def test_a_thread_of_java_that_ends_ends_waits_for_it() -> None:
+    ends = "pthread_cond_signal ObjectMonitor::ExitEpilog(JavaThread*) JavaThread::exit(bool) thread_native_entry()"
+    assert causes.ends_thread(stack(ends))
+    assert not causes.ends_thread(stack("pthread_cond_signal ObjectMonitor::ExitEpilog(JavaThread*) JVM_MonitorNotify"))
+
+
+def test_shares_of_little_time_and_of_none_are_said_to_be() -> None:
+    """Without a word 90 % on a CPU of a thread that sleeps would be a lie."""
+    made = account("kthreadd (2)", "-p 2")
+    made.lines = (Line(reading.CPU, 40_000, 0.9, 1, 1),)
+    assert "  (shares are of 40 µs: the threads were idle the rest of the time)" in list(screen(made))
+    made.lines = (Line(reading.CPU, 400_000_000, 0.9, 1, 1),)
+    assert not any("shares are of" in row for row in screen(made))
+    made.threads = ()
+    assert list(screen(made))[:2] == [
+        "kthreadd (2): 4.00 s, 0 threads, 0.00 s of thread time, all accounted for",
+        "  (none of the selected threads was seen)",
+    ]
+
+
+def test_names_of_threads_keep_their_slashes() -> None:
+    assert next(screen(account("comm ksoftirqd/0", "--comm ksoftirqd/0"))).startswith("comm ksoftirqd/0: ")
+    assert max(map(len, screen(account("comm a", "--comm a " * 20)))) <= 80

@@ -20,6 +20,7 @@ import pytest
 import pytrace
 from pytrace.account.account import Account
 from pytrace.account.screen import screen
+from pytrace.core.diagnostics import TraceError
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.saved import ROOT, read, start
@@ -432,6 +433,25 @@ def test_a_process_that_is_stopped_already_is_not_idle() -> None:
             traced.kill()
     assert account.share("stopped") > 0.99
     assert not account.idle
+
+
+def test_threads_of_many_names_and_of_the_kernel() -> None:
+    """The verifier goes one way for each name; the kernel's threads call nothing."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    names = ["kthreadd", "ksoftirqd/0", *(f"name {number}" for number in range(6))]
+    account = pytrace.why(comm=names, duration=0.3)
+    assert {thread.name for thread in account.threads} <= set(names)
+    assert any(thread.pid == 2 for thread in account.threads)
+    assert {line.cause.name for line in account.lines} <= {"cpu", "run-queue", "other"}
+    assert {name for name, _, _ in account.idle} <= {"a wait from before the trace", "a kernel thread"}
+
+
+def test_a_process_that_has_ended_is_no_account_without_threads() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(TraceError, match=f"process {ended.pid} has ended: it is a zombie") as refused:
+            pytrace.why(pid=ended.pid, duration=1)
+        assert refused.value.hints == (f"its parent, process {os.getpid()}, has not waited for it yet",)
 
 
 def test_what_cannot_be_traced_is_refused_in_words() -> None:

@@ -269,6 +269,27 @@ def check_exists(pid: int) -> None:
         raise TraceError(f"there is no process {pid}")
 
 
+def check_traceable(pid: int) -> None:
+    """Refuse what is no process that can be traced from now on: no process, a thread, a zombie.
+
+    Raises:
+        TraceError: with what it is.
+    """
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    except OSError:
+        check_exists(pid)
+        return
+    if (leader_ := int(status.get("Tgid", pid))) != pid:
+        hint = f"-p {leader_} traces its process; the predicate /tid == {pid}/ selects the thread"
+        raise TraceError(f"{pid} is a thread of process {leader_}, and -p takes a process", hints=(hint,))
+    # The first thread of a process whose others run on is a zombie, too (pthread_exit in main).
+    if status.get("State", "").startswith("Z") and status.get("Threads") in ("0", "1"):
+        hint = f"its parent, process {status.get('PPid')}, has not waited for it yet"
+        raise TraceError(f"process {pid} has ended: it is a zombie", hints=(hint,))
+
+
 def check_visible(pid: int) -> None:
     """Refuse a process that does not exist, or whose program this user may not see.
 

@@ -385,13 +385,10 @@ class RunEnd(Service):
 
 def _process(pid: int, stack: ExitStack) -> int:
     """A descriptor that becomes readable when a process has ended."""
+    procfs.check_traceable(pid)
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
-        # pidfd_open() of a thread that leads no process: EINVAL until Linux 6.13, ENOENT since (kernel/pid.c).
-        if (leader := procfs.leader(pid)) not in (None, pid):
-            hint = f"-p {leader} traces its process; the predicate /tid == {pid}/ selects the thread"
-            raise TraceError(f"{pid} is a thread of process {leader}, and -p takes a process", hints=(hint,)) from error
         procfs.check_exists(pid)
         raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
     stack.callback(os.close, descriptor)
