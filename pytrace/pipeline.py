@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, render
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import AheadOfTime, CompiledScript
+from pytrace.core.manifest import AheadOfTime, CompiledScript, ProgramSpec
 from pytrace.core.options import CompileOptions, Config
-from pytrace.core.probe_kinds import kind_of
+from pytrace.core.probe_kinds import kind_of, program_type
 from pytrace.core.source import Source
 from pytrace.frontend.check import analysis
 from pytrace.frontend.expand import c_definitions, call_probes, imports, macros, parameters, settings
@@ -134,7 +134,18 @@ def back_end(c: Compilation, front: FrontEnd) -> CompiledScript:
     ahead = script.manifest.ahead
     if ahead is not None:
         ahead = _completed(ahead, front.merged, c)
-    return replace(script, manifest=replace(script.manifest, warnings=warnings, facts=facts, ahead=ahead))
+    programs = script.manifest.programs
+    if ahead is None:  # other kernels have other numbers
+        programs = tuple(_with_type(program, c.kernel) for program in programs)
+    manifest = replace(script.manifest, warnings=warnings, facts=facts, ahead=ahead, programs=programs)
+    return replace(script, manifest=manifest)
+
+
+def _with_type(program: ProgramSpec, kernel: KernelInfo) -> ProgramSpec:
+    """The program with what it attaches to, if that has a type: libbpf would read all types for it in each start."""
+    if program.part_of or program_type(program.kind, program.multi) != "tracing":
+        return program
+    return replace(program, type_id=kernel.attach_type(program.targets[0].place))
 
 
 def compile_script(

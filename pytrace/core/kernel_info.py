@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.probe_kinds import ProbeTarget
 from pytrace.core.types import Enum, Struct, Type
 
 if TYPE_CHECKING:
@@ -281,6 +282,9 @@ class KernelInfo(Protocol):
         """Whether the kernel has a feature of ``pytrace.runtime.load.features`` (``kprobe_multi``, ``bpf_loop`` …)."""
 
     # ---- types
+
+    def attach_type(self, place: ProbeTarget) -> int:
+        """Number in the kernel's own BTF of what a tracing program attaches to; 0 for what is not in there."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""

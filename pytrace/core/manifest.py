@@ -73,6 +73,8 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
     sleepable: bool = False
     """Loaded as a program that may sleep."""
+    type_id: int = 0
+    """Number in the kernel's own BTF of what a tracing program attaches to; 0 where the load has to look for it."""
 
 
 RING = "events"

@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 
 import msgspec
 
+from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import AddressSpace
 
 
@@ -438,6 +439,31 @@ def probe_kind(name: str) -> ProbeKind | None:
     Names are case-insensitive, except that ``U`` (usdt) and ``u`` (uprobe) differ.
     """
     return _INDEX.get(name) or _INDEX.get(name.lower())
+
+
+def program_type(kind: str, multi: str) -> str:
+    """The type of the BPF program of a kind; *multi* is that of its :class:`~pytrace.core.manifest.ProgramSpec`."""
+    return "tracing" if multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else known_kind(kind).program_type
+
+
+def type_name(place: ProbeTarget) -> tuple[str, str]:
+    """Prefix and rest of the BTF name of what a tracing program attaches to: ``("btf_trace_", "sched_switch")``.
+
+    The prefixes are those of ``kernel/bpf/verifier.c`` (``bpf_check_attach_target``): typedefs stand for tracepoints.
+    """
+    if isinstance(place, RawTracepointTarget):
+        return TRACEPOINT_TYPES, place.event
+    if isinstance(place, TracepointTarget):
+        return TRACEPOINT_TYPES, place.call[0] or place.event
+    if isinstance(place, IteratorTarget):
+        return "bpf_iter_", place.iterator
+    if isinstance(place, TypedFunctionTarget):
+        return "", place.function
+    raise InternalError(f"no tracing program attaches to {place!r}")
+
+
+TRACEPOINT_TYPES = "btf_trace_"
+"""Prefix of the names of typedefs in BTF that stand for tracepoints."""
 
 
 def known_kind(name: str) -> ProbeKind:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import MapType
-from pytrace.core.probe_kinds import NoTarget
+from pytrace import pipeline
+from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.manifest import CompiledScript, MapType
+from pytrace.core.options import CompileOptions
+from pytrace.core.probe_kinds import NoTarget, known_kind, program_type, type_name
+from pytrace.core.source import Source
 from pytrace.runtime.load import features, loader
+from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.machine import libbpf
 from tests.support.loading import COUNTS, HITS, PERCPU, Loaded, program, script, target
 from tests.support.machine import kernel_version
 
@@ -117,3 +124,36 @@ def test_every_feature_can_be_asked() -> None:
     answers = {name: features.has(name) for name in features.FEATURES}
     assert answers["ringbuf"]
     assert answers["batch_ops"]
+
+
+TYPED = "rawtracepoint:sched_switch { exit(); } tracepoint:syscalls:sys_enter_getppid { exit(); } iter:task { exit(); }"
+
+
+@pytest.fixture(scope="module")
+def typed() -> CompiledScript:
+    return pipeline.compile_script(Source("typed", TYPED, None), CompileOptions(), LiveKernel(), Diagnostics())
+
+
+@pytest.mark.each_kernel
+def test_typed_programs_have_the_numbers_that_libbpf_finds(typed: CompiledScript) -> None:
+    programs = [item for item in typed.manifest.programs if program_type(item.kind, item.multi) == "tracing"]
+    assert {item.kind for item in programs} >= {"rawtracepoint", "iter"}
+    for item in programs:
+        name = type_name(item.targets[0].place)[1].encode()
+        attach_type = loader.ATTACH_TYPES[item.multi or known_kind(item.kind).attach_type]
+        assert item.type_id == libbpf.library().libbpf_find_vmlinux_btf_id(name, attach_type), item.symbol
+
+
+@pytest.mark.each_kernel
+def test_no_start_reads_the_types_of_the_kernel_again(typed: CompiledScript) -> None:
+    """5 MB, and 16 ms of a processor."""
+
+    def read() -> int:
+        return int(Path("/proc/thread-self/io").read_text().split()[1])
+
+    unknown = replace(typed.manifest, programs=tuple(replace(item, type_id=0) for item in typed.manifest.programs))
+    for compiled, least, most in ((typed, 0, 1 << 20), (replace(typed, manifest=unknown), 1 << 20, 1 << 30)):
+        with ExitStack() as stack:
+            before = read()
+            loader.load(compiled, options=loader.LoadOptions(), stack=stack)
+            assert least <= read() - before < most

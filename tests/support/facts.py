@@ -21,7 +21,7 @@ from pytrace.core.kernel_info import (
     UserParameter,
     UserSymbol,
 )
-from pytrace.core.probe_kinds import Way
+from pytrace.core.probe_kinds import ProbeTarget, Way
 from pytrace.core.types import (
     INT8,
     INT32,
@@ -176,6 +176,9 @@ class RecordedKernel:
 
     def feature(self, name: str) -> bool:
         return name in self.features
+
+    def attach_type(self, place: ProbeTarget) -> int:
+        return 0
 
     def struct(self, kind: str, name: str) -> Struct | None:
         return self.structs.get((kind, name))

@@ -28,9 +28,11 @@ from pytrace.core.kernel_info import (
     UserParameter,
     UserSymbol,
 )
+from pytrace.core.probe_kinds import TRACEPOINT_TYPES, ProbeTarget, TypedFunctionTarget, type_name
 from pytrace.core.types import Enum, Struct, Type
+from pytrace.runtime.binaries.btf_types import Kind
 from pytrace.runtime.binaries.elf_file import attach_path
-from pytrace.runtime.binaries.kernel_types import KernelTypes, absence, locate, program_functions
+from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes, absence, locate, program_functions
 from pytrace.runtime.load import features
 from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
@@ -154,6 +156,15 @@ class LiveKernel:
         """The error that explains others: types were asked for, and this kernel shows none. Otherwise None."""
         asked = "types" in self.__dict__  # the cached property
         return absence() if asked and not self.has_btf else None
+
+    def attach_type(self, place: ProbeTarget) -> int:
+        if self._btf_path != SYSTEM_BTF or self.types is None or getattr(place, "module", "") not in ("", "vmlinux"):
+            return 0
+        if isinstance(place, TypedFunctionTarget) and place.program_id is not None:
+            return 0
+        prefix, name = type_name(place)
+        kind = Kind.TYPEDEF if prefix == TRACEPOINT_TYPES else Kind.FUNC
+        return self.types.vmlinux.btf.find(f"{prefix}{name}", kind)
 
     def _value_type(self, kind: str, name: str) -> Type | None:
         if self.types is None:

@@ -22,12 +22,10 @@ from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, Pr
 from pytrace.core.probe_kinds import (
     RAW_TRACEPOINT,
     SYSTEM_CALLS,
-    IteratorTarget,
-    ProbeTarget,
-    RawTracepointTarget,
-    TracepointTarget,
     TypedFunctionTarget,
     known_kind,
+    program_type,
+    type_name,
 )
 from pytrace.runtime.load import map_reader
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadError, MapSize, planned_by_symbol
@@ -369,21 +367,23 @@ def _prepare_program(
 ) -> bool:
     """Set up one program. Returns False if its target does not exist any more."""
     kind, multi = known_kind(spec.kind), _multi_link(spec, options)
-    program_type = "tracing" if multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else kind.program_type
-    lib.bpf_program__set_type(item, _PROGRAM_TYPES[program_type])
+    type_ = program_type(spec.kind, multi)
+    lib.bpf_program__set_type(item, _PROGRAM_TYPES[type_])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
     if spec.sleepable:
         lib.bpf_program__set_flags(item, bpf.SLEEPABLE)
-    if program_type != "tracing":
+    if type_ != "tracing":
+        return True
+    if spec.type_id and libbpf.attach_to_type(item, spec.type_id):
         return True
     return _set_target(lib, item, spec, targets)
 
 
 def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:
     target = spec.targets[0]
-    name = target_name(target.place)
+    name = type_name(target.place)[1]
     function = target.place if isinstance(target.place, TypedFunctionTarget) else None
     number = function.program_id if function is not None else None
     try:
@@ -402,17 +402,4 @@ def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: Exit
         hints = ("types of modules and of BPF programs need CAP_SYS_ADMIN",) if error.errno == errno.EPERM else ()
         raise LoadError(f"{target.probe}: {error.strerror}", program=spec, hints=hints) from None
     return True
-
-
-def target_name(place: ProbeTarget) -> str:
-    """The BTF name of what a tracing program attaches to."""
-    if isinstance(place, RawTracepointTarget):
-        return place.event
-    if isinstance(place, TracepointTarget):
-        return place.call[0] or place.event
-    if isinstance(place, IteratorTarget):
-        return place.iterator
-    if isinstance(place, TypedFunctionTarget):
-        return place.function
-    raise InternalError(f"no tracing program attaches to {place!r}")
 

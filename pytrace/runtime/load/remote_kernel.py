@@ -23,6 +23,7 @@ from pytrace.core.kernel_info import (
     facts_digest,
     rounded_cpus,
 )
+from pytrace.core.probe_kinds import ProbeTarget
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.binaries.kernel_types import StatedTypes
 from pytrace.runtime.load.live_kernel import AHEAD_CPUS, LiveKernel
@@ -201,6 +202,9 @@ class RemoteKernel(LiveKernel):
     def types(self) -> StatedTypes | None:
         """All type information; None on a kernel without."""
         return StatedTypes(self._stated.btf, self._stated.modules) if self._stated.btf else None
+
+    def attach_type(self, _place: ProbeTarget) -> int:
+        return 0  # the machine that loads the programs looks for it
 
     def _value_type(self, kind: str, name: str) -> Type | None:
         self._ask_owners(kind, name)

@@ -11,7 +11,8 @@ import ctypes
 import errno
 import os
 import sys
-from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_void_p
+from contextlib import suppress
+from ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_void_p
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Never, Protocol
@@ -57,6 +58,38 @@ class OpenOptions(ctypes.Structure):
     )
 
 
+class ProgramLoadOptions(ctypes.Structure):
+    """``struct bpf_prog_load_opts`` up to the members that pytrace sets."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("attempts", c_int),
+        ("expected_attach_type", c_int),
+        ("prog_btf_fd", c_uint32),
+        ("prog_flags", c_uint32),
+        ("prog_ifindex", c_uint32),
+        ("kern_version", c_uint32),
+        ("attach_btf_id", c_uint32),
+        ("attach_prog_fd", c_uint32),
+        ("attach_btf_obj_fd", c_uint32),
+    )
+
+
+_PREPARE_LOAD = ctypes.CFUNCTYPE(c_int, c_void_p, ctypes.POINTER(ProgramLoadOptions), c_long)
+
+
+class HandlerOptions(ctypes.Structure):
+    """``struct libbpf_prog_handler_opts``."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("cookie", c_long),
+        ("prog_setup_fn", c_void_p),
+        ("prog_prepare_load_fn", _PREPARE_LOAD),
+        ("prog_attach_fn", c_void_p),
+    )
+
+
 def _zero_or_error(result: int, function: _Function, _arguments: object) -> int:
     """Policy: a negative result is an error number."""
     if result < 0:
@@ -79,6 +112,7 @@ def _as_is(result: object, _function: object, _arguments: object) -> object:
 FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "libbpf_version_string": (c_char_p, (), _as_is),
     "libbpf_set_print": (c_void_p, (_PRINT,), _as_is),
+    "libbpf_register_prog_handler": (c_int, (c_char_p, c_int, c_int, ctypes.POINTER(HandlerOptions)), _zero_or_error),
     "libbpf_find_vmlinux_btf_id": (c_int, (c_char_p, c_int), _zero_or_error),
     "bpf_object__open_mem": (c_void_p, (c_void_p, c_size_t, ctypes.POINTER(OpenOptions)), _pointer_or_error),
     "bpf_object__load": (c_int, (c_void_p,), _zero_or_error),
@@ -148,11 +182,19 @@ def library() -> Library:
             hints=("Debian and Ubuntu: apt-get install libbpf1", "Fedora: dnf install libbpf"),
         ) from None
     try:
-        return Library(handle)
+        found = Library(handle)
     except AttributeError as error:
         raise TraceError(
             f"the installed {LIBRARY} is too old: {error}", hints=("libbpf 1.1 or newer is needed",)
         ) from None
+    if not _handlers:
+        # For sections that libbpf has no handler for, as those of pytrace's programs.
+        handler = HandlerOptions(ctypes.sizeof(HandlerOptions), prog_prepare_load_fn=_PREPARING)
+        with suppress(OSError):  # this process has such a handler of somebody else
+            found.libbpf_register_prog_handler(None, 0, 0, ctypes.byref(handler))
+            _handlers.append(handler)
+    return found
+
 
 
 def version() -> str:
@@ -174,6 +216,35 @@ def open_memory(elf: bytes, btf_path: str = "") -> int:
         settings.btf_custom_path = os.fsencode(btf_path)
     handle: int = library().bpf_object__open_mem(elf, len(elf), ctypes.byref(settings))
     return handle
+
+
+_TYPE = 1 << 30
+"""Marks the number of a type in libbpf's place for the descriptor of a program: there are no descriptors as large."""
+
+
+_handlers: list[HandlerOptions] = []
+"""What was registered with libbpf in this process: it takes one."""
+
+
+def attach_to_type(program: int, type_id: int) -> bool:
+    """Set the attach target of a tracing program by its number in the kernel's own BTF. Returns False if it cannot be.
+
+    ``bpf_program__set_attach_target`` would read all of that for a name: 16 ms of each start. libbpf reads it for the
+    program's load as well unless it attaches to another program: the number takes that one's place until then.
+    """
+    if _handlers:
+        library().bpf_program__set_attach_target(program, _TYPE | type_id, None)
+    return bool(_handlers)
+
+
+def _prepare_load(_program: int, options: Any, _cookie: int) -> int:
+    load = options[0]
+    if load.attach_prog_fd & _TYPE:
+        load.attach_btf_id, load.attach_prog_fd = load.attach_prog_fd ^ _TYPE, 0
+    return 0
+
+
+_PREPARING = _PREPARE_LOAD(_prepare_load)
 
 
 def instructions(program: int) -> bytes:
@@ -201,7 +272,7 @@ class Messages:
         self._before: int | None = None
         self._unraisable = sys.unraisablehook
         self._raised: BaseException | None = None
-        """The exception that a signal handler raised while libbpf called :meth:`_take`: C code cannot pass it on."""
+        """The exception that a signal handler raised in a function that libbpf called: C code cannot pass it on."""
 
     def __enter__(self) -> Messages:
         _PRINTING.acquire()
@@ -219,7 +290,8 @@ class Messages:
     def _unraised(self, unraisable: UnraisableHookArgs, /) -> None:
         # Python 3.13 no longer names the callback in unraisable.object, but its frame is the outermost one.
         outermost = unraisable.exc_traceback
-        inside = outermost is not None and outermost.tb_frame.f_code is Messages._take.__code__
+        called = (Messages._take.__code__, _prepare_load.__code__)
+        inside = outermost is not None and outermost.tb_frame.f_code in called
         if inside and isinstance(unraisable.exc_value, KeyboardInterrupt):
             self._raised = unraisable.exc_value
         else:

@@ -321,17 +321,16 @@ def test_a_program_to_trace_that_went(library: FakeLibrary, monkeypatch: pytest.
         loaded(library, other, spec("p", "fentry", TypedFunctionTarget("f", program_id=77)))
 
 
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [(RawTracepointTarget("e", "vmlinux"), "e"), (IteratorTarget("task"), "task"), (TypedFunctionTarget("f"), "f")],
-)
-def test_names_of_what_tracing_programs_attach_to(place: ProbeTarget, name: str) -> None:
-    assert loader.target_name(place) == name
-
-
-def test_other_places_have_no_type() -> None:
-    with pytest.raises(InternalError, match="no tracing program attaches to KernelFunctionTarget"):
-        loader.target_name(KernelFunctionTarget("f"))
+def test_a_program_whose_type_is_known_is_not_looked_for(
+    library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libbpf, "_handlers", [libbpf.HandlerOptions()])
+    loaded(library, replace(spec("p", "fentry", TypedFunctionTarget("f")), type_id=5))
+    (told,) = [told for told in library.told["p"] if told[0] == "target"]
+    assert told[2] is None
+    monkeypatch.setattr(libbpf, "_handlers", [])  # the process has a handler of somebody else
+    loaded(library, replace(spec("p", "fentry", TypedFunctionTarget("f")), type_id=5))
+    assert ("target", 0, b"f") in library.told["p"]
 
 
 # ---------------------------------------------------------------------------------------------- maps
