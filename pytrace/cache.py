@@ -91,7 +91,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         elif isinstance(value, dict):
             value = sorted(value.items())
         parts.append(f"{field}={value!r}")
-    return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
+    return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), size=20)
 
 
 def _working_directory() -> str:

@@ -256,13 +256,8 @@ _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of this process or machine, not of a file."""
 
 
-def digest(data: bytes, size: int = 12) -> str:
-    """Hexadecimal BLAKE2b digest of *data*, 2 * *size* characters long."""
-    return digest_of((data,), size)
-
-
-def digest_of(pieces: Iterable[bytes | memoryview], size: int = 12) -> str:
-    """The digest of *pieces* one after the other."""
+def digest(*pieces: bytes | memoryview, size: int = 12) -> str:
+    """Hexadecimal BLAKE2b digest of *pieces* one after the other, 2 * *size* characters long."""
     state = hashlib.blake2b(digest_size=size)
     for piece in pieces:
         state.update(piece)

@@ -251,7 +251,7 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
 
 def _entry_name(source: Source) -> str:
     parts = (pytrace.__version__, str(FORMAT), cache.checkout(), _import_folder(source), source.text)
-    return "options-" + private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
+    return "options-" + private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), size=20)
 
 
 def _import_folder(source: Source) -> str:

@@ -45,7 +45,7 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import msgspec
 
@@ -91,6 +91,8 @@ class EventLayout(msgspec.Struct, frozen=True, dict=True):
     """Offsets of an event's arguments."""
 
     args: tuple[Type, ...]
+    _after: ClassVar[tuple[Type, ...]] = ()
+    """What follows the arguments in the fixed part."""
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
@@ -99,13 +101,9 @@ class EventLayout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def slots(self) -> Tuple:
-        """The fixed part after the header."""
-        return Tuple(self.fixed_members)
-
-    @cached_property
-    def fixed_members(self) -> tuple[Type, ...]:
-        """The type that each argument has in the fixed part."""
-        return tuple(UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
+        """The fixed part after the header: of an argument in the tail, its length."""
+        fixed = (UINT32 if tail else arg for arg, tail in zip(self.args, self.tails, strict=True))
+        return Tuple((*fixed, *self._after))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -133,10 +131,7 @@ class LayoutWithProbe(EventLayout, frozen=True, dict=True):
     A ``u64`` follows the arguments: index of the program in the manifest (upper half), and attach cookie.
     """
 
-    @cached_property
-    def slots(self) -> Tuple:
-        """The fixed part after the header."""
-        return Tuple((*self.fixed_members, UINT64))
+    _after: ClassVar[tuple[Type, ...]] = (UINT64,)
 
     @property
     def probe_offset(self) -> int:

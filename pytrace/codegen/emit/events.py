@@ -371,11 +371,6 @@ class Events(Part):
         """Send a run-time error of the kind *error*."""
         self.send(self.checked.report(node, RuntimeFailure(error)), ())
 
-    def helper_error(self, node: nodes.Node, helper: str, code: Number, map_name: str = "") -> None:
-        """Send a helper error with *code*."""
-        spec = self.checked.report(node, HelperFailure(helper, map_name))
-        self.send(spec, [Scalar(code, INT32)])
-
     def check_helper(
         self,
         node: nodes.Node,
@@ -416,10 +411,10 @@ class Events(Part):
 
         Long programs have one function for this: inlined, it would be more code than the rest of the program.
         """
-        if not self.program.plan.long:
-            self.first_ones(self.e.counter(*counter), lambda: self.helper_error(node, helper, code, map_name), most)
-            return
         spec = self.checked.report(node, HelperFailure(helper, map_name))
+        if not self.program.plan.long:
+            self.first_ones(self.e.counter(*counter), lambda: self.send(spec, [Scalar(code, INT32)]), most)
+            return
         arguments = (self.script.layout.counter(*counter), spec.id, code, most)
         self.b.call(self._failure_function(spec), [self.e.frame], arguments)
 

@@ -268,8 +268,8 @@ class OwnMemory(Part):
 
     def write(self, operand: Operand, pointer: Ptr, type_: Type, align: int = 8) -> None:
         """Write *operand* as a value of *type_*, with implicit conversion and zeroed padding."""
-        if type_.scalar:
-            self._write_scalar(operand, pointer, type_, align)
+        if type_.scalar and not isinstance(operand.type, Array):
+            self.store(pointer, self.number(operand), type_, align)
         elif isinstance(operand, Parts):
             self._write_members(operand, pointer, type_, align)
         elif isinstance(type_, String | Buffer) and type_ != operand.type:
@@ -278,12 +278,6 @@ class OwnMemory(Part):
             self._write_members(self.place(operand), pointer, type_, align)
         else:
             self._write_same(operand, pointer, type_, align)
-
-    def _write_scalar(self, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
-        if isinstance(operand.type, Array):
-            self._write_same(operand, pointer, type_, align)
-            return
-        self.store(pointer, self.number(operand), type_, align)
 
     def _write_same(self, operand: Operand, pointer: Ptr, type_: Type, align: int) -> None:
         match operand:

@@ -150,11 +150,11 @@ class Tasks(Part):
         """
         if self.script.ahead is not None or not self.script.kernel.feature("current_task_btf"):
             return False
-        structs = [(self.script.kernel.struct("struct", owner), names) for owner, names in owners.items()]
-        return all(struct is not None and struct.find(name) is not None for struct, names in structs for name in names)
-
-    def _typed_task(self) -> bool:
-        return self.has_members(_PLAIN)
+        for owner, names in owners.items():
+            struct = self.script.kernel.struct("struct", owner)
+            if struct is None or any(struct.find(name) is None for name in names):
+                return False
+        return True
 
     def member(self, name: str, bits: int, distance: int = 0) -> I64:
         """*bits* at offset *distance* in a member of the current task; requires :func:`has_members`."""
@@ -163,7 +163,7 @@ class Tasks(Part):
 
     def user_ids(self) -> tuple[Number, Number]:
         """User id and group id."""
-        if self._typed_task():
+        if self.has_members(_PLAIN):
             credentials = self.b.pointer(self.member("cred", 64))
             uid, gid = (self.b.offset(credentials, self.known_field("cred", name)) for name in ("uid", "gid"))
             return self.b.load(uid, 32), self.b.load(gid, 32)
@@ -172,7 +172,7 @@ class Tasks(Part):
 
     def write_name(self, pointer: Ptr, align: int = 8) -> I64 | None:
         """Write the current task's name to *pointer*, padded with NUL. Returns the result of a helper that can fail."""
-        if sys.byteorder != "little" or not self._typed_task():
+        if sys.byteorder != "little" or not self.has_members(_PLAIN):
             # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
             self.e.memory.zero(pointer, COMM, align)
             return self.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
@@ -197,7 +197,7 @@ class Tasks(Part):
         if self.script.ahead is not None and namespace == "tracer":
             return self._any_namespace()
         place = self.script.kernel.pid_namespace if namespace == "tracer" else None
-        if place is None and self._typed_task():
+        if place is None and self.has_members(_PLAIN):
             return self.member("tgid", 32), self.member("pid", 32)
         if place is None:
             both = self.b.helper(helpers.GET_CURRENT_PID_TGID)

@@ -248,7 +248,7 @@ def stack_needed(elf: bytes, text: str) -> int:
 
     *text* is the IR, which has the call graph; it is used only if all functions together exceed the limit.
     """
-    frames = {name: _rounded(_frame(code)) for name, code in _functions(elf)}
+    frames = {name: _frame(code) for name, code in _functions(elf)}
     total = sum(frames.values())
     if total <= STACK_LIMIT:
         return total
@@ -258,10 +258,6 @@ def stack_needed(elf: bytes, text: str) -> int:
         return frames[name] + max((depth(callee) for callee in calls.get(name, ())), default=0)
 
     return max(map(depth, frames))
-
-
-def _rounded(size: int) -> int:
-    return max(_STACK_STEP, -(-size // _STACK_STEP) * _STACK_STEP)
 
 
 def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:
@@ -279,7 +275,7 @@ def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _frame(code: bytes) -> int:
-    """Size of a function's frame in bytes: the lowest offset from the frame pointer that its code uses."""
+    """Bytes of stack that the verifier counts for a function: up to the lowest offset that its code uses, rounded."""
     lowest, copied = 0, -1
     for operation, registers, offset, number in _INSTRUCTION.iter_unpack(code):
         low, high = registers & 15, registers >> 4
@@ -290,4 +286,4 @@ def _frame(code: bytes) -> int:
         elif operation == _ADD and target == copied:
             lowest = min(lowest, number)
         copied = target if operation == _MOVE and source == _FRAME else -1
-    return -lowest
+    return max(_STACK_STEP, -(lowest // _STACK_STEP) * _STACK_STEP)

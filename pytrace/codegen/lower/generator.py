@@ -122,7 +122,9 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
     if script.sampling is not None:
         program_filters.prepare_gates(program, script.sampling)
-    if _may_be_late(script, program):
+    # A body may run at the return of its call, where nothing counts its hits or stores a weight.
+    uncounted = script.ahead is None and script.sampling is None and not script.checked.objects
+    if uncounted and not program.plan.long and script.kernel.feature("call_return"):
         program.late = late_body(script.checked, unit)
     for function in functions:
         copy_function(program, function)
@@ -166,12 +168,6 @@ def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, lis
     return program, functions
 
 
-def _may_be_late(script: Script, program: Program) -> bool:
-    """Whether the script's bodies may run at the return of their calls: nothing counts its hits or stores a weight."""
-    free = script.ahead is None and script.sampling is None and not script.checked.objects
-    return free and not program.plan.long and script.kernel.feature("call_return")
-
-
 def _late(earlier: Program) -> None:
     """The function that runs the body of a hit that was kept, and the one that has the body."""
     script, unit = earlier.script, earlier.unit
@@ -183,7 +179,7 @@ def _late(earlier: Program) -> None:
     e.completing = True
     with b.at_prologue():
         e.kept = e.deferred.kept_context()
-    body = e.after_predicates(unit.body)
+    body = e.statements.after_predicates(unit.body)
     _zero_shared(e)
     value = e.run_block(body)
     if not e.b.closed:
@@ -218,7 +214,7 @@ def _entry(program: Program) -> None:
         e.deferred.read_ahead(
             [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
         )
-    body = e.after_predicates(unit.body)
+    body = e.statements.after_predicates(unit.body)
     Gates(e).limit()
     if program.shared:
         _zero_shared(e)
@@ -291,8 +287,12 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
         )
         for unit in checked.units
     )
-    specs = {
-        info.name: MapSpec(
+    maps: list[MapSpec] = []
+    call_maps: list[MapSpec] = []
+    for info in checked.maps.values():
+        digested = info.name in script.layout.digested
+        swapped = info.key is not None and info.name in script.layout.generations
+        spec = MapSpec(
             info.name,
             "" if info.key is None else map_access.symbol(info.name),
             info.kind,
@@ -301,21 +301,18 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
             info.max_entries,
             script.layout.slot(info),
             location(info.span),
-            map_access.sizes(info, info.name in script.layout.digested)
-            if info.key is not None and info.name in script.layout.generations
-            else None,
+            map_access.sizes(info, digested) if swapped else None,
             info.help,
-            map_access.keys_symbol(info.name) if info.name in script.layout.digested else "",
+            map_access.keys_symbol(info.name) if digested else "",
             info.name in script.layout.resettable and not info.value.aggregate,
             info.key_names,
             info.private,
         )
-        for info in checked.maps.values()
-    }
+        (call_maps if info.hidden else maps).append(spec)
     return Manifest(
         programs=programs + services,
-        maps=tuple(spec for name, spec in specs.items() if not checked.maps[name].hidden),
-        call_maps=tuple(spec for name, spec in specs.items() if checked.maps[name].hidden),
+        maps=tuple(maps),
+        call_maps=tuple(call_maps),
         goroutine_numbers=tuple(
             sorted({fact.offset for fact in checked.facts.values() if isinstance(fact, GoroutineNumber)})
         ),
@@ -357,27 +354,20 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
         InternalError: the generator emitted invalid code.
         TraceError: the machine lacks a feature that the script needs.
     """
-    script, size = _compiled(checked, kernel, options, sparing=False)
-    if size > target.STACK_LIMIT:
-        script, size = _compiled(checked, kernel, options, sparing=True)
-    if size > target.STACK_LIMIT and options.resets:
+    size = 0
+    for sparing in (False, True):
+        text, manifest = generate(checked, kernel, options, sparing=sparing)
+        elf = target.compiled(text)
+        size = target.stack_needed(elf, text)
+        if size <= target.STACK_LIMIT:
+            return CompiledScript(elf, manifest)
+    if options.resets:
         # A program has the address of each double-buffered map.
         return compile_program(checked, kernel, replace(options, resets=False))
-    if size > target.STACK_LIMIT:
-        raise TraceError(
-            f"a program of the script needs {size} bytes of stack, and the kernel has {target.STACK_LIMIT}",
-            hints=("keep fewer values at the same time, or split the block into several probes",),
-        )
-    return script
-
-
-def _compiled(
-    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool
-) -> tuple[CompiledScript, int]:
-    """The compiled script, and its stack use in bytes."""
-    text, manifest = generate(checked, kernel, options, sparing=sparing)
-    elf = target.compiled(text)
-    return CompiledScript(elf, manifest), target.stack_needed(elf, text)
+    raise TraceError(
+        f"a program of the script needs {size} bytes of stack, and the kernel has {target.STACK_LIMIT}",
+        hints=("keep fewer values at the same time, or split the block into several probes",),
+    )
 
 
 class LlvmTexts(msgspec.Struct, frozen=True):

@@ -294,15 +294,6 @@ def declare(module: Module, layout: Layout, info: MapInfo) -> None:
 # ---------------------------------------------------------------------------------------------- names and keys
 
 
-def reference(node: nodes.Expr) -> tuple[str, tuple[nodes.Expr, ...]]:
-    """Map name and key expressions of a map node."""
-    if isinstance(node, nodes.MapRef):
-        return node.name, ()
-    if isinstance(node, nodes.MapIndex):
-        return node.map.name, node.keys
-    raise InternalError(f"{type(node).__name__} is no map")
-
-
 class Weights(Part):
     """The weight of a hit, and the weights of a map's values."""
 
@@ -407,14 +398,17 @@ class MapStorage(Part):
 
     def info_of(self, node: nodes.Expr) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:
         """The map and the key expressions of a map node."""
-        name, keys = reference(node)
-        return self.checked.maps[name], keys
+        if isinstance(node, nodes.MapRef):
+            return self.checked.maps[node.name], ()
+        if isinstance(node, nodes.MapIndex):
+            return self.checked.maps[node.map.name], node.keys
+        raise InternalError(f"{type(node).__name__} is no map")
 
     def key_pointer(self, info: MapInfo, keys: Sequence[nodes.Expr]) -> Key:
         """The padded key in memory, valid until the end of the statement."""
         if info.key is None:
             raise InternalError(f"{info.name} has no key")
-        operand = self.key_operand(info.key, keys)
+        operand = self.key_operand(keys)
         if info.name not in self.script.layout.digested:
             return Key(self.key_of(info.key, operand, info.key.size))
         # The digest must match the key: a variable can be used in place, but not memory that other programs may modify.
@@ -448,7 +442,7 @@ class MapStorage(Part):
         self.e.memory.write(operand, pointer, info.key)
         return pointer
 
-    def key_operand(self, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
+    def key_operand(self, keys: Sequence[nodes.Expr]) -> Operand:
         """Key expressions as one value; several become a tuple."""
         members = tuple(self.e.in_order(keys))
         if len(members) == 1:

@@ -272,16 +272,11 @@ class Aggregates(Part):
                 else self.linear_bucket(info.value, sample, signed)
             )
             self._assign_bucket(target, info, keys, bucket)
-        else:
-            self._assign_value(target, info, keys, sample)
-
-    def _assign_value(self, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], sample: Number) -> None:
-        row = self.ROWS[type(info.value)]
-        if info.key is None:
+        elif info.key is None:
             self.storage.mark_written(info)
-            row.update(self, info.value, self.storage.slot_value(info), sample)
-            return
-        self._update_keyed(node, info, self.storage.key_pointer(info, keys), info.value.size, sample)
+            self.ROWS[type(info.value)].update(self, info.value, self.storage.slot_value(info), sample)
+        else:
+            self._update_keyed(target, info, self.storage.key_pointer(info, keys), info.value.size, sample)
 
     def _update_keyed(self, node: nodes.Expr, info: MapInfo, key: Key, size: int, sample: Number) -> None:
         """A look-up and an addition in place; the update helper is called only for a missing key."""
@@ -302,7 +297,7 @@ class Aggregates(Part):
     def _bucket_key(self, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> Key:
         if info.key is None:
             raise InternalError("no key")
-        return self.with_bucket(info, self.storage.key_operand(info.key, keys), bucket)
+        return self.with_bucket(info, self.storage.key_operand(keys), bucket)
 
     def with_bucket(self, info: MapInfo, operand: Operand, bucket: Number) -> Key:
         """The BPF key of one bucket: the key, padded to 8 bytes, or its digest, and the bucket number."""
@@ -563,7 +558,7 @@ class Maps(Part):
         """Delete an entry. Returns an ``i1``, true if it existed."""
         if info.key is None:
             return self._reset_slot(info)
-        operand = self.storage.key_operand(info.key, keys)
+        operand = self.storage.key_operand(keys)
         if map_access.bucketed(info.value):
             existed = self.aggregates.delete_buckets(node, info, operand)
             self._check_deleted(node, info, self.b.select(existed, 0, -errno.ENOENT))
@@ -604,7 +599,7 @@ class Maps(Part):
         if info.key is None:
             return self.b.truth(self.b.load(self.storage.slot(info)))
         if map_access.bucketed(info.value):
-            return self.aggregates.has_buckets(node, info, self.storage.key_operand(info.key, keys))
+            return self.aggregates.has_buckets(node, info, self.storage.key_operand(keys))
         key = self.storage.key_pointer(info, keys)
         self.weights.take(info.name, key.pointer)
         pointer = self.storage.lookup(info, key)

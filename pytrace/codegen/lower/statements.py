@@ -350,24 +350,15 @@ class ScriptEmitter(Emitter):
     """Emits a function of the script: its statements and expressions."""
 
     @cached_property
-    def _expressions(self) -> Expressions:
-        return Expressions(self)
-
-    @cached_property
-    def _statements(self) -> Statements:
-        return Statements(self, self._expressions)
+    def statements(self) -> Statements:
+        """The script's statements, and by them its expressions, lowered into this function."""
+        return Statements(self, Expressions(self))
 
     def value(self, node: nodes.Expr) -> Operand:
-        return self._expressions.evaluate(node)
+        return self.statements.expressions.evaluate(node)
 
     def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
-        return self._statements.block(node, type_)
-
-    def after_predicates(self, body: nodes.Block) -> nodes.Block:
-        """End the program unless the condition around the whole *body* holds. Returns the block that is left to
-        emit.
-        """
-        return self._statements.after_predicates(body)
+        return self.statements.block(node, type_)
 
 
 def copy_function(program: Program, target: FunctionInfo) -> None:

@@ -22,7 +22,7 @@ from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
 from pytrace.frontend.check.checker import Arguments, Checker, Node, Scope, Slot, VariableState, skipped_probe
-from pytrace.frontend.check.conversions import UNKNOWN, Unknown, contains_unknown, settle
+from pytrace.frontend.check.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.expressions import BuiltinChecks, Expressions, Operators
 from pytrace.frontend.check.maps import Maps, join_prints
 from pytrace.frontend.check.members import Casts, Members, TypeNames
@@ -105,8 +105,15 @@ class Analysis:
         """The typed program of a script."""
         self.checker.program.units = list(units)
         self.calls.read_imports(program)
-        functions = self._functions(program)
-        declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
+        functions: _Functions = []
+        declarations: list[nodes.MapDecl] = []
+        for item in program.items:
+            if isinstance(item, nodes.MapDecl):
+                declarations.append(item)
+            elif isinstance(item, nodes.Function) and item.name not in self.checker.functions:
+                info, states = self._function(item)
+                self.checker.functions[item.name] = info
+                functions.append((info, item, states))
         for _ in range(_MAX_PASSES):
             if not self.checker.begin_pass():
                 break
@@ -137,15 +144,6 @@ class Analysis:
         for name, span in growing:
             if span is not None:
                 self.checker.error(f"the type of {name} contains itself", span)
-
-    def _functions(self, program: nodes.Program) -> _Functions:
-        functions: _Functions = []
-        for node in program.items:
-            if isinstance(node, nodes.Function) and node.name not in self.checker.functions:
-                info, states = self._function(node)
-                self.checker.functions[node.name] = info
-                functions.append((info, node, states))
-        return functions
 
     def _function(self, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
         states = []
@@ -252,7 +250,11 @@ class Analysis:
         for variable, info in checked.variables.items():
             checked.types[variable] = info.type
         if not self.checker.diagnostics.failed:
-            self._check_complete()
+            # Every unknown type has an error that explains it.
+            for node, type_ in checked.types.items():
+                if type_ is UNKNOWN and node not in checked.constants:
+                    self.checker.error("the type of this expression cannot be inferred", node.span)
+                    break
         checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
         checked.types.update(self.checker.retyped)
         checked.functions = list(self.checker.functions.values())
@@ -263,13 +265,6 @@ class Analysis:
             if item.span.source not in checked.sources:
                 checked.sources.append(item.span.source)
         return checked
-
-    def _check_complete(self) -> None:
-        """Check that every unknown type has an error that explains it."""
-        for node, kind in self.checker.program.types.items():
-            if contains_unknown(kind) and node not in self.checker.program.constants and kind is UNKNOWN:
-                self.checker.error("the type of this expression cannot be inferred", node.span)
-                return
 
 
 # ---------------------------------------------------------------------------------------------- items at the root

@@ -76,17 +76,12 @@ def text_of(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def _is_aggregate_call(node: nodes.Expr) -> bool:
-    """True for ``count()``, ``sum(…)`` and the like."""
-    row = builtin(node.name) if isinstance(node, nodes.Call | nodes.Identifier) else None
-    return row is not None and row.family == "aggregate"
-
-
 def aggregate_call(node: nodes.Expr) -> nodes.Expr | None:
-    """The call of an aggregating function that *node* is, or that the block *node* ends with."""
+    """The call of ``count()``, ``sum(…)`` and the like that *node* is, or that the block *node* ends with."""
     while isinstance(node, nodes.BlockExpr) and node.block.value is not None:
         node = node.block.value
-    return node if _is_aggregate_call(node) else None
+    row = builtin(node.name) if isinstance(node, nodes.Call | nodes.Identifier) else None
+    return node if row is not None and row.family == "aggregate" else None
 
 
 _IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})

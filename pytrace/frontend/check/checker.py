@@ -160,22 +160,19 @@ class Slot(msgspec.Struct):
             type_ = unify(self.known, self.inferred) or self.inferred
             type_ = self.fallback if isinstance(type_, Unknown) else type_
         else:
-            type_ = self._collected_type()
+            # What the last pass collected, with the offers of removed code.
+            common = unify(self.inferred, self.offered)
+            if common is None or not self._lock_holds(self.offered) or constant_outside(self.inferred, self.offered):
+                common = self.inferred
+            type_ = common
+            if isinstance(type_, Unknown):
+                type_ = self.fallback if isinstance(self.spare, Unknown) else self.spare
         changed = type_ != self.known
         if changed:
             self.changed = number
         self.known, self.inferred, self.first = type_, UNKNOWN, None
         self.offered = self.spare = UNKNOWN
         return changed
-
-    def _collected_type(self) -> Type:
-        """The type collected by the last pass, including the offers of removed code."""
-        common = unify(self.inferred, self.offered)
-        if common is None or not self._lock_holds(self.offered) or constant_outside(self.inferred, self.offered):
-            common = self.inferred
-        if isinstance(common, Unknown):
-            return self.fallback if isinstance(self.spare, Unknown) else self.spare
-        return common
 
 
 def _stored_type(type_: Type) -> Type:
@@ -408,15 +405,19 @@ class Checker:
         """Start a pass; True when the last one changed a type."""
         self.number += 1
         changed = self.number == 1
-        for slot in self._slots():
-            changed |= slot.begin(self.number)
+        for state in self.maps.values():
+            for slot in state.slots:
+                changed |= slot.begin(self.number)
+        for variable in self.variables.values():
+            changed |= variable.slot.begin(self.number)
         if self.asked and not changed:
             self.asked, self.answering = False, True
             changed = True
-        if not changed and not self.searching and self._has_unknown_types():
-            self.searching = changed = True
-        if not changed and not self.guessing and self._has_unknown_types():
-            self.guessing = changed = True
+        if not changed and self._has_unknown_types():
+            if not self.searching:
+                self.searching = changed = True
+            elif not self.guessing:
+                self.guessing = changed = True
         if not changed:
             changed = self._supply_types()
         self.diagnostics = Diagnostics()
@@ -437,22 +438,17 @@ class Checker:
 
     def _supply_types(self) -> bool:
         """Set types of declared maps that are never assigned, once for each. Returns False when none is left."""
-        declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
-        incomplete = [item for item in declared if item.incomplete and not item.supplied]
-        for state in incomplete:
-            state.make_empty()
-        return bool(incomplete)
+        supplied = False
+        for state in self.maps.values():
+            if state.used and state.declaration is not None and state.incomplete and not state.supplied:
+                state.make_empty()
+                supplied = True
+        return supplied
 
     def make_final(self) -> None:
         """Make the current pass the final one: all types are known."""
         self.final = True
         self.diagnostics = self.reported
-
-    def _slots(self) -> Iterator[Slot]:
-        for state in self.maps.values():
-            yield from state.slots
-        for variable in self.variables.values():
-            yield variable.slot
 
     # ---------------------------------------------------------------------------------------- expressions
 
@@ -627,10 +623,6 @@ class Checker:
     def settled(self, node: nodes.Expr) -> Type:
         """The real type of a checked expression (see :func:`~pytrace.frontend.check.conversions.settle`)."""
         return settle(self.program.types.get(node, UNKNOWN))
-
-    def known(self, type_: Type) -> bool:
-        """True when all parts of a type are known."""
-        return not contains_unknown(type_)
 
     # ---------------------------------------------------------------------------------------- slots
 

@@ -45,7 +45,7 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.frontend.check.checker import Checker, MapState
-from pytrace.frontend.check.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.check.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.expand.call_probes import MOST_CALLS
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
@@ -55,12 +55,6 @@ MANY_KEYS = 1 << 16
 """Minimum number of keys of a shared map: with fewer keys, CPUs often add to the same one at the same time."""
 MUCH_MEMORY = 1 << 20
 """Minimum size of all per-CPU values, in bytes, for a map to be shared."""
-
-
-def _help(state: MapState, span: Span) -> str:
-    """The documentation comment of a map: above its declaration, or above its first use at *span*."""
-    declared = "" if state.declaration is None else comment_above(state.declaration.span)
-    return declared or comment_above(span)
 
 
 def kind_of_undeclared(value: Type, entries: int, cpus: int, *, zeroed: bool) -> str:
@@ -331,12 +325,13 @@ class Maps:
         span = state.span if state.span is not None else (declaration.span if declaration is not None else None)
         assert span is not None
         private = declaration is not None and declaration.modifier == PRIVATE
+        comment = ("" if declaration is None else comment_above(declaration.span)) or comment_above(span)
         if declaration is not None and declaration.size is None:
             declaration = None
         if not state.keyed:
             if declaration is not None and declaration.kind.startswith("percpu") != value.aggregate:
                 self._report_kind(declaration, value)
-            return MapInfo(state.name, None, value, "global", 1, span, _help(state, span), private=private)
+            return MapInfo(state.name, None, value, "global", 1, span, comment, private=private)
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
         if ":" in state.name:
             entries = MOST_CALLS if entries == Config().max_map_keys else entries
@@ -349,7 +344,7 @@ class Maps:
                 self._report_kind(declaration, value)
         elif value.aggregate:
             kind = self._kind_of_aggregation(state, value, span)
-        return MapInfo(state.name, key, value, kind, entries, span, _help(state, span), state.key_names, private)
+        return MapInfo(state.name, key, value, kind, entries, span, comment, state.key_names, private)
 
     def _kind_of_aggregation(self, state: MapState, value: Type, span: Span) -> str:
         entries, cpus = self.checker.config.max_map_keys, self.checker.kernel.possible_cpus
@@ -422,7 +417,7 @@ class Maps:
                 return
         key_type = key_types[0] if len(key_types) == 1 else Tuple(key_types)
         state.key_names = _first_names(state.key_names, self._names(keys))
-        if self.checker.known(key_type):
+        if not contains_unknown(key_type):
             self.checker.put_map(state.name, state.key, key_type, node.span, "key")
 
     def _names(self, keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:

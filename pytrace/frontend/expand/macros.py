@@ -143,23 +143,20 @@ class _Expander:
         values: dict[str, Any] = {}
         for name in nodes.child_fields(type(node)):
             old = getattr(node, name)
-            new = self._field(old, scope)
-            if new is not old:
-                values[name] = new
+            if isinstance(old, nodes.Node):
+                child = self.node(old, scope)
+                if child is not old:
+                    values[name] = child
+            elif isinstance(old, tuple):
+                members = tuple(self.node(item, scope) if isinstance(item, nodes.Node) else item for item in old)
+                if any(a is not b for a, b in zip(members, old, strict=True)):
+                    values[name] = members
         values.update(changes)
         if scope is not None:
             for name, old in asdict(node).items():
                 if isinstance(old, Span):
                     values[name] = scope.span(old)
         return replace(node, **values) if values or scope is not None else node
-
-    def _field(self, value: object, scope: _Expansion | None) -> object:
-        if isinstance(value, nodes.Node):
-            return self.node(value, scope)
-        if isinstance(value, tuple):
-            new = tuple(self.node(item, scope) if isinstance(item, nodes.Node) else item for item in value)
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
-        return value
 
     # ---------------------------------------------------------------------------------------- names
 

@@ -152,7 +152,13 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     groups: dict[Hashable, _Group] = {}
     # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
-    for index, match in enumerate(_deduplicated(matches)):
+    seen: set[tuple[str, ProbeTarget]] = set()
+    for index, match in enumerate(matches):
+        target = (match.probe, match.place)
+        if target in seen and match.wild:
+            # Only what is written twice without a pattern is attached twice.
+            continue
+        seen.add(target)
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
@@ -162,17 +168,6 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
         key = (match.kind.name, index if single else _layout(context, uses), provider.apart(match))
         groups.setdefault(key, _Group(context)).matches.append(match)
     yield from groups.values()
-
-
-def _deduplicated(matches: list[Match]) -> Iterator[Match]:
-    """The targets, deduplicated unless one was written twice without a pattern."""
-    seen: set[tuple[str, ProbeTarget]] = set()
-    for match in matches:
-        key = (match.probe, match.place)
-        if key in seen and match.wild:
-            continue
-        seen.add(key)
-        yield match
 
 
 def _layout(context: ProbeContext, uses: Uses) -> Hashable:
@@ -330,7 +325,9 @@ def expand(
         kernel,
         config,
         diagnostics,
-        decides=_applies_filters_itself(program),
+        decides=any(
+            isinstance(node, nodes.Identifier | nodes.Call) and node.name == IN_SCOPE for node in nodes.walk(program)
+        ),
         probe_filter=_filter(options, program, diagnostics),
     )
     blocks: list[Block] = []
@@ -342,7 +339,7 @@ def expand(
         matches = places(probe, scope) if not probe.role else _call_places(probe, scope, entering)
         if probe.role:
             entering = matches if probe.role == nodes.CALL_ENTRY else None
-        kept = [item for item in matches if _runs_in_mode(item.kind, options) and _may_attach(item, scope)]
+        kept = [item for item in matches if _is_selected(item, scope)]
         dropped = dropped or len(kept) < len(matches)
         if any(item.kind.user for item in kept):
             kept = uprobes.leave_out_harmful(kept, scope)
@@ -372,12 +369,6 @@ def _units_of(blocks: list[Block], scope: Scope) -> list[ProbeUnit]:
     for block in blocks:
         units.extend(_build_programs(block.probe, block.index, len(units), block.matches, block.uses, scope))
     return units
-
-
-def _applies_filters_itself(program: nodes.Program) -> bool:
-    """Whether a script uses ``in_scope``, and so applies the process filters itself."""
-    names = (nodes.Identifier, nodes.Call)
-    return any(isinstance(node, names) and node.name == IN_SCOPE for node in nodes.walk(program))
 
 
 def _call_places(probe: nodes.Probe, scope: Scope, entering: list[Match] | None) -> list[Match]:
@@ -496,11 +487,6 @@ def _matches_kind(pattern: str, row: ProbeKind) -> bool:
     return any(matches_pattern(pattern.lower(), name) for name in (row.name, *row.aliases))
 
 
-def _runs_in_mode(kind: ProbeKind, options: CompileOptions) -> bool:
-    mode = _ONLY_IN_MODE.get(kind.name)
-    return mode is None or options.mode in (mode[0], "list")
-
-
 def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> re.Pattern[str] | None:
     """``--probe-filter``: a regular expression that the full name must contain."""
     try:
@@ -510,7 +496,11 @@ def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagno
         return None
 
 
-def _may_attach(item: Match, scope: Scope) -> bool:
+def _is_selected(item: Match, scope: Scope) -> bool:
+    """Whether the mode of the run has this kind, and ``--probe-filter`` lets it pass."""
+    mode = _ONLY_IN_MODE.get(item.kind.name)
+    if mode is not None and scope.options.mode not in (mode[0], "list"):
+        return False
     filter_ = scope.probe_filter
     return filter_ is None or item.kind.name in (BEGIN, END) or filter_.search(item.probe) is not None
 

@@ -85,7 +85,11 @@ def split_point(
     point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
 ) -> tuple[Part, ...] | None:
     """The parts of *point*, the provider first; None after an error was reported."""
-    text, span = point.text, _text_span(point)
+    text, span = point.text, point.span
+    offset = span.text.find(text)
+    if offset >= 0:
+        # Without name=, which the node's span includes.
+        span = Span(span.source, span.start + offset, span.start + offset + len(text))
     parts = _Parts(span)
     for match in TOKEN.finditer(text):
         if match["separator"]:
@@ -188,14 +192,6 @@ def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
             span,
             hints=["put the part in double quotes to use the character as it is"],
         )
-
-
-def _text_span(point: nodes.AttachPoint) -> Span:
-    """The span of the text without ``name=``, which the node's span includes."""
-    offset = point.span.text.find(point.text)
-    if offset < 0:
-        return point.span
-    return Span(point.span.source, point.span.start + offset, point.span.start + offset + len(point.text))
 
 
 def _within(span: Span, start: int, end: int) -> Span:

@@ -587,7 +587,7 @@ def table(file: ElfFile) -> Generator[None, None, array[int]]:
     if not source and go is None:
         return array("Q")
     pieces = (address.to_bytes(8, "little"), source, b"" if go is None else go[0])
-    name = f"{private_files.digest_of(pieces, 16)}.{FORMAT}"
+    name = f"{private_files.digest(*pieces, size=16)}.{FORMAT}"
     data = private_files.read(KIND, name)
     if data is not None:
         return array("Q", data)
