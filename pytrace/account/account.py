@@ -22,6 +22,8 @@ class Who(msgspec.Struct, frozen=True):
     pid: int = 0
     doing: str = ""
     """What a holder was doing when the wait began."""
+    stack: tuple[Place, ...] = ()
+    """Where a holder that was blocked was then: its functions outside of libraries, the innermost first."""
 
 
 class Part(msgspec.Struct, frozen=True):

@@ -78,6 +78,11 @@ def own_place(frames: Iterable[Frame]) -> Place | None:
     return _place(own)
 
 
+def own_places(frames: Iterable[Frame]) -> tuple[Place, ...]:
+    """All frames of the user's own code, the innermost first."""
+    return tuple(_place(frame) for frame in frames if frame.function and not is_library(frame))
+
+
 def place_of(user: Sequence[Frame], kernel: Sequence[Frame], name: str = "") -> Place:
     """Where a thread is: its own code, else a function of a library, else the kernel's.
 
@@ -124,13 +129,13 @@ def _place(frame: Frame) -> Place:
 def event_loop(user: Sequence[Frame]) -> str:
     """The event loop that a user stack is in: ``asyncio``, ``Node``, ``libuv``, or the scheduler of ``Go``."""
     for frame in user:
-        if _is_loop_step(frame):
+        if _is_loop_step(frame) or _is_uvloop(frame):
             return "asyncio"
         if frame.function == "uv_run":
             return "Node" if frame.module.endswith("/node") else "libuv"
         if frame.function == "runtime.mcall" or GO_SCHEDULER.match(frame.function):
             return "Go"
-    return ""
+    return "asyncio" if task_of(user) is not None else ""
 
 
 def task_of(user: Sequence[Frame]) -> Place | None:
@@ -138,12 +143,15 @@ def task_of(user: Sequence[Frame]) -> Place | None:
 
     None outside of one.
     """
-    calls = next((number for number, frame in enumerate(user) if _is_call(frame)), None)
+    is_boundary = _is_call if any(map(_is_loop_step, user)) else _runs_loop
+    calls = next((number for number, frame in enumerate(user) if is_boundary(frame)), None)
     if calls is None:
         return None
     # Tasks of libraries, as those of a server, are told by the innermost function that is the user's.
     inside = [frame for frame in user[:calls] if frame.file.endswith(".py")]
     own = [frame for frame in inside if not is_library(frame)]
+    if is_boundary is _runs_loop and not own:
+        return None
     return _place((own or inside)[-1]) if inside else None
 
 
@@ -153,6 +161,16 @@ def _is_loop_step(frame: Frame) -> bool:
 
 
 _STEPS = re.compile(r"(?:^|\.)(?:_run|_run_once|run_forever)$")
+
+
+def _is_uvloop(frame: Frame) -> bool:
+    """Whether a frame is of uvloop: the loop is compiled, and its steps are no frames of Python."""
+    return "/uvloop/loop." in frame.module
+
+
+def _runs_loop(frame: Frame) -> bool:
+    """Whether a frame is of uvloop, or of who runs a loop, inside of which are no frames of asyncio's own."""
+    return _is_uvloop(frame) or (frame.file.endswith("/asyncio/runners.py") and frame.function in ("run", "Runner.run"))
 
 
 def _is_call(frame: Frame) -> bool:

@@ -127,7 +127,10 @@ def _bars(account: Account, reading: Reading) -> Iterator[str]:
 
 def _details(line: Line) -> str:
     rows = [(seconds(line.ns), f"{line.count:,} times, longest {duration(line.most)}" if line.count else "")]
-    rows += [(seconds(who.ns), f"{who.relation} {who.who}{', ' * bool(who.doing)}{who.doing}") for who in line.by[:8]]
+    for who in line.by[:8]:
+        rows.append((seconds(who.ns), f"{who.relation} {who.who}{', ' * bool(who.doing)}{who.doing}"))
+        if who.stack:
+            rows.append(("", f"its stack then: {' ← '.join(place.text for place in who.stack)}"))
     rows += [
         (seconds(step.ns), f"meanwhile: {step.place.text} {step.cause.title}{' → ' * bool(step.about)}{step.about}")
         for step in line.behind[:8]

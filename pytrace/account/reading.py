@@ -18,6 +18,7 @@ from pytrace.account.frames import (
     Place,
     event_loop,
     own_place,
+    own_places,
     place_of,
     scheduling_frames,
     sleeping_library,
@@ -328,13 +329,19 @@ class Reading:
 
     def _wakers(self, group: _Group) -> Iterable[Who]:
         held: dict[tuple[str, int, str], int] = defaultdict(int)
+        stacks: dict[tuple[str, int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
         if group.cause in (causes.LOCK, causes.GIL):
             for (site, owner, state), ns in self.recorded("@held", list[tuple[tuple[int, int, int], int]]):
                 if site in group.sites and self._known_owner(site):
                     name, doing = self._holder(owner, state)
-                    held[name, self._threads[owner].pid if owner in self._threads else 0, doing] += ns
-        for (name, pid, doing), total in held.items():
-            yield Who("held by", name, total, pid, doing)
+                    key = (name, self._threads[owner].pid if owner in self._threads else 0, doing)
+                    held[key] += ns
+                    stacks[key][state] += ns
+        for key, total in held.items():
+            name, pid, doing = key
+            state = max(stacks[key], key=lambda state: stacks[key][state])
+            then = own_places(self._sites[state].user) if state in self._sites else ()
+            yield Who("held by", name, total, pid, doing, then)
         yield from self._who_ended(group.sites, group.cause)
 
     def _who_ended(self, sites: set[int], cause: Cause) -> Iterable[Who]:

@@ -36,7 +36,7 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     shown: list[Line] = []
     rows: list[str] = []
     for line in account.lines:
-        block = list(_line(account, line))
+        block = list(_line(account, line, everything=everything))
         if not everything and (line.share < _LEAST or len(shown) == LINES or len(rows) + len(block) > room):
             break
         shown.append(line)
@@ -88,7 +88,7 @@ def _whole(share: float) -> str:
     return "all accounted for" if abs(1 - share) < 0.001 else f"{share:.1%} accounted for"
 
 
-def _line(account: Account, line: Line) -> Iterator[str]:
+def _line(account: Account, line: Line, *, everything: bool) -> Iterator[str]:
     title = line.cause.title
     where = ", ".join(_part(line, number) for number in range(min(len(line.parts), 3)))
     if line.about:
@@ -99,6 +99,8 @@ def _line(account: Account, line: Line) -> Iterator[str]:
     details = _details(line)
     if details:
         yield cut(f"{_INDENT}{details}")
+    if everything and (then := next((who.stack for who in line.by if who.stack), ())):
+        yield cut(f"{_INDENT}the holder's stack then: {' ← '.join(place.text for place in then)}")
     if line.behind and (behind := _behind(line)):
         yield cut(f"{_INDENT}meanwhile: {behind}")
     yield _INDENT + _command(f"pytrace {line.cause.tool}", _options(line, account), WIDTH - len(_INDENT))

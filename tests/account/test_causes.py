@@ -225,6 +225,17 @@ def test_a_task_is_its_outermost_function() -> None:
     library = "read@/usr/lib/python3.11/socket.py:3 serve@/srv/site-packages/web/server.py:7"
     assert task_of(stack(f"{library} {run}")) == Place("serve", "server.py", 7)
     assert task_of(stack(f"select {run}")) is None
+    # uvloop's own frames are of C, and may be missing.
+    runner = "Runner.run@/usr/lib/python3.11/asyncio/runners.py:118 run@/usr/lib/python3.11/asyncio/runners.py:190"
+    within = stack("sleep nap@/srv/app.py:2 fetch@/srv/app.py:9")
+    compiled = stack("uv_run", "/srv/venv/lib/python3.11/site-packages/uvloop/loop.cpython-311-x86_64-linux-gnu.so")
+    for between, outside in (((), stack(f"{runner} main@/srv/app.py:20")), (compiled, stack("main@/srv/app.py:20"))):
+        assert task_of((*within, *between, *outside)) == Place("fetch", "app.py", 9)
+        assert event_loop((*within, *between, *outside)) == "asyncio"
+        assert task_of((*stack("epoll_pwait"), *between, *outside)) is None
+    assert event_loop((*stack("epoll_pwait"), *compiled)) == "asyncio"
+    starts = "open _lazy_init@/usr/lib/python3.11/asyncio/runners.py:60"
+    assert event_loop(stack(f"{starts} {runner} main@/srv/app.py:20")) == ""
     assert task_of(stack("sleep fetch@/srv/app.py:9 main@/srv/app.py:20")) is None
 
 
@@ -281,6 +292,15 @@ def test_the_first_screen() -> None:
         "idle threads (not slow), 8.00 s: 2 in accept",
         "next: pytrace why --all -c '/opt/app --all'",
     ]
+
+
+def test_the_stack_of_a_holder_when_the_wait_began_is_in_the_whole_account() -> None:
+    made = account("app", "-p 7")
+    then = (Place("nap", "app.c", 3), Place("keep", "app.c", 7))
+    made.lines = (msgspec.structs.replace(made.lines[0], by=(Who("held by", "nap (app)", 5, stack=then),)),)
+    row = "        the holder's stack then: nap (app.c:3) ← keep (app.c:7)"
+    assert row in list(screen(made, everything=True))
+    assert row not in list(screen(made))
 
 
 def test_waits_that_block_a_loop_and_idle_runtimes_are_said() -> None:

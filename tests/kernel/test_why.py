@@ -126,6 +126,7 @@ def test_causes_have_places_objects_and_whoever_ended_them(told: tuple[Account, 
     assert lock.parts[0].place.file == "whys.c"
     holder = next(who for who in lock.by if who.relation == "held by")
     assert (holder.who, holder.doing) in {("nap (lock)", "sleeping by itself"), ("nap (pi)", "sleeping by itself")}
+    assert [place.function for place in holder.stack[:2]] == ["nap", "take_turns"]
     assert 0 < lock.p99 <= lock.most
     assert any(who.relation == "released by" and "take_turns" in who.who for who in lock.by)
     pipe = found["pipe-read"][0]
