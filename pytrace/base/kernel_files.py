@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from typing import NamedTuple
+
+_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_START = 19
+"""Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
+
 
 def read_text(path: str, most: int = -1) -> str:
     """The text of a file, its first *most* characters; empty when it cannot be read."""
@@ -16,6 +23,27 @@ def process_name(pid: int | str) -> str:
     """What the kernel calls a process (``comm``), with U+FFFD for bytes that are no UTF-8; empty when it has gone."""
     name = read_text(f"/proc/{pid}/comm").removesuffix("\n")
     return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
+class Thread(NamedTuple):
+    """A thread that has not ended."""
+
+    name: str
+    start: int
+    """When it began, in nanoseconds since boot; a tick is rounded down, so nothing that it does is older."""
+    stack: int
+    """Its stack pointer in user space; 0 while it runs, or where this process may not look."""
+
+
+def thread(number: int) -> Thread | None:
+    """A thread by its number; None for one that has ended."""
+    before, _, after = read_text(f"/proc/{number}/stat").rpartition(")")
+    fields = after.split()
+    if len(fields) <= _START or fields[0] in ("Z", "X"):
+        return None
+    words = read_text(f"/proc/{number}/syscall").split()
+    stack = int(words[-2], 16) if len(words) > 1 else 0
+    return Thread(before.partition("(")[2], int(fields[_START]) * _TICK, stack)
 
 
 def process_state(pid: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import heapq
+import io
 import json
 import os
 import re
@@ -11,12 +13,14 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
+from msgspec.structs import replace
 
-from pytrace.base import whole_files
+from pytrace.base import kernel_files, whole_files
 from pytrace.base.interruption import interruptions
 from pytrace.calls import capture, functions
 from pytrace.calls.descriptors import Descriptors
@@ -28,7 +32,7 @@ from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core import system_calls
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.failures import UNTRACED_CHILDREN
+from pytrace.core.failures import UNTRACED_CHILDREN, UnderWay
 from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
@@ -38,10 +42,16 @@ from pytrace.runtime.binaries.elf_file import ElfFile
 
 if TYPE_CHECKING:
     from pytrace.calls.spans import Spans
+    from pytrace.live.answer_view import AnswerView
+    from pytrace.results.snapshot import SnapshotData
 
 
 _MOST_TYPES = 4096
 """Types of Go whose names are remembered."""
+_MOST_SHOWN = 200
+"""Calls under way that a live view shows, the oldest."""
+_LONGEST_SHOWN = 200
+"""Characters of them."""
 
 
 class Options(msgspec.Struct, kw_only=True):
@@ -66,8 +76,12 @@ class Options(msgspec.Struct, kw_only=True):
     duration: float | None = None
 
 
-def run_calls(options: Options) -> int:
+def run_calls(options: Options, confine_view: Callable[[], None] | None = None) -> int:
     """Record and print. Returns the exit status.
+
+    Args:
+        options: what to record.
+        confine_view: confines the process of a live view, which has the terminal; without it there is none.
 
     Raises:
         TraceError: a target names nothing, a process does not exist, or the kernel refuses.
@@ -90,9 +104,9 @@ def run_calls(options: Options) -> int:
         selection = functions.Selection(machine, options.longest, options.command, options.pids)
         found = selection.functions(wanted)
     if options.output in (None, "-"):
-        return _Run(options, machine, chosen, found).go(sys.stdout)
+        return _Run(options, machine, chosen, found).go(sys.stdout, confine_view)
     with whole_files.replacing(options.output) as file:
-        return _Run(options, machine, chosen, found).go(_text_file(file.fileno()))
+        return _Run(options, machine, chosen, found).go(_text_file(file.fileno()), confine_view)
 
 
 def _text_file(descriptor: int) -> TextIO:
@@ -187,12 +201,19 @@ class _Run:
         settings = capture.settings(options.longest) + (f"; {functions.settings()}" if wanted else "")
         return ["\n".join((f"config = {{ {settings} }}", script, *texts)) for script in of_system]
 
-    def go(self, out: TextIO) -> int:
-        """Trace to the end, and write to *out*."""
+    def go(self, out: TextIO, confine_view: Callable[[], None] | None) -> int:
+        """Trace to the end, and write to *out*, or while a live view has the terminal to its log."""
         self._out = out
-        with interruptions(self._ended), warnings.catch_warnings():
+        with ExitStack() as stack, interruptions(self._ended), warnings.catch_warnings():
             warnings.simplefilter("ignore", TraceWarning)
-            return self._traced()
+            view = None
+            if confine_view is not None:
+                view = self._view(confine_view, stack)
+                if out is sys.stdout:
+                    self._out = io.StringIO()
+            with nullcontext() if view is None else view.streams.redirected():
+                trace = stack.enter_context(self._opened(list(self._options.command) or None))
+            return self._traced(trace, view, out)
 
     def _ended(self) -> None:
         self._stop = True
@@ -200,30 +221,105 @@ class _Run:
         if trace is not None:
             trace.request_end()
 
-    def _traced(self) -> int:
-        options = self._options
-        command = list(options.command) or None
-        with self._opened(command) as trace:
-            self._trace = trace
-            # Such as functions of a pattern that cannot be probed.
-            sys.stderr.writelines(f"WARNING: {text}\n" for text in trace.warnings)
-            self._seed(trace.child_pid)
-            if self._stop:
-                trace.request_end()
-            while True:
-                events = trace.batch(0.2)
-                for event in events:
-                    self._event(event.values)
-                if self._tree is not None and not events and self._options.format == "text":
-                    self._steps(self._tree.waiting())
-                self._out.flush()
-                if not events and trace.ended:
-                    break
-            for item in self._recorder.rest():
-                self._take(item)
-            self._at_end(trace)
+    def _traced(self, trace: tracing.Trace, view: AnswerView | None, out: TextIO) -> int:
+        self._trace = trace
+        # Such as functions of a pattern that cannot be probed.
+        sys.stderr.writelines(f"WARNING: {text}\n" for text in trace.warnings)
+        self._seed(trace.child_pid)
+        if self._stop:
+            trace.request_end()
+        if view is not None:
+            view.begin()
+        while True:
+            events = trace.batch(0.2)
+            for event in events:
+                self._event(event.values)
+            if self._tree is not None and not events and self._options.format == "text":
+                self._steps(self._tree.waiting())
+            if view is not None:
+                self._show(view)
+                if view.over:
+                    trace.request_end()
             self._out.flush()
-            return trace.exit_code
+            if not events and trace.ended:
+                break
+        if view is not None:
+            view.close()
+            self._out = out
+            if view.error:
+                sys.stderr.write(f"ERROR: the live view failed ({view.error}), so the run was ended\n")
+        for item in self._recorder.rest():
+            self._take(item)
+        self._at_end(trace)
+        self._out.flush()
+        return trace.exit_code
+
+    # ---- the live view
+
+    def _view(self, confine: Callable[[], None], stack: ExitStack) -> AnswerView:
+        from pytrace.live.answer_view import AnswerView  # with --live
+
+        options = self._options
+        target = " ".join(options.command) or ", ".join(map(str, options.pids))
+        return AnswerView(
+            f"calls of {target}: {' '.join(options.targets)}", self._snapshot, lambda data: replace(data, maps={}),
+            self._seen, confine, stack, self._under_way,
+        )  # fmt: skip
+
+    def _snapshot(self) -> SnapshotData:
+        data = self._trace.snapshot().data
+        # The view has a title of its own for what has no name.
+        return replace(data, runs=tuple(replace(run, script="-e") for run in data.runs))
+
+    def _show(self, view: AnswerView) -> None:
+        """Send the view what is new."""
+        if isinstance(self._out, io.StringIO) and (text := self._out.getvalue()):
+            view.log(text.encode("utf-8", "surrogateescape"))
+            self._out.seek(0)
+            self._out.truncate()
+        view.work()
+
+    def _seen(self) -> str:
+        """How many calls have returned."""
+        return f"{self._recorder.calls + (0 if self._tree is None else self._tree.returned):,} calls returned"
+
+    def _under_way(self) -> tuple[tuple[UnderWay, ...], int]:
+        """The oldest calls that have not returned; and how many others there are."""
+        now, total = time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0
+        threads: dict[int, kernel_files.Thread | None] = {}
+        depths: dict[int, int] = {}
+        found: list[UnderWay] = []
+
+        def add(start: int, tid: int, thread: str, text: str, depth: int) -> None:
+            shown = text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+            found.append(UnderWay(max(now - start, 0), tid, thread, shown, depth))
+
+        if self._tree is not None:
+            calls = self._tree.rest()
+            total += len(calls)
+            for call in calls[:_MOST_SHOWN]:
+                text = f"{call.function.name}({', '.join(self._function_arguments(call))})"
+                if call.function.go:
+                    add(call.start, call.pid, f"goroutine {call.tid}", text, call.depth)
+                    continue
+                if call.tid not in threads:
+                    threads[call.tid] = kernel_files.thread(call.tid)
+                thread = threads[call.tid]
+                if thread is not None and not call.left(thread.stack):
+                    add(call.start, call.tid, thread.name, text, call.depth)
+                    depths[call.tid] = call.depth + 1
+        if self._chosen:
+            entries = dict(self._trace.maps["@calls"].items())
+            total += len(entries)
+            oldest = heapq.nsmallest(_MOST_SHOWN, entries.items(), key=lambda item: item[1][0])
+            unreadable = self._texts.unreadable
+            for recorded in self._recorder.under_way(dict(oldest)):
+                name, tid = self._name(recorded.number), recorded.tid
+                text = f"{name}({', '.join(self._texts.arguments(recorded))})"
+                add(recorded.start, tid, kernel_files.process_name(tid), text, depths.get(tid, 0))
+            self._texts.unreadable = unreadable  # they are counted when the call returns
+        found.sort(key=lambda call: -call.age)
+        return tuple(found[:_MOST_SHOWN]), max(0, total - len(found[:_MOST_SHOWN]))
 
     def _at_end(self, trace: tracing.Trace) -> None:
         """Show what has not returned, tell what was lost, write what was kept."""
@@ -488,8 +584,10 @@ class _Run:
         if self._options.failed:
             return
         for call in tree.rest():
-            call.duration = now - call.start
-            if call.duration >= self._options.slow:
+            thread = None if call.function.go else kernel_files.thread(call.tid)
+            if thread is None or not call.left(thread.stack):
+                call.duration = now - call.start
+            if call.duration is None or call.duration >= self._options.slow:
                 self._function(Shown.LEFT, call)
 
     def _report_functions(self, tree: Tree, trace: tracing.Trace) -> None:

@@ -47,6 +47,10 @@ class FunctionCall(msgspec.Struct):
     result: int = 0
     result_reads: Sequence[Word] = ()
 
+    def left(self, stack: int) -> bool:
+        """Whether the stack pointer of its thread, if it is known, is further out: it was left without a return."""
+        return bool(self.place) and 0 < stack - self.place < _ONE_STACK
+
     @property
     def thread(self) -> Thread:
         """The thread or goroutine whose calls are in one nest with this one."""

@@ -9,6 +9,7 @@ from pytrace.calls.run import Options, run_calls
 from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.session import child
+from pytrace.runtime.session.confinement import confine_view
 
 
 def run(words: Sequence[str]) -> int:
@@ -33,6 +34,19 @@ def run(words: Sequence[str]) -> int:
         raise TraceError(f"--summary is a table: -f {form} shows calls one by one")
     if spans and output in (None, "-") and sys.stdout.isatty():
         raise TraceError(f"-f {form} is not for terminals", hints=("-o FILE writes it to a file",))
+    live = line.flag("live")
+    if live and line.flag("summary"):
+        raise TraceError("--summary is a table at the end: --live shows calls as they are made")
+    if live and form == "json" and output in (None, "-"):
+        raise TraceError(
+            "--live has the terminal, to which -f json would print",
+            hints=("-o FILE writes json to a file while the view is shown",),
+        )
+    if live:
+        from pytrace.live import terminal  # with --live
+
+        terminal.check()
+        terminal.check_application()
     size = line.argument("string_size", int)
     options = Options(
         targets=tuple(line.operands) or ("syscall:*",),
@@ -44,4 +58,4 @@ def run(words: Sequence[str]) -> int:
         names=not line.flag("no_names"), format=form, output=output,
         duration=line.argument("duration", float),
     )  # fmt: skip
-    return run_calls(options)
+    return run_calls(options, confine_view if live else None)

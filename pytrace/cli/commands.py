@@ -309,6 +309,7 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
             Option("depth", "", "depth", "N", "show functions that are nested at most N deep", "",
                    parse=partial(_number, option="--depth", least=1)),
             Option("summary", "", "summary", "", "a table at the end: time, calls, errors, p99 by call", ""),
+            replace(_RUN["live"], help="show calls that have not returned, and lines, in the whole terminal"),
             Option("string_size", "s", "string-size", "N", "show N bytes of strings and buffers (32)", "",
                    parse=partial(_number, option="-s")),
             Option("time", "t", "time", "", "begin lines with the time of the day", ""),

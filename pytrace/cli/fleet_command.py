@@ -224,7 +224,7 @@ def _check(line: CommandLine) -> None:
 def _program(own: CommandLine, line: CommandLine, options: RunOptions, script: Script) -> Program:
     if script.wants_help:
         raise TraceError("--help of a script is shown without pytrace fleet")
-    compile_options = replace(request.compile_options(line, options, script), ahead=True, resets=False)
+    compile_options = replace(request.compile_options(line, options, script), ahead=True, live=False)
     if script.compiled or own.flag("compile_there"):
         return Program(options.script, script.source, compile_options, script.compiled or b"",
                        variants=bool(script.compiled and script.source.text))  # fmt: skip

@@ -256,7 +256,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         ahead=line.text("aot") is not None,
         limited=bool(run.rates),
         sampled=run.budget is not None and run.budget.action == SAMPLE,
-        resets=run.live,
+        live=run.live,
         environment=environment(mark_unreadable=line.flag("mark_unreadable")),
     )
 

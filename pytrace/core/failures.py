@@ -112,6 +112,18 @@ class CallTotals(msgspec.Struct, frozen=True):
         return f"{self.probe}: none of {counted(self.entered, 'call')} returned: {self.rest}"
 
 
+class UnderWay(msgspec.Struct, frozen=True):
+    """A call that has not returned, at one moment: its *age* in nanoseconds, and how many such calls it is in."""
+
+    age: int
+    tid: int
+    """Of a goroutine the process."""
+    thread: str
+    """The name of the thread, or the goroutine."""
+    call: str
+    depth: int
+
+
 def failure(kind: str) -> LossKind:
     """The row of a counter kind; one that has none counts under its own name."""
     return FAILURES.get(kind) or LossKind(kind, kind, "")

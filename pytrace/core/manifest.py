@@ -456,6 +456,8 @@ class Manifest(msgspec.Struct, frozen=True):
     call_maps: tuple[MapSpec, ...] = ()
     """The maps of ``call:`` probes from calls that are under way to what is kept of their entries; no output has them.
     Counters about maps number them after :attr:`maps`."""
+    calls_named: bool = False
+    """Whether the third member of their records is the call's name, for the live view."""
     goroutine_numbers: tuple[int, ...] = ()
     """Where ``runtime.g`` may have the number of a goroutine, in the programs whose calls are probed."""
 

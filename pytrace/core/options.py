@@ -339,8 +339,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """``--max-rate``: programs limit the rate of their hits."""
     sampled: bool = False
     """``--budget``: programs may leave hits out."""
-    resets: bool = False
-    """``--live``: the user may empty maps at any time."""
+    live: bool = False
+    """``--live``: the user may empty maps at any time, and calls that are under way are shown."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

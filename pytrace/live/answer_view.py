@@ -1,5 +1,5 @@
-"""``pytrace fleet --live``: the answer of many hosts so far, shown by a process that has the terminal; and the files
-that the user of a live view asks for.
+"""``pytrace fleet --live``, ``pytrace calls --live``: the answer of many hosts so far, calls that have not returned,
+shown by a process that has the terminal; and the files that the user of a live view asks for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.failures import UnderWay
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import Streams, ViewProcess
@@ -27,6 +28,9 @@ SHARE = 0.05
 """Part of a processor that merging for the view may take: of large answers there are fewer pictures."""
 _LONGEST = 30.0
 """Seconds between two pictures of an answer that takes long to merge."""
+_LINES_EVERY = 0.5
+"""Seconds between two messages with lines of the log."""
+_LONGEST_PIECE = 1 << 17
 MOST_LINES = 1000
 """Pieces of the log that wait for the view."""
 
@@ -41,6 +45,7 @@ class AnswerView:
         take: returns the answer so far.
         trim: leaves the largest entries of each map, which are shown.
         answered: returns the line that says who answered.
+        calls: returns the calls that are under way, if the run follows some: as members of :class:`State`.
         confine: as of :class:`ViewProcess`.
         stack: gives the terminal back.
     """
@@ -48,13 +53,14 @@ class AnswerView:
     def __init__(
         self, title: str, take: Callable[[], SnapshotData], trim: Trim, answered: Callable[[], str],
         confine: Callable[[], None], stack: ExitStack,
+        calls: Callable[[], tuple[tuple[UnderWay, ...], int]] | None = None,
     ) -> None:  # fmt: skip
-        self._title, self._take, self._trim, self._answered = title, take, trim, answered
+        self._title, self._take, self._trim, self._answered, self._calls = title, take, trim, answered, calls
         self._log: deque[bytes] = deque(maxlen=MOST_LINES)
-        self._streams = Streams(stack)
-        self._view = ViewProcess(self._streams, confine, self._log.append, stack)
+        self.streams = Streams(stack)
+        self._view = ViewProcess(self.streams, confine, self._log.append, stack)
         self._started = self._looked = time.monotonic()
-        self._next = 0.0
+        self._next = self._next_lines = 0.0
         self._interval = REFRESH
         self._states = self._lost = 0
         self._own = time.process_time()
@@ -73,15 +79,20 @@ class AnswerView:
         """The view takes the terminal. What others print goes to its log."""
         self._view.begin(Start(self._title, characters(), coloured()))
 
+    def log(self, data: bytes) -> None:
+        """Add to what the log shows; of very much the end."""
+        self._log.append(data[-_LONGEST_PIECE:])
+
     def work(self) -> None:
         """Do what the view asks for, and send what is new."""
         if not self._view.flush():
             return
         while not self._view.commands.empty():
             self._do(self._view.commands.get())
-        if self._log:
-            self._view.send(Lines(b"".join(self._log.popleft() for _ in range(len(self._log)))))
         now = time.monotonic()
+        if self._log and now >= self._next_lines:
+            self._next_lines = now + _LINES_EVERY
+            self._view.send(Lines(b"".join(self._log.popleft() for _ in range(len(self._log)))))
         if now >= self._next and self._view.states == self._states:
             self._send_state(now)
 
@@ -93,15 +104,16 @@ class AnswerView:
         used = time.thread_time()
         whole = self._take()
         shown = self._trim(whole)
+        calls, younger = (None, 0) if self._calls is None else self._calls()
         used = time.thread_time() - used
         self._interval = min(max(REFRESH, used / SHARE), _LONGEST)
         self._next = now + self._interval
         self._states += 1
         # What is read from files as it is needed is sent as it is.
         maps = {name: replace(data, entries=dict(data.entries), times=None) for name, data in shown.maps.items()}
-        others = {name: len(data.entries) - len(maps[name].entries) for name, data in whole.maps.items()}
+        others = {name: len(whole.maps[name].entries) - len(data.entries) for name, data in maps.items()}
         state = replace(whole, maps=maps, tables=(), prints=())
-        self._view.send(State(state, others, self._meters(whole, now)))
+        self._view.send(State(state, others, self._meters(whole, now), calls, younger))
 
     def _meters(self, snapshot: SnapshotData, now: float) -> Meters:
         own = time.process_time()
@@ -120,7 +132,7 @@ class AnswerView:
 
     def _do(self, command: Command) -> None:
         if command.do == "clear":
-            self._view.send(Notice("maps of hosts are not reset", error=True))
+            self._view.send(Notice("maps are not reset here", error=True))
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":

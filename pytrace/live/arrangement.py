@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, Line, columns, wrapped
-from pytrace.live.panels import Counters, Panel, counter_lines
+from pytrace.live.panels import CALLS, Counters, Panel, counter_lines
 from pytrace.live.pictures import HistogramPanel
 
 LINES_KEPT = 5000
@@ -137,7 +137,7 @@ class Arrangement:
         """The maps of the panel that has the focus."""
         if self.focus == COUNTERS:
             return [counter.name for counter in self._shown_counters()]
-        return [self.panel.name] if self.panel else []
+        return [self.panel.name] if self.panel and self.panel.name != CALLS else []
 
     def turn(self, by: int) -> None:
         """Give the focus to another panel."""

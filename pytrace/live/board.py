@@ -11,7 +11,7 @@ from pytrace.core import types
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, columns
 from pytrace.live.messages import Meters, State
-from pytrace.live.panels import RATE, TOTAL, Counters, Moment, Panel, Selection
+from pytrace.live.panels import CALLS, RATE, TOTAL, CallsPanel, Counters, Moment, Panel, Selection, calls_map
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
 from pytrace.live.processes import Processes
 from pytrace.results.findings import counted, readable
@@ -25,7 +25,7 @@ MOST_BYTES = 32 << 20
 
 
 class Board:
-    """The panels by the names of their maps: aggregations, then other maps, each in the order of the script."""
+    """The panels by the names of their maps: aggregations, then other maps, each in the order of the script; calls."""
 
     def __init__(self, glyphs: Glyphs, processes: Processes | None = None) -> None:
         self._glyphs = glyphs
@@ -59,6 +59,10 @@ class Board:
             read = snapshot.read.get(name)
             moment = self.end if read is None else read / 1e9
             panel.update(data, state.others.get(name, 0), moment, shown=self.back is None)
+        if state.calls is not None:
+            if CALLS not in self.panels:
+                self.panels[CALLS] = CallsPanel(self._printers, self._glyphs, self.selection)
+            self.panels[CALLS].update(calls_map(state.calls), state.younger_calls, self.end, shown=self.back is None)
         self._keep()
 
     def _keep(self) -> None:

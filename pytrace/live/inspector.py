@@ -57,8 +57,8 @@ _WHOLE_STACKS = {"PYTRACE_STACK_UNWINDING": "auto", "PYTRACE_PYTHON_FRAMES": "tr
 
 
 def answers_for(manifest: Manifest) -> bool:
-    """Whether rows of a run's maps are of processes, so that there is something to ask about."""
-    return any(name in ("pid", "tid") for spec in manifest.maps for name in spec.key_names)
+    """Whether rows of a run's maps, or calls under way, are of processes, so that there is something to ask about."""
+    return bool(manifest.call_maps) or any(name in ("pid", "tid") for spec in manifest.maps for name in spec.key_names)
 
 
 class Inspector:

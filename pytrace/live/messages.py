@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from pytrace.core.failures import UnderWay
 from pytrace.results.snapshot import SnapshotData
 
 _LENGTH = struct.Struct("=I")
@@ -58,6 +59,10 @@ class State(msgspec.Struct, frozen=True):
     others: dict[str, int]
     """Keys that each map has besides those in the snapshot."""
     meters: Meters
+    calls: tuple[UnderWay, ...] | None = None
+    """Calls that have not returned, the oldest first; None of a run that follows none."""
+    younger_calls: int = 0
+    """How many there are besides, some of which may have been left without a return."""
 
 
 class Lines(msgspec.Struct, frozen=True):

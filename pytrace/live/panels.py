@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from pytrace.core import types
+from pytrace.core.failures import UnderWay
 from pytrace.core.value_tables import INTEGERS, RIGHT
 from pytrace.live import changes
 from pytrace.live.glyphs import Glyphs, Line, columns, quantity
@@ -134,6 +135,8 @@ class Panel:
         self.unit = "s" if period else data.unit
         self.aggregation = isinstance(data.value, types.AGGREGATIONS)
         self.grows = isinstance(data.value, changes.GROWING)
+        self.changing = True
+        """Whether what values gain is of interest."""
         self.used = self.aggregation
         """Whether it is to be shown: what scripts store for themselves is shown once there is some."""
         self.own = data.hidden and not self.aggregation
@@ -185,7 +188,7 @@ class Panel:
         """Take the state of the map at *moment*, in seconds; *shown*: not while an earlier one is looked at."""
         before = self._latest
         rates: dict[Portable, float] = {}
-        if before.time:
+        if before.time and self.changing:
             whole = not before.others
             rates = changes.rates(self.type, before.entries, data.entries, moment - before.time, whole=whole)
         self.title = self.glyphs.text(data.title)
@@ -662,6 +665,34 @@ class Panel:
             start += len(text)
             line.append((text, "heading"))
         return [*line[:-1], (line[-1][0].removesuffix(" "), "heading")]
+
+
+CALLS = "calls under way"
+"""The name of the panel that shows them; those of maps begin with ``@``."""
+_CALL_KEY = types.Tuple((types.INT64, types.String(16), types.String(64), types.INT64))
+
+
+def calls_map(calls: Sequence[UnderWay]) -> MapData:
+    """Calls that have not returned as a map from what they are to their age."""
+    entries: dict[Portable, Value] = {(call.tid, call.thread, call.call, call.depth): call.age for call in calls}
+    return MapData(CALLS, _CALL_KEY, types.INT64, entries, key_names=("tid", '"thread"', '"call"', '"depth"'))
+
+
+class CallsPanel(Panel):
+    """Calls that have not returned, the oldest first."""
+
+    def __init__(self, printers: Printers, glyphs: Glyphs, selection: Selection | None = None) -> None:
+        super().__init__(calls_map(()), printers, glyphs, 0.0, selection)
+        self.unit, self.used, self.changing = "ns", True, False
+
+    def column_title(self, column: str) -> str:
+        """What people call a column."""
+        return "age" if column == TOTAL else super().column_title(column)
+
+    @property
+    def empty(self) -> str:
+        """Why no row is shown, for the heading; empty if there are some."""
+        return super().empty if self.entries else "none"
 
 
 class Counters(Panel):

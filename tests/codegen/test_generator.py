@@ -117,5 +117,5 @@ def test_a_script_compiles_to_the_same_bytes_each_time() -> None:
 def test_more_maps_than_addresses_of_them_find_room_for_are_not_double_buffered() -> None:
     for count, twice in ((3, True), (70, False)):
         body = " ".join(f"@m{number}[{number}] = count();" for number in range(count))
-        script = compile_text(f"begin {{ {body} }}", RecordedKernel(), CompileOptions(resets=True))
+        script = compile_text(f"begin {{ {body} }}", RecordedKernel(), CompileOptions(live=True))
         assert {spec.inner is not None for spec in script.manifest.maps} == {twice}

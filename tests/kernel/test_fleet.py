@@ -524,7 +524,7 @@ def test_live_answers(tmp_path: Path) -> None:
         view.press("s")
         view.shows("@, 2 rows", "13 a1", "13 a2")
         view.press("C")
-        view.shows("maps of hosts are not reset")
+        view.shows("maps are not reset here")
         view.press("w")
         view.shows("written: pytrace-")
         (saved,) = tmp_path.glob("pytrace-*.pts")

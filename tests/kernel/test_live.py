@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.results import file_form
+from tests.support.compile import SOURCES, compiled
 from tests.support.tmux import Terminal, terminal
 from tests.support.waiting import until
 
@@ -346,3 +347,78 @@ def test_maps_keep_no_calls_of_the_tracer_and_of_the_view(tmp_path: Path) -> Non
     maps = file_form.read(str(saved)).maps
     assert maps["@own"].entries[None]
     assert not maps["@"].entries
+
+
+WAITING = ("-O1", "-fno-optimize-sibling-calls", "-pthread")
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
+def test_calls_under_way_are_shown_the_oldest_first(width: int, height: int, tmp_path: Path) -> None:
+    """Those that wait, but none that was left by longjmp, or by the end of its thread."""
+    program = compiled(tmp_path, "waiting", SOURCES / "waiting_calls.c", *WAITING)
+    functions = ",".join(f"call:./waiting:{name}" for name in ("wait_inside", "leave", "end_inside", "hurry"))
+    # Calls that the script reads nothing of are seen, too.
+    script = f"{functions} {{ @[func] = count(); }} syscall:pause,clock_nanosleep /pid == cpid/ {{ @us = count(); }}"
+    with terminal(tmp_path, width, height) as view:
+        begun(view, "-c", str(program), script=script)
+        view.shows("@, 1 row", "calls under way, ")
+        until(lambda: len(_waiting(view.screen())) >= 9)
+        rows = _waiting(view.screen())
+        inside: dict[str, list[str]] = {}
+        for _, thread, call, depth in rows:
+            if call == "./waiting:wait_inside":
+                inside.setdefault(thread, []).append(depth)
+        assert [*inside.values()] == [["0", "1", "2"], ["0", "1", "2"]], rows
+        assert sorted(row[3] for row in rows if row[2] == "syscall:pause") == ["0", "3", "3"], rows
+        seconds = [float(row[0]) for row in rows[:9]]
+        assert seconds == sorted(seconds, reverse=True)
+        assert not re.search(r"(leave|end_inside) ", view.screen())
+        view.press("q")
+        assert view.status() == 0
+
+
+def _waiting(screen: str) -> list[tuple[str, ...]]:
+    """Age in seconds, thread, call and depth of the calls that have been waiting for seconds."""
+    return re.findall(r"^\s*([\d.]+) s +[^\s\w]* *(\d+) waiting +(\S+) +(\d+)$", screen, re.MULTILINE)
+
+
+FUNCTIONS = (*(f"./waiting:{name}" for name in ("wait_inside", "leave", "end_inside", "hurry")), "syscall:pause")
+
+
+@pytest.mark.parametrize("words", [("syscall:pause,clock_nanosleep",), FUNCTIONS])
+def test_calls_has_a_view_of_those_under_way(words: tuple[str, ...], tmp_path: Path) -> None:
+    compiled(tmp_path, "waiting", SOURCES / "waiting_calls.c", *WAITING)
+    functions = len(words) > 1
+    with terminal(tmp_path, 100, 40) as view:
+        before, modes = view.settings(), view.modes()
+        view.run("calls", "--live", "-c", "./waiting", *words)
+        view.shows("calls of ./waiting", "? help", "calls returned", "calls under way, ", "log")
+        until(lambda: len(_waiting_with_arguments(view.screen())) >= (9 if functions else 3))
+        rows = _waiting_with_arguments(view.screen())
+        pauses = sorted(depth for call, depth in rows if call == "pause()")
+        assert pauses == (["0", "3", "3"] if functions else ["0", "0", "0"])
+        inside = sorted(depth for call, depth in rows if call.startswith("wait_inside("))
+        assert inside == (["0", "0", "1", "1", "2", "2"] if functions else [])
+        assert not [call for call, _ in rows if call.startswith(("leave(", "end_inside("))], rows
+        view.shows("hurry(" if functions else "{tv_sec=0, tv_nsec=1000000}, NULL) = 0")
+        view.press("q")
+        assert view.status() == 0
+        view.shows("pause( <unfinished, for ")
+        assert (view.settings(), view.modes()) == (before, modes)
+
+
+def _waiting_with_arguments(screen: str) -> list[tuple[str, str]]:
+    """Call and depth of those that have been waiting for seconds."""
+    return re.findall(r"^\s*[\d.]+ s +[^\s\w]* *\d+ waiting +(\S.*?) +(\d+)$", screen, re.MULTILINE)
+
+
+def test_a_view_of_calls_is_refused_where_it_shows_nothing(tmp_path: Path) -> None:
+    rows = {
+        "--summary": "--summary is a table at the end: --live shows calls as they are made",
+        "-f json": "--live has the terminal, to which -f json would print",
+    }
+    with terminal(tmp_path, 100, 24) as view:
+        for option, text in rows.items():
+            view.run("calls", "--live", "-c", "true", *option.split())
+            assert view.status() == 1
+            view.shows(f"ERROR: {text}")

@@ -207,7 +207,7 @@ class Taken:
 
 
 def test_resets_by_the_user_lose_and_repeat_nothing(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "CompileOptions", partial(CompileOptions, resets=True))
+    monkeypatch.setattr(compiled, "CompileOptions", partial(CompileOptions, live=True))
     taken = Taken(monkeypatch)
     script = (
         "let @l = percpulruhash(100); "

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.failures import UnderWay
 from pytrace.live import answer_view, changes, processes, terminal
 from pytrace.live.answer_view import AnswerView
 from pytrace.live.arrangement import COUNTERS, LOG, Arrangement, Log
@@ -216,6 +217,31 @@ def test_a_user_a_process_a_tree() -> None:
     assert {pid for pid, *_ in made.tree(10)} <= {1, 5, 7, 8, 9}, "parents in a circle"
     selection.folded.update((1, 5, 7))
     assert {pid for pid, *_ in made.tree(10)} <= {1, 5, 7, 8, 9}
+
+
+def test_calls_that_have_not_returned_are_a_panel_of_their_own() -> None:
+    board = Board(PLAIN, NoProcesses())
+    names = [*board.panels]
+    board.update(state(1, counts("@", {"a": 1})))
+    assert names == [], "of a run without calls there is none"
+    ages = {9: 0, 8: 1, 3: 0}
+    calls = tuple(UnderWay(age * SECOND, 70 + age, "work", f"libc:{HOSTILE}", depth) for age, depth in ages.items())
+    board.update(replace(state(2, counts("@", {"a": 1})), calls=calls, younger_calls=5))
+    assert [*board.panels] == ["@", "calls under way"]
+    panel = board.panels["calls under way"]
+    assert panel.heading() == " calls under way, 3 of 8 rows, by age "
+    lines = texts(panel.lines(90, 9))
+    assert lines[0].split() == ["agev", "TID", "thread", "call", "depth"]
+    assert [line.split()[0] for line in lines[1:]] == ["9", "8", "3"]
+    assert [line.split()[-1] for line in lines[1:]] == ["0", "1", "0"]
+    assert panel.chosen_pid() == 79
+    shown = Arrangement(board, Log(PLAIN), PLAIN)
+    shown.choose("calls under way")
+    assert shown.maps() == [], "there is nothing to reset"
+    board.update(replace(state(3, counts("@", {"a": 1})), calls=()))
+    assert panel.heading() == " calls under way, none "
+    board.scroll(1)
+    assert len(panel.entries) == 3
 
 
 def test_ten_minutes_are_kept_and_shown_again() -> None:
@@ -768,7 +794,7 @@ def test_commands(view: AnswerView, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         process(view).commands.put(Command(name))  # type: ignore[arg-type]
     view.work()
     notices = [message for message in process(view).sent if isinstance(message, Notice)]
-    assert notices[0] == Notice("maps of hosts are not reset", error=True)
+    assert notices[0] == Notice("maps are not reset here", error=True)
     assert all(notice.text.startswith("written: pytrace-") for notice in notices[1:])
     (saved,) = tmp_path.glob("*.pts")
     assert file_form.read(str(saved)).maps["@"].entries == {"a": 10, "b": 1, "c": 2}

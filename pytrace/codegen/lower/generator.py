@@ -61,7 +61,7 @@ def generate(
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license, atomics=kernel.feature("atomic_fetch"))
     digested = map_uses.digested_maps(checked) if checked.maps else frozenset()
-    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.resets)
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.live)
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     # With -k, each read of a missing element is reported.
@@ -313,6 +313,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
         programs=programs + services,
         maps=tuple(maps),
         call_maps=tuple(call_maps),
+        calls_named=script.options.live,
         goroutine_numbers=tuple(
             sorted({fact.offset for fact in checked.facts.values() if isinstance(fact, GoroutineNumber)})
         ),
@@ -361,9 +362,9 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
         size = target.stack_needed(elf, text)
         if size <= target.STACK_LIMIT:
             return CompiledScript(elf, manifest)
-    if options.resets:
+    if options.live:
         # A program has the address of each double-buffered map.
-        return compile_program(checked, kernel, replace(options, resets=False))
+        return compile_program(checked, kernel, replace(options, live=False))
     raise TraceError(
         f"a program of the script needs {size} bytes of stack, and the kernel has {target.STACK_LIMIT}",
         hints=("keep fewer values at the same time, or split the block into several probes",),

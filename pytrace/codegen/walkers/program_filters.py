@@ -281,7 +281,7 @@ class Filters(Part):
         """Test that the process is neither the tracer nor one of its live view."""
         process = task.process("tracer")
         same: Number = 0
-        for distance in (0, 4, 8) if self.script.options.resets else (0, 4):
+        for distance in (0, 4, 8) if self.script.options.live else (0, 4):
             own = self.b.load(self.e.session(SESSION.own + distance), 32)
             same = self.b.op("or", same, self.b.number(self.b.icmp("eq", process, own)))
         return self.b.icmp("eq", same, 0)
@@ -520,7 +520,7 @@ class Watchdog(Part):
         unit, kind = self.program.unit, self.program.unit.kind
         if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
             return
-        if self.script.options.resets:
+        if self.script.options.live:
             self._unless_view()
         self._unless_own_thread_ends()
         self._unless_stopped(calls=kind.context is not Context.PERF_EVENT)

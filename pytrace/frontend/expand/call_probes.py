@@ -292,7 +292,7 @@ class _Expansion:
             probe = _named_arguments(probe, target.numbered)
         if target.whole and any(map(_asks, nodes.walk(probe))):
             target = replace(target, whole=False)
-        words = _Words(target, self._diagnostics)
+        words = _Words(target, self._diagnostics, named=probe.span if self._options.live else None)
         same, conditions = self._conditions(probe, target)
         early = [part for part in conditions if words.decided_at_entry(part)]
         late = [part for part in conditions if part not in early]
@@ -428,9 +428,12 @@ _PURE = frozenset({"one_of", "strcontains", "strncmp", "strlen", "syscall_name"}
 
 
 class _Words:
-    """The words of one ``call:`` probe: what they are at the return, and what has to be kept for them at the entry."""
+    """The words of one ``call:`` probe: what they are at the return, and what has to be kept for them at the entry.
 
-    def __init__(self, target: Target, diagnostics: Diagnostics) -> None:
+    *named*: the place in the script of a call whose name is kept, too, for the live view.
+    """
+
+    def __init__(self, target: Target, diagnostics: Diagnostics, *, named: Span | None = None) -> None:
         self._target = target
         self._diagnostics = diagnostics
         self._kept: list[nodes.Expr] = []
@@ -440,6 +443,9 @@ class _Words:
         """Whether the script asks for calls that are unfinished at the end of the run."""
         self.at_end = False
         """Set while the body for these is rewritten."""
+        if named is not None:
+            # The first of the values: see `Manifest.calls_named`.
+            self._keep(nodes.Identifier(named, "func" if target.family == PYTHON else "probe"))
 
     @property
     def needs_entry(self) -> bool:

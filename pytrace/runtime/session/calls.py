@@ -1,17 +1,32 @@
-"""Calls of ``call:`` probes that have not returned when a run ends: which are under way, which were left."""
+"""Calls of ``call:`` probes that have not returned: which are under way, during the run and at its end; which were
+left.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import counted
-from pytrace.core.failures import CallTotals
-from pytrace.core.manifest import MapSpec
-from pytrace.core.probe_kinds import CALL_FRAMES, CALL_LEVELS, GOROUTINE_PROCESS_SHIFT, GOROUTINE_SHIFT, PROGRAM_CALL
-from pytrace.core.types import Tuple
+from pytrace.core.failures import CallTotals, UnderWay
+from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.probe_kinds import (
+    CALL,
+    CALL_FRAMES,
+    CALL_LEVELS,
+    GOROUTINE_PROCESS_SHIFT,
+    GOROUTINE_SHIFT,
+    PROGRAM_CALL,
+    PYTHON,
+)
+from pytrace.core.types import String, Tuple
+from pytrace.runtime.load import map_reader
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf
 from pytrace.runtime.session.services import CounterReader, Service
@@ -23,18 +38,139 @@ _STATUS = -8
 _NONE, _RUNS, _DEAD = 0, 2, 6
 _STATUS_BITS = 0xFFF
 """Without ``_Gscan``."""
-_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_START = 19
-"""Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
+_ONE_STACK = 8 << 20
+"""Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
+
+
+class _Record(msgspec.Struct, frozen=True, eq=False):
+    """What a map has of a call that has not returned."""
+
+    spec: MapSpec
+    key: bytes
+    began: int
+    thread: int
+    """Or process and number of a goroutine."""
+    owner: int
+    """Of a function of a program: the process, or process and memory of the goroutine."""
+    place: int
+    """The same: where its return address is, of Go the distance from the top of the goroutine's stack; 0 of others."""
+    name: str
+
+    @property
+    def goroutine(self) -> int:
+        """The process of the goroutine that calls; 0 where a thread does."""
+        return self.owner >> GOROUTINE_PROCESS_SHIFT
+
+
+class CallRecords:
+    """The records of calls that have not returned, and which of these are under way.
+
+    A call whose thread has ended, or whose frame is no longer on the stack of its thread, was left: by ``longjmp``, an
+    exception, ``exec``. So was one that was entered before another one whose frame is further out. Others are under
+    way. Of a thread that runs, the stack is not known. A goroutine that has ended, by a panic or ``runtime.Goexit``,
+    and whose memory another one may have, has left its calls as well.
+    """
+
+    def __init__(self, loaded: LoadedScript) -> None:
+        self._loaded, self._manifest = loaded, loaded.manifest
+        self._specs = [(spec, spec.value) for spec in records_of(loaded.manifest) if isinstance(spec.value, Tuple)]
+
+    def read(self) -> list[_Record]:
+        """All records, in the order in which the calls began."""
+        found = [record for spec, value in self._specs for record in self._of_map(spec, value)]
+        found.sort(key=lambda record: record.began)
+        return found
+
+    def _of_map(self, spec: MapSpec, value: Tuple) -> Iterator[_Record]:
+        descriptor = self._loaded.map_fd(spec.symbol)
+        _, _, key_size, value_size, entries = bpf.map_info(descriptor)
+        named = value.members[2] if self._manifest.calls_named else None
+        for keys, values, count in map_reader.read_blocks(descriptor, key_size, value_size, entries):
+            for index in range(count):
+                key = keys[index * key_size : (index + 1) * key_size]
+                at = index * value_size
+                began, thread = struct.unpack_from("=QQ", values, at)
+                # Of user functions: what has the process, and the place of the return address on the stack.
+                owner, place = struct.unpack_from("=QQ", key) if spec.key_names == PROGRAM_CALL else (0, 0)
+                name = spec.name.removeprefix("@")
+                if isinstance(named, String):
+                    own = values[at + 16 : at + 16 + named.size].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+                    # Of Python it is the function; the place before it is that of the probe.
+                    name = f"{name.rpartition(':')[0]}:{own}" if spec.name.startswith(f"@{CALL}:{PYTHON}:") else own
+                yield _Record(spec, key, began, thread, owner, place, name)
+
+    def under_way(self, records: Sequence[_Record], killed: int = 0) -> Iterator[tuple[_Record, kernel_files.Thread]]:
+        """Those of *records* that are under way, with their threads. *killed*: a process that counts as alive."""
+        threads: dict[int, kernel_files.Thread | None] = {killed: _KILLED} if killed else {}
+        further_in = _further_in(records)
+        for record in records:
+            if record.goroutine:
+                place = record.place
+                if record.goroutine == killed or not _left_goroutine(
+                    record.owner, record.thread, place, self._manifest.goroutine_numbers
+                ):
+                    yield record, _KILLED
+                continue
+            number = killed if record.owner and record.owner == killed else record.thread
+            if number not in threads:
+                threads[number] = kernel_files.thread(number)
+            thread = threads[number]
+            if thread is None or thread.start > record.began or record.key in further_in:
+                continue
+            if not record.place or not 0 < thread.stack - record.place < _ONE_STACK:
+                yield record, thread
+
+    def oldest(self, most: int) -> tuple[tuple[UnderWay, ...], int]:
+        """At most *most* calls that are under way, the oldest first; and how many records are of younger ones."""
+        records, now = self.read(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        found: list[UnderWay] = []
+        depths: dict[int, int] = {}
+        for number, (record, thread) in enumerate(self.under_way(records)):
+            if number == most:
+                return tuple(found), len(records) - records.index(record)
+            depth = depths[record.thread] = depths.get(record.thread, -1) + 1
+            task, name = record.thread, thread.name
+            if record.goroutine:
+                task, name = record.goroutine, f"goroutine {record.thread & (1 << GOROUTINE_PROCESS_SHIFT) - 1}"
+            call = record.name.removeprefix(f"{CALL}:")
+            found.append(UnderWay(max(now - record.began, 0), task, name, call, depth))
+        return tuple(found), 0
+
+    def forget(self, record: _Record) -> bool:
+        """Remove a record. Returns whether it was there still."""
+        return bpf.map_delete(self._loaded.map_fd(record.spec.symbol), record.key)
+
+
+def records_of(manifest: Manifest) -> list[MapSpec]:
+    """The maps that have records of calls."""
+    return [
+        spec for spec in manifest.call_maps if spec.symbol and not spec.name.endswith((CALL_LEVELS, CALL_FRAMES))
+    ]
+
+
+_KILLED = kernel_files.Thread("", 0, 0)
+"""A thread of which nothing is known."""
+
+
+def _further_in(records: Sequence[_Record]) -> set[bytes]:
+    """The keys of calls of programs that a later call of their thread was entered further out than: they were left."""
+    stacks: dict[int, list[_Record]] = {}
+    found: set[bytes] = set()
+    for record in records:
+        if not record.place or record.goroutine:
+            continue
+        stack = stacks.setdefault(record.thread, [])
+        # A function that another one has jumped to has the same place.
+        while stack and 0 < record.place - stack[-1].place < _ONE_STACK:
+            found.add(stack.pop().key)
+        stack.append(record)
+    return found
 
 
 class Calls(Service):
     """Removes the calls that were left without a return, and counts all that a probe has seen.
 
-    A call whose thread has ended, or whose frame is no longer on the stack of its thread, was left: by ``longjmp``, an
-    exception, ``exec``. Others are under way. Of a thread that runs, the stack is not known. A goroutine that has
-    ended, by a panic or ``runtime.Goexit``, and whose memory another one may have, has left its calls as well. The
-    command *command* that a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then:
+    The command *command* that a signal has ended, as a Ctrl-C does that ends the run, was in its calls until then:
     *status* returns its status. What each probe has seen is added to *totals*, and *tell* prints it, with *verbose*;
     *warn* says, always, that calls of a probe were entered and none returned.
     """
@@ -51,59 +187,24 @@ class Calls(Service):
         verbose: bool,
     ) -> None:
         self._loaded = loaded
+        self._records = CallRecords(loaded)
         self._command = command
         self._status = status
         self._tell, self._warn, self._verbose = tell, warn, verbose
         self._totals = totals
-        self._left = dict.fromkeys((spec.name for spec in loaded.manifest.call_maps), 0)
-        self._under_way = dict(self._left)
+        self._under_way = dict.fromkeys((spec.name for spec in records_of(loaded.manifest)), 0)
 
     def stop(self) -> None:
         """Look at the calls that have not returned."""
-        threads: dict[int, tuple[int, int] | None] = {}
         killed = self._command if self._command is not None and (self._status() or 0) < 0 else 0
-        if killed:
-            threads[killed] = (0, 0)
-        for spec in self._loaded.manifest.call_maps:
-            if isinstance(spec.value, Tuple) and spec.symbol and not spec.name.endswith((CALL_LEVELS, CALL_FRAMES)):
-                self._look_at(spec, spec.value, threads, killed)
-
-    def _look_at(
-        self, spec: MapSpec, value: Tuple, threads: dict[int, tuple[int, int] | None], killed: int
-    ) -> None:
-        goroutines = self._loaded.manifest.goroutine_numbers
-        descriptor, key_size = self._loaded.map_fd(spec.symbol), spec.key.size if spec.key is not None else 0
-        # Of user functions: what has the process, and the place of the return address on the stack, which of Go is no
-        # address.
-        user = spec.key_names == PROGRAM_CALL
-        key: bytes | None = None
-        left: list[bytes] = []
         try:
-            for _ in range(spec.max_entries):
-                key = bpf.map_next_key(descriptor, key, key_size)
-                record = bpf.map_lookup(descriptor, key, value.size) if key is not None else None
-                if key is None:
-                    break
-                if record is None:
-                    continue
-                began, thread = struct.unpack_from("=QQ", record)
-                owner, place = struct.unpack_from("=QQ", key) if user else (0, 0)
-                if owner >> GOROUTINE_PROCESS_SHIFT:
-                    process = owner >> GOROUTINE_PROCESS_SHIFT
-                    if process != killed and _left_goroutine(owner, thread, place, goroutines):
-                        left.append(key)
-                    else:
-                        self._under_way[spec.name] += 1
-                    continue
-                thread = killed if owner and owner == killed else thread
-                if thread not in threads:
-                    threads[thread] = _state(thread)
-                state = threads[thread]
-                if state is None or state[0] > began or (place > 1 << 32 and state[1] > place):
-                    left.append(key)
+            records = self._records.read()
+            under_way = {id(record) for record, _ in self._records.under_way(records, killed)}
+            for record in records:
+                if id(record) in under_way:
+                    self._under_way[record.spec.name] += 1
                 else:
-                    self._under_way[spec.name] += 1
-            self._left[spec.name] = sum(bpf.map_delete(descriptor, item) for item in left)
+                    self._records.forget(record)
         except OSError:
             return
 
@@ -112,7 +213,7 @@ class Calls(Service):
         totals = CounterReader(self._loaded).totals()
         before = len(self._loaded.manifest.maps)
         for number, spec in enumerate(self._loaded.manifest.call_maps, before):
-            if spec.name not in self._left or spec.name.endswith((CALL_LEVELS, CALL_FRAMES)):
+            if spec.name not in self._under_way:
                 continue
             entered, returned, begun, lost = (
                 totals.get((kind, number), 0) for kind in ("call_entered", "call_returned", "call_begun", "map_full")
@@ -161,25 +262,3 @@ def _left_goroutine(owner: int, thread: int, place: int, numbers: tuple[int, ...
         status &= _STATUS_BITS
         return status in (_NONE, _DEAD) or (status != _RUNS and own != 0 and top - pointer < place)
     return bool(numbers)
-
-
-def _state(thread: int) -> tuple[int, int] | None:
-    """When a thread began, in nanoseconds since boot, and its stack pointer in user space (0: not known).
-
-    None for a thread that has ended.
-    """
-    try:
-        with open(f"/proc/{thread}/stat", "rb") as file:
-            fields = file.read(4096).rpartition(b")")[2].split()
-    except OSError:
-        return None
-    if len(fields) <= _START or fields[0] in (b"Z", b"X"):
-        return None
-    try:
-        with open(f"/proc/{thread}/syscall", "rb") as file:
-            words = file.read(4096).split()
-        stack = int(words[-2], 16) if len(words) > 1 else 0
-    except (OSError, ValueError):
-        stack = 0
-    # A tick is rounded down: no call of the thread is older.
-    return int(fields[_START]) * _TICK, stack

@@ -113,7 +113,8 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
     if manifest.python is not None:
         wanted.all_files = wanted.all_files or INTERPRETERS
         wanted.keep(INTERPRETERS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE")
-    if manifest.calls_of_programs and (options.verbose or any(item.kind == END for item in manifest.programs)):
+    asks = options.verbose or options.live or any(item.kind == END for item in manifest.programs)
+    if manifest.calls_of_programs and asks:
         wanted.all_files = wanted.all_files or CALLS
         wanted.keep(CALLS, "CAP_SYS_PTRACE")
     if "cat" in kinds:

@@ -23,6 +23,7 @@ from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.streams import Batch, Flush, Output
+from pytrace.runtime.session.calls import CallRecords, records_of
 from pytrace.runtime.session.confinement import confine_view
 from pytrace.runtime.session.costs import Costs, Measured
 from pytrace.runtime.session.services import EndOfRun, Service
@@ -40,6 +41,8 @@ SHARE = 0.05
 SHOWN = 4096
 """Entries of each map that are sent, the greatest: all of the maps of ``pytrace top``, as what is busy now may be small
 in the sum."""
+CALLS_SHOWN = 200
+"""Calls under way that are sent, the oldest."""
 LOOK_EVERY = 0.2
 """Seconds between two looks for commands."""
 _LINES_EVERY = 0.5
@@ -197,7 +200,10 @@ class Screen:
         """The service that feeds the view; the programs leave its processes out."""
         inspector, manifest = self._inspector, run.loaded.manifest
         run.loaded.add_own_processes(self._view.pid, None if inspector is None else inspector.pid)
-        return LiveView(self._view, self._written, run.snapshots, costs, manifest, run.options, inspector)
+        calls = None
+        if records_of(manifest):
+            calls = CallRecords(run.loaded)
+        return LiveView(self._view, self._written, run.snapshots, costs, manifest, run.options, inspector, calls)
 
 
 class LiveView(Service):
@@ -212,8 +218,9 @@ class LiveView(Service):
         manifest: Manifest,
         options: RunOptions,
         inspector: Inspector | None = None,
+        calls: CallRecords | None = None,
     ) -> None:
-        self._inspector = inspector
+        self._inspector, self._calls = inspector, calls
         self._own: set[int] = set()
         """Processes of pytrace itself, which are left out of what is shown."""
         self._view, self._output, self._snapshots, self._costs = view, output, snapshots, costs
@@ -314,12 +321,13 @@ class LiveView(Service):
     def _send_state(self, now: float) -> None:
         used = time.thread_time()
         snapshot, others = self._snapshots.greatest(SHOWN)
+        calls, younger = (None, 0) if self._calls is None else self._calls.oldest(CALLS_SHOWN)
         used = time.thread_time() - used
         # The first one reads the symbols of everything; later ones know them.
         self._interval = max(REFRESH, used / SHARE if self._states else min(used / SHARE, _SECOND))
         self._next_state = now + self._interval
         self._states += 1
-        self._view.send(State(snapshot, others, self._meters(snapshot, now)))
+        self._view.send(State(snapshot, others, self._meters(snapshot, now), calls, younger))
 
     def _meters(self, snapshot: SnapshotData, now: float) -> Meters:
         measured, before = self._costs.measured(), self._before

@@ -157,7 +157,7 @@ def test_programs_that_must_not_sleep(text: str) -> None:
 
 def test_which_programs_sleep() -> None:
     for text in ("@[str(arg0)] = count();", "@[(1, str(arg0, 8))] = count();"):
-        script = compiled(f"uprobe:/bin/app:work {{ {text} }}", sleepable(), CompileOptions(resets=True))
+        script = compiled(f"uprobe:/bin/app:work {{ {text} }}", sleepable(), CompileOptions(live=True))
         assert script.manifest.maps[0].inner is not None
         assert script.manifest.programs[0].sleepable
     kernel = RecordedKernel()

@@ -425,7 +425,7 @@ def test_functions_of_exit_are_not_seen_of_the_own_threads(probe: str, runs: boo
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.parametrize("process", ["picture", "inspector"])
 def test_the_view_is_not_seen(process: str, live: bool) -> None:
-    found = machine(SWITCH, RecordedKernel(), CompileOptions(resets=live))
+    found = machine(SWITCH, RecordedKernel(), CompileOptions(live=live))
     session = found.script.manifest.session
     assert session is not None
     found.write(found.section(session.section) + session.deadline, b"\xff" * 8)

@@ -55,6 +55,15 @@ def test_arguments_are_kept_once_and_as_far_as_they_are_read() -> None:
     assert str(kept).count(",") == 4, kept
 
 
+def test_a_live_view_has_a_record_with_the_name_of_each_call() -> None:
+    text = "syscall:openat,read { @ = count(); } syscall:write { print((args.fd, depth, unfinished)); }"
+    program = analyse(text, CompileOptions(live=True)).checked()
+    assert [unit.role for unit in program.units[:2]] == ["entry", "return"], probes(program)
+    kept = {name: str(info.value) for name, info in program.maps.items() if info.hidden and "#" not in name}
+    assert kept["@syscall:openat,read"] == "(uint64,uint64,string[15])"
+    assert kept["@syscall:write"].startswith("(uint64,uint64,string[14],"), "before other values"
+
+
 def test_what_needs_nothing_of_the_entry_has_no_entry() -> None:
     program = analyse("syscall:openat /retval < 0/ { @[comm] = count(); }").checked()
     assert probes(program) == ["tracepoint:syscalls:sys_exit_openat"]
