@@ -52,6 +52,46 @@ def test_no_call_is_paired_wrongly(server: Server, tmp_path: Path, rounds: int) 
     assert entered == returned + left
 
 
+@pytest.mark.parametrize("thread", ["", " thread"])
+def test_depth_begins_anew_in_each_program(server: Server, tmp_path: Path, thread: str) -> None:
+    """An execve in the midst of calls, of another thread than the first one, too, whose number that one takes."""
+    need("uprobe")
+    need("tracepoint")
+    program = compiled(
+        tmp_path, "executing", SOURCES / "executing_calls.c", "-O1", "-pthread", "-fno-optimize-sibling-calls"
+    )
+    names = ("inner", "outer", "dive", "waits")
+    script = (
+        ",".join(f"call:./executing:{name}" for name in names) + " { @[func, depth] = count(); } "
+        "syscall:execve /pid == cpid && retval == 0/ { @executed = count(); @took = sum(duration > 0); } "
+    )
+    result = server.run(("-v", "-e", script, "-c", f"{program} 3{thread}"), cwd=tmp_path)
+    assert result.status == 0, result
+    calls = dict(re.findall(r"^@\[(\w+, \d+)\]: (\d+)$", result.stdout, re.MULTILINE))
+    assert {key for key in calls if key.startswith(("inner", "outer"))} == {"inner, 1", "outer, 0"}, result
+    # The kernel binds probes to the first thread, which is gone with the first execve of another one.
+    assert calls["outer, 0"] == ("2" if thread else "9"), result
+    # That of pytrace, which starts the command, is one of them.
+    assert "@executed: 4\n@took: 4\n" in result.stdout, result
+    assert "syscall:execve: 4 calls, 4 returned\n" in result.stderr, result
+
+
+def test_calls_of_threads_that_end_make_room(server: Server, tmp_path: Path) -> None:
+    """More calls than there is room for are left by the ends of threads and processes, also by SIGKILL."""
+    need("uprobe")
+    program = compiled(
+        tmp_path, "ending", SOURCES / "ending_calls.c", "-O1", "-pthread", "-fno-optimize-sibling-calls"
+    )
+    script = "config = { max_map_keys = 600 } call:./ending:within { @[depth] = count(); }"
+    result = server.run(("-v", "--follow", "-e", script, "-c", f"{program} 200"), cwd=tmp_path)
+    assert result.status == 0, result
+    told = re.search(r"within: (\d+) calls, 3 returned, (\d+) left without a return(?:, (\d+) lost)?", result.stderr)
+    assert told is not None, result
+    calls, left, lost = (int(number or 0) for number in told.groups())
+    assert calls == 200 * 12 + 3 == left + lost + 3, result
+    assert "@[0]: 1\n@[1]: 1\n@[2]: 1\n" in result.stdout, result
+
+
 def test_calls_of_the_system_and_pairs_of_static_probes(server: Server, programs: Path, tmp_path: Path) -> None:
     need("tracepoint")
     script = (

@@ -13,6 +13,7 @@ A body that needs nothing of the entry has no entry program.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
@@ -340,16 +341,24 @@ class _Expansion:
         )  # fmt: skip
         leaving = words.return_body(table, key, body, _joined(decided), span, conditional=bool(early))
         yield replace(probe, attach_points=attached(target.returns), predicate=None, body=leaving, role=CALL_RETURN)
-        ends = self._kernel.tracepoint_fields(*_END_OF_THREAD) is not None
-        if target.parts == ("thread",) and not same and ending is None and ends:
-            # Of a thread that ends in the call; its number, and with it the record, may become another one's.
-            gone = nodes.AttachPoint(span, f"{TRACEPOINT}:{':'.join(_END_OF_THREAD)}")
-            forget = nodes.Discard(span, nodes.Call(span, "delete", (_element(table, key),)))
-            yield nodes.Probe(probe.span, (gone,), None, nodes.Block(span, (forget,)), probe.head, off=probe.off)
+        own = target.parts == ("thread",) and not same
+        executes = own and any(map(_may_execute, target.entries))
+        yield from self._probe(probe, _END_OF_THREAD, words.end_of_thread(table, span, own=own and ending is None))
+        yield from self._probe(probe, _EXECUTION, words.execution(table, span, own=executes))
         if ending is not None:
             last, condition = ending
             last = words.end_body(table, nodes.copy(last), None if condition is None else nodes.copy(condition), span)
             yield nodes.Probe(probe.span, (nodes.AttachPoint(span, END),), None, last, probe.head, off=probe.off)
+
+    def _probe(
+        self, probe: nodes.Probe, event: tuple[str, str], statements: list[nodes.Stmt]
+    ) -> Iterator[nodes.Probe]:
+        """A probe of a tracepoint, if there is something to do at it, and this kernel has it."""
+        if statements and self._kernel.tracepoint_fields(*event) is not None:
+            span = statements[0].span
+            point = nodes.AttachPoint(span, f"{TRACEPOINT}:{':'.join(event)}")
+            code = nodes.Block(span, tuple(statements))
+            yield nodes.Probe(probe.span, (point,), None, code, probe.head, off=probe.off)
 
     def _table(self, text: str, span: Span) -> nodes.MapRef:
         """The hidden map of a probe. The kernel refuses names in BTF of 512 characters (``KSYM_NAME_LEN``)."""
@@ -414,7 +423,7 @@ def _joined(conditions: list[nodes.Expr]) -> nodes.Expr | None:
     return whole
 
 
-_END_OF_THREAD = ("sched", "sched_process_exit")
+_END_OF_THREAD, _EXECUTION = ("sched", "sched_process_exit"), ("sched", "sched_process_exec")
 
 _OF_TASK = frozenset({"pid", "tid", "comm", "uid", "gid", "cgroup", "cpid", "curtask"})
 """Builtins that are the same at entry and return."""
@@ -668,6 +677,56 @@ class _Words:
             nodes.Assign(span, self._level(table, span), "=", moved("+")),
         ]
 
+    def end_of_thread(self, table: nodes.MapRef, span: Span, *, own: bool) -> list[nodes.Stmt]:
+        """What a thread does that ends in calls: its number, and with it what is kept, may become another one's.
+
+        *own*: records are those of threads.
+        """
+        thread = nodes.CallPart(span, "thread")
+        return self._forgotten_levels(table, thread, span) + ([_removed(_element(table, (thread,)))] if own else [])
+
+    def execution(self, table: nodes.MapRef, span: Span, *, own: bool) -> list[nodes.Stmt]:
+        """What a thread does that executes a program. Its calls of functions are gone. It takes the number of the
+        first thread of its process, and what is kept of it (``de_thread`` of fs/exec.c), in the system call, with
+        *own*, and in functions of the kernel.
+        """
+        thread = nodes.CallPart(span, "thread")
+        old: nodes.Expr = nodes.FieldAccess(span, nodes.Identifier(span, "args"), "old_pid")
+        old = nodes.Cast(span, nodes.NamedType(span, "uint64"), old)
+        levels = nodes.MapRef(span, f"{table.name}{CALL_LEVELS}")
+        moved: list[nodes.Stmt] = []
+        for map_ in ([table] if own else []) + ([levels] if self._deep and self._target.family == KERNEL else []):
+            moved.append(nodes.Assign(span, _element(map_, (thread,)), "=", _element(map_, (old,))))
+            moved.append(_removed(_element(map_, (old,))))
+        statements: list[nodes.Stmt] = []
+        if self._target.family in (UPROBE, PYTHON):
+            statements = self._forgotten_levels(table, thread, span)
+            moved += self._forgotten_levels(table, old, span)
+        if moved:
+            other = nodes.Binary(span, "!=", nodes.copy(old), nodes.CallPart(span, "thread"))
+            code = nodes.If(span, other, nodes.Block(span, tuple(moved)), None)
+            statements.append(nodes.ExprStmt(span, code))
+        return statements
+
+    def _forgotten_levels(self, table: nodes.MapRef, thread: nodes.Expr, span: Span) -> list[nodes.Stmt]:
+        """``for ($i : 0..MOST_LEFT) { if ($i >= @levels[thread]) { break } delete(@frames[thread, $i]); }
+        delete(@levels[thread]);``
+        """
+        if not self._deep or self._target.family == SYSCALL:
+            return []
+        statements: list[nodes.Stmt] = []
+        level = _element(nodes.MapRef(span, f"{table.name}{CALL_LEVELS}"), (thread,))
+        if self._target.family == UPROBE:
+            step = nodes.Variable(span, _STEP)
+            done = nodes.Binary(span, ">=", step, nodes.copy(level))
+            end = nodes.If(span, done, nodes.Block(span, (nodes.Break(span),)), None)
+            frames = nodes.MapRef(span, f"{table.name}{CALL_FRAMES}")
+            frame = nodes.MapIndex(span, frames, (nodes.copy(thread), nodes.copy(step)))
+            steps = nodes.Range(span, nodes.IntLiteral(span, 0), nodes.IntLiteral(span, _MOST_LEFT))
+            body = nodes.Block(span, (nodes.ExprStmt(span, end), _removed(frame)))
+            statements.append(nodes.For(span, nodes.copy(step), steps, body))
+        return [*statements, _removed(level)]
+
     @staticmethod
     def _frame(table: nodes.MapRef, level: nodes.Expr, span: Span) -> nodes.MapIndex:
         """Where the call of a level is."""
@@ -738,6 +797,16 @@ def _count(table: nodes.MapRef, what: str) -> nodes.Stmt:
 
 def _element(table: nodes.MapRef, key: tuple[nodes.Expr, ...]) -> nodes.MapIndex:
     return nodes.MapIndex(table.span, nodes.copy(table), tuple(map(nodes.copy, key)))
+
+
+def _removed(element: nodes.MapIndex) -> nodes.Stmt:
+    return nodes.Discard(element.span, nodes.Call(element.span, "delete", (element,)))
+
+
+def _may_execute(point: str) -> bool:
+    """Whether calls of an attach point may execute a program."""
+    pattern = point.rpartition(":")[2].removeprefix("sys_enter_")
+    return any(fnmatch.fnmatchcase(name, pattern) for name in ("execve", "execveat"))
 
 
 def _is_entry(node: nodes.Node) -> bool:

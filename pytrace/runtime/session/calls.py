@@ -5,10 +5,12 @@ left.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -38,6 +40,8 @@ _STATUS = -8
 _NONE, _RUNS, _DEAD = 0, 2, 6
 _STATUS_BITS = 0xFFF
 """Without ``_Gscan``."""
+_EVERY, _SHARE = 1.0, 0.02
+"""Seconds between two looks for calls of threads that have ended, and the part of a processor that these take."""
 _ONE_STACK = 8 << 20
 """Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
@@ -111,6 +115,9 @@ class CallRecords:
                 ):
                     yield record, _KILLED
                 continue
+            if not _is_of_thread(record.spec):
+                yield record, _KILLED
+                continue
             number = killed if record.owner and record.owner == killed else record.thread
             if number not in threads:
                 threads[number] = kernel_files.thread(number)
@@ -136,9 +143,28 @@ class CallRecords:
             found.append(UnderWay(max(now - record.began, 0), task, name, call, depth))
         return tuple(found), 0
 
-    def forget(self, record: _Record) -> bool:
-        """Remove a record. Returns whether it was there still."""
-        return bpf.map_delete(self._loaded.map_fd(record.spec.symbol), record.key)
+    def forget(self, record: _Record) -> None:
+        """Remove a record, unless that of a new call is in its place."""
+        descriptor = self._loaded.map_fd(record.spec.symbol)
+        now = bpf.map_lookup(descriptor, record.key, bpf.map_info(descriptor)[3])
+        if now is not None and struct.unpack_from("=Q", now)[0] == record.began:
+            bpf.map_delete(descriptor, record.key)
+
+    def forget_ended(self) -> None:
+        """Remove the records of functions whose threads have ended, of goroutines their processes.
+
+        Each process that ends in a function leaves one for ever, and there is room for so many.
+        """
+        alive: dict[int, kernel_files.Thread | None] = {}
+        for record in self.read():
+            if not _is_of_function(record.spec):
+                continue
+            number = record.goroutine or record.thread
+            if number not in alive:
+                alive[number] = kernel_files.thread(number)
+            thread = alive[number]
+            if thread is None or thread.start > record.began:
+                self.forget(record)
 
 
 def records_of(manifest: Manifest) -> list[MapSpec]:
@@ -148,6 +174,17 @@ def records_of(manifest: Manifest) -> list[MapSpec]:
     ]
 
 
+def _is_of_function(spec: MapSpec) -> bool:
+    """Whether calls are of functions of programs or of Python."""
+    return spec.key_names[:1] == PROGRAM_CALL[:1]
+
+
+def _is_of_thread(spec: MapSpec) -> bool:
+    """Whether calls end with their threads: those of a pair with ``same()``, such as requests to disks, need not."""
+    return not spec.key_names or not _OF_THREADS.isdisjoint(spec.key_names)
+
+
+_OF_THREADS = frozenset(("thread", "tid", "pid", *PROGRAM_CALL))
 _KILLED = kernel_files.Thread("", 0, 0)
 """A thread of which nothing is known."""
 
@@ -192,7 +229,22 @@ class Calls(Service):
         self._status = status
         self._tell, self._warn, self._verbose = tell, warn, verbose
         self._totals = totals
+        specs = records_of(loaded.manifest)
+        self._next = time.monotonic() + _EVERY if any(map(_is_of_function, specs)) else math.inf
         self._under_way = dict.fromkeys((spec.name for spec in records_of(loaded.manifest)), 0)
+
+    def pause(self, longest: float) -> float:
+        """Seconds until threads are looked for, at most *longest*."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self, _handled: int) -> None:
+        """Remove the calls of threads that have ended now and then."""
+        if time.monotonic() < self._next:
+            return
+        used = time.thread_time()
+        with suppress(OSError):
+            self._records.forget_ended()
+        self._next = time.monotonic() + max(_EVERY, (time.thread_time() - used) / _SHARE)
 
     def stop(self) -> None:
         """Look at the calls that have not returned."""
