@@ -364,13 +364,11 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
 
 
 def _format(script: Script, options: RunOptions, *, suggest: bool) -> int:
-    from pytrace.frontend.syntax import formatter  # another mode
+    from pytrace.frontend.syntax import call_suggestions, formatter  # another mode
 
     diagnostics = Diagnostics()
     source = script.source
     if suggest:
-        from pytrace.frontend.syntax import call_suggestions
-
         text, pairs = call_suggestions.suggest(source, diagnostics)
         source = Source(source.name, text)
         for pair in pairs:

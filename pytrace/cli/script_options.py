@@ -9,7 +9,6 @@ in it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -243,7 +242,10 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
     cached = _load(name)
     if cached is not None:
         return cached
-    declarations, files = _parse(source, diagnostics)
+    from pytrace.frontend.expand import parameters  # the parser: unless the answer is cached
+
+    options, positional, files = parameters.declared_by(source, diagnostics)
+    declarations = Declared(options, positional)
     if not diagnostics.failed:
         _store(name, declarations, files)
     return declarations
@@ -282,21 +284,6 @@ def _load(name: str) -> Declared | None:
 def _store(name: str, declarations: Declared, files: list[str]) -> None:
     facts = tuple(fingerprints.file_fact(file) for file in files)
     private_files.write(cache.KIND, name, _code_identity(), b"\n", typed_json.encode(_Entry(facts, declarations)))
-
-
-def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:
-    from pytrace.frontend.expand import imports, parameters  # the parser: unless the answer is cached
-    from pytrace.frontend.syntax import nodes, parser
-
-    parsed = parser.parse(source, diagnostics)
-    program, files = imports.scripts(parsed)
-    options = parameters.read_declarations(program, diagnostics).options
-    positional = any(
-        isinstance(node, nodes.PositionalParam | nodes.ParamCount)
-        or (isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None)
-        for node in nodes.walk(program)
-    )
-    return Declared(options, positional), files
 
 
 # ---------------------------------------------------------------------------------------------- subjects of values

@@ -45,15 +45,12 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type
-
-if TYPE_CHECKING:
-    from pytrace.core.value_tables import TableSchema
 
 HEADER = 8
 """Bytes before the arguments."""
@@ -137,47 +134,6 @@ class LayoutWithProbe(EventLayout, frozen=True, dict=True):
     def probe_offset(self) -> int:
         """Offset of that ``u64``."""
         return HEADER + self.slots.offsets[-1]
-
-
-class FlatLayout(EventLayout, frozen=True, dict=True):
-    """The layout of the events of *whole* with the members of its records and tuples as arguments of their own."""
-
-    whole: EventLayout
-    starts: tuple[int, ...]
-    """Value of :attr:`offsets`."""
-
-    @classmethod
-    def of(cls, whole: EventLayout) -> FlatLayout:
-        """The flat layout of events that are laid out as *whole*."""
-        from pytrace.core.value_tables import leaves  # most runs need none
-
-        members = [
-            (leaf.type, start + leaf.offset)
-            for kind, start in zip(whole.args, whole.offsets, strict=True)
-            for leaf in leaves(kind)
-        ]
-        return cls(tuple(kind for kind, _ in members), whole, tuple(start for _, start in members))
-
-    @cached_property
-    def tails(self) -> tuple[bool, ...]:
-        """For each argument whether it is in the tail; members of records and tuples never are."""
-        tailed = {start for start, tail in zip(self.whole.offsets, self.whole.tails, strict=True) if tail}
-        return tuple(start in tailed for start in self.starts)
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Offset of each argument's fixed part from the start of the event."""
-        return self.starts
-
-    @cached_property
-    def fixed_size(self) -> int:
-        """Bytes of header and fixed part."""
-        return self.whole.fixed_size
-
-    @cached_property
-    def tail_capacity(self) -> int:
-        """The maximum size of the tail in bytes."""
-        return self.whole.tail_capacity
 
 
 # ---------------------------------------------------------------------------------------------- static parts
@@ -373,13 +329,6 @@ class EventSpec(msgspec.Struct, frozen=True):
         if not isinstance(self.static, kind):
             raise InternalError(f"expected {kind.__name__} for {self.kind}, found {self.static!r}")
         return self.static
-
-    @property
-    def schema(self) -> TableSchema:
-        """The columns of the rows in events of the kind ``row``."""
-        from pytrace.core.value_tables import TableSchema  # most runs need none
-
-        return TableSchema.of(self.static_part(RowMembers).names, self.args)
 
 
 def cut_exit_status(code: int) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.event_layout import EventLayout, EventSpec, RowMembers
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -200,6 +202,50 @@ class TableSchema(msgspec.Struct, frozen=True):
         """A schema that can hold the rows of both, which must have the same shape."""
         pairs = zip(self.columns, other.columns, strict=True)
         return TableSchema(tuple(own.joined(others) for own, others in pairs))
+
+
+def row_schema(spec: EventSpec) -> TableSchema:
+    """The columns of the rows in an event of the kind ``row``."""
+    return TableSchema.of(spec.static_part(RowMembers).names, spec.args)
+
+
+class FlatLayout(EventLayout, frozen=True, dict=True):
+    """The layout of the events of *whole* with the members of its records and tuples as arguments of their own."""
+
+    whole: EventLayout
+    starts: tuple[int, ...]
+    """Value of :attr:`offsets`."""
+
+    @classmethod
+    def of(cls, whole: EventLayout) -> FlatLayout:
+        """The flat layout of events that are laid out as *whole*."""
+        members = [
+            (leaf.type, start + leaf.offset)
+            for kind, start in zip(whole.args, whole.offsets, strict=True)
+            for leaf in leaves(kind)
+        ]
+        return cls(tuple(kind for kind, _ in members), whole, tuple(start for _, start in members))
+
+    @cached_property
+    def tails(self) -> tuple[bool, ...]:
+        """For each argument whether it is in the tail; members of records and tuples never are."""
+        tailed = {start for start, tail in zip(self.whole.offsets, self.whole.tails, strict=True) if tail}
+        return tuple(start in tailed for start in self.starts)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Offset of each argument's fixed part from the start of the event."""
+        return self.starts
+
+    @cached_property
+    def fixed_size(self) -> int:
+        """Bytes of header and fixed part."""
+        return self.whole.fixed_size
+
+    @cached_property
+    def tail_capacity(self) -> int:
+        """The maximum size of the tail in bytes."""
+        return self.whole.tail_capacity
 
 
 class RowTable(msgspec.Struct, frozen=True):

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, Location, PrintedMap
+from pytrace.core.event_layout import EventSpec, Formatted, LayoutWithProbe, Location, PrintedMap
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
+from pytrace.core.value_tables import FlatLayout, row_schema
 from pytrace.render.events import RunHandler, Tally, compile_pieces, each, formatter, reader
 from pytrace.render.forms import PortableForms
 from pytrace.render.map_printer import Shown
@@ -250,7 +251,7 @@ class EventSources:
             return tuple(convert(forms[0].form(type_)(value)) for convert, (type_, value) in conversions)
 
         kind = PRINTED.get(spec.kind, spec.kind)
-        names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
+        names = tuple(row_schema(spec).names) if spec.kind == "row" else _names(spec.args)
         return EventSource(kind, spec.location, names, text, values, self._probe(spec), durable)
 
     def forms(self, renderer: Renderer) -> PortableForms:

@@ -19,7 +19,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import Error, TraceError, counted
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.types import Array, Record, Stack, Tuple, Type, settled
-from pytrace.core.value_tables import row_tables
+from pytrace.core.value_tables import row_schema, row_tables
 from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.hosts import LATEST, Offset
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
@@ -171,7 +171,7 @@ class Script(msgspec.Struct, frozen=True):
         if not request.compiled:
             return cls(request.script, request.text)
         manifest = CompiledScript.from_bytes(request.compiled).manifest
-        rows = row_tables((spec.id, spec.schema) for spec in manifest.events if spec.kind == "row")
+        rows = row_tables((spec.id, row_schema(spec)) for spec in manifest.events if spec.kind == "row")
         maps = {
             spec.name: (None if spec.key is None else settled(spec.key), settled(spec.value)) for spec in manifest.maps
         }

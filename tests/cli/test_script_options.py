@@ -16,6 +16,7 @@ from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.script_options import TYPES, ScriptOption
 from pytrace.core.source import Source
+from pytrace.frontend.expand import parameters
 
 # ---------------------------------------------------------------------------------------------- words
 # .
@@ -356,7 +357,7 @@ def no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("the script was parsed")
 
-    monkeypatch.setattr(script_options, "_parse", fail)
+    monkeypatch.setattr(parameters, "declared_by", fail)
 
 
 def test_a_script_without_the_words_is_not_parsed(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:

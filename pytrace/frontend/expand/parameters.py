@@ -15,10 +15,10 @@ from pytrace.core.options import CompileOptions
 from pytrace.core.script_options import ScriptOption, WrongValueError, convert, entries
 from pytrace.core.script_options import Value as OptionValue
 from pytrace.core.script_options import default as default_value
-from pytrace.core.source import Span
+from pytrace.core.source import Source, Span
 from pytrace.core.text import parse_flag, parse_integer
-from pytrace.frontend.expand import c_definitions
-from pytrace.frontend.syntax import nodes
+from pytrace.frontend.expand import c_definitions, imports
+from pytrace.frontend.syntax import nodes, parser
 
 # ----------------------------------------------------------------------------------------------------- declared options
 
@@ -60,6 +60,18 @@ class _MistakeError(Exception):
     def __init__(self, message: str, span: Span, *hints: str) -> None:
         super().__init__(message)
         self.message, self.span, self.hints = message, span, hints
+
+
+def declared_by(source: Source, diagnostics: Diagnostics) -> tuple[tuple[ScriptOption, ...], bool, list[str]]:
+    """The options of a script and its imports, whether it has positional parameters, and the paths of the imports."""
+    program, paths = imports.scripts(parser.parse(source, diagnostics))
+    options = read_declarations(program, diagnostics).options
+    positional = any(
+        isinstance(node, nodes.PositionalParam | nodes.ParamCount)
+        or (isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None)
+        for node in nodes.walk(program)
+    )
+    return options, positional, paths
 
 
 def read_declarations(program: nodes.Program, diagnostics: Diagnostics) -> Declarations:

@@ -23,7 +23,6 @@ from pytrace.core.event_layout import (
     CurrentTime,
     EmptiedMap,
     EventSpec,
-    FlatLayout,
     Formatted,
     HelperFailure,
     Joined,
@@ -33,6 +32,7 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
 )
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
+from pytrace.core.value_tables import FlatLayout
 from pytrace.render import events, json
 from pytrace.render.events import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 from pytrace.render.text import strftime

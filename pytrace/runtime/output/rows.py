@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
-from pytrace.core.value_tables import INTEGERS, JOINED_TEXTS, RowTable, row_tables
+from pytrace.core.event_layout import RECORD_HEADER, EventSpec, RowMembers
+from pytrace.core.value_tables import INTEGERS, JOINED_TEXTS, FlatLayout, RowTable, row_schema, row_tables
 from pytrace.render import csv, json
 from pytrace.render.events import Formatter, Piece, RowFormatter, RunHandler, Texts, reader
 from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below
@@ -33,7 +33,8 @@ class Rows:
         output = renderer.output
         height = output.height if not output.json and not output.csv and output.terminal else None
         self.page = Page(height, lambda: output.cuts)
-        self.row_tables = row_tables((spec.id, spec.schema) for spec in renderer.manifest.events if spec.kind == "row")
+        statements = [spec for spec in renderer.manifest.events if spec.kind == "row"]
+        self.row_tables = row_tables((spec.id, row_schema(spec)) for spec in statements)
         """The table of each ``row()`` of the script, by the id of its event."""
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
@@ -46,12 +47,12 @@ class Rows:
 
 
 def values(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], Values]:
-    """A function that returns the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
+    """A function that returns the decoded row of the event at an offset, in the order of its schema.
 
     Its values compare with those of other statements of the table.
     """
     read = reader(FlatLayout.of(spec.layout), renderer.forms.decoders)
-    columns = zip(spec.schema.columns, renderer.rows.row_tables[spec.id].schema.columns, strict=True)
+    columns = zip(row_schema(spec).columns, renderer.rows.row_tables[spec.id].schema.columns, strict=True)
     forms = [
         (index, renderer.forms.raw_texts.form(own.type))
         for index, (own, table) in enumerate(columns)
