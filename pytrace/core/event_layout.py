@@ -112,7 +112,7 @@ class EventLayout(msgspec.Struct, frozen=True, dict=True):
         """Bytes of header and fixed part, a multiple of 8; the tail starts here."""
         return (HEADER + self.slots.size + 7) & ~7
 
-    @cached_property
+    @property
     def tail_capacity(self) -> int:
         """The maximum size of the tail in bytes."""
         total = 0

@@ -5,7 +5,6 @@ patterns over names of probes and symbols, of which there may be 100,000.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -213,7 +212,6 @@ def parse_format(text: bytes) -> Format:
 
 # --------------------------------------------------------------------------------------------------- patterns of names
 
-@lru_cache(maxsize=256)
 def name_pattern(pattern: str) -> re.Pattern[str]:
     """A compiled expression whose ``fullmatch`` accepts what a ``*`` pattern does."""
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)

@@ -242,7 +242,7 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
         """Bytes of header and fixed part."""
         return self.whole.fixed_size
 
-    @cached_property
+    @property
     def tail_capacity(self) -> int:
         """The maximum size of the tail in bytes."""
         return self.whole.tail_capacity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from functools import cache
 
 import msgspec
 
@@ -150,21 +149,18 @@ _ERRORS = {
 """Descriptions of bpftrace since 0.27 that differ from those of the C library."""
 
 
-@cache
 def errors() -> list[bytes]:
     """Descriptions of error numbers; the last row is for numbers beyond them."""
     descriptions = [_ERRORS.get(number) or os.strerror(number) for number in range(MAX_ERRNO + 1)]
     return [*(text.encode() for text in descriptions), b"Unknown error"]
 
 
-@cache
 def signals() -> list[bytes]:
     """Descriptions of signals; the last row is for numbers beyond them."""
     descriptions = [signal.strsignal(number) if number else None for number in range(MAX_SIGNAL + 1)]
     return [*((text or f"Unknown signal {number}").encode() for number, text in enumerate(descriptions)), b"N/A"]
 
 
-@cache
 def syscalls(machine: str) -> list[bytes]:
     """Names of system calls; the last row is for numbers beyond them."""
     rows = [name.encode() or b"Unknown syscall" for name in names(_SYSCALLS.get(machine, ""))]

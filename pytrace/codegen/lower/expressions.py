@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from importlib import import_module
 from typing import ClassVar
 
@@ -43,7 +42,7 @@ class Builtins(Part):
     An asynchronous builtin that none handles only sends its event.
     """
 
-    @cached_property
+    @property
     def expressions(self) -> Expressions:
         """What evaluates expressions; of many builtins none needs it, and it has all rules."""
         return Expressions(self.e)

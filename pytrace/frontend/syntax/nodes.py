@@ -553,7 +553,6 @@ _PLAIN = frozenset(
 """Types of fields that contain no nodes."""
 
 
-@cache
 def _fields(kind: type[Node]) -> list[tuple[str, str]]:
     """Names of the fields of a node class, and the text of their type annotations."""
     written: dict[str, str] = {}

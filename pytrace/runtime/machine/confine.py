@@ -22,7 +22,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import IntEnum
-from functools import cache
 
 import msgspec
 
@@ -261,7 +260,6 @@ class AccessLimits(msgspec.Struct, frozen=True):
     """Whether processes outside may be sent signals."""
 
 
-@cache
 def landlock_version() -> int:
     """The version of the kernel's Landlock; 0 where it has none or does not use it."""
     try:
