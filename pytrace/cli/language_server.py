@@ -25,13 +25,14 @@ from pygls.lsp.server import LanguageServer
 import pytrace
 from pytrace.base import private_files, whole_files
 from pytrace.cli.completion import attach_points
-from pytrace.cli.script_analysis import WORD, Analysis, Symbol, attach_point
+from pytrace.cli.script_analysis import Analysis, Symbol, attach_point
 from pytrace.core.diagnostics import Diagnostic, Diagnostics, InternalError, Severity, TraceError
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import formatter, nodes
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.live_kernel import LiveKernel
 
+_WORD = re.compile(r"[@$]?[A-Za-z_]\w*|@")
 PAUSE = 0.15
 """Seconds without a key after which a text is analysed."""
 _SEVERITIES = {
@@ -219,7 +220,7 @@ async def _symbol(params: Any) -> tuple[Analysis, Text, Symbol] | None:
     if text.text == analysis.source.text:
         symbol = analysis.symbol(offset)
         return (analysis, text, symbol) if symbol is not None else None
-    word = next((match for match in WORD.finditer(text.text) if match.start() <= offset <= match.end()), None)
+    word = next((match for match in _WORD.finditer(text.text) if match.start() <= offset <= match.end()), None)
     same = [item for item in analysis.symbols if word is not None and item.name == word[0]]
     if word is None or not same:
         return None

@@ -18,7 +18,6 @@ from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, simi
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import (
     COMM_SIZE,
-    MOST_PIDS,
     SAMPLE,
     STREAMED,
     Address,
@@ -34,6 +33,8 @@ from pytrace.core.source import Source
 if TYPE_CHECKING:
     from pytrace.runtime.load.live_kernel import LiveKernel
 
+_MOST_PIDS = 65536
+"""Maximum number of processes of ``-p``."""
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
 
@@ -355,8 +356,8 @@ def process_filters(line: CommandLine) -> ProcessFilters:
 
 def _pids(line: CommandLine) -> tuple[int, ...]:
     pids = tuple(dict.fromkeys(pid for several in line.arguments("pid", tuple) for pid in several))
-    if len(pids) > MOST_PIDS:
-        raise TraceError(f"-p takes {MOST_PIDS} processes at most, not {len(pids)}")
+    if len(pids) > _MOST_PIDS:
+        raise TraceError(f"-p takes {_MOST_PIDS} processes at most, not {len(pids)}")
     return pids
 
 

@@ -27,7 +27,6 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.tokens import KEYWORDS
 from pytrace.frontend.syntax.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, ProbeUnit
 
-WORD = re.compile(r"[@$]?[A-Za-z_]\w*|@")
 _OFF = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 """Strings and comments."""
 _CHAIN = re.compile(

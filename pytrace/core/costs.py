@@ -44,20 +44,6 @@ trampoline it shares). ``python`` and ``pythonret`` are uprobes; where the kerne
 itself.
 """
 
-STATISTICS = 40
-"""Nanoseconds that the kernel's timing adds to each run of a program, most of which it does not see itself.
-
-Two reads of the clock and the update of the counters (``__bpf_prog_enter``, ``bpf_prog_run`` under
-``bpf_stats_enabled_key``).
-"""
-
-
-GATE = 30
-"""Nanoseconds of a program that ends at its gate, as the hit is left out."""
-
-ASSUMED = 300
-"""Nanoseconds of a program that the kernel does not time."""
-
 
 class ProbeCost(msgspec.Struct, frozen=True):
     """The cost of the program of a probe. All times are nanoseconds."""

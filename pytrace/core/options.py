@@ -129,9 +129,6 @@ def shown_memory(amount: int) -> str:
 
 UNROLLED = 16
 """Maximum number of processes that are compared one by one; more are looked up in a map."""
-MOST_FILTER_VALUES = 64
-"""Maximum number of values of each other filter."""
-MOST_PIDS = 65536
 COMM_SIZE = 16
 """TASK_COMM_LEN of include/linux/sched.h."""
 FORKED_ONLY = 0x40

@@ -118,9 +118,6 @@ CONVERSION_NAMES = ("d", "i", "u", "o", "x", "X", "f", "F", "e", "E", "g", "G", 
 UNSUPPORTED_CONVERSIONS = ("a", "A", "n")
 """Conversions of C that are recognised only to be rejected."""
 
-WIDEST = 65_535
-"""The greatest width and precision."""
-
 _CONVERSION = re.compile(
     rb"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
     + f"(?P<name>{'|'.join(sorted((*CONVERSION_NAMES, *UNSUPPORTED_CONVERSIONS), key=len, reverse=True))}|%)".encode()

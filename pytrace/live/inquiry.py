@@ -25,8 +25,6 @@ TRACED: tuple[Question, ...] = ("calls", "flame")
 """Questions whose answer takes a trace of some seconds; others are asked again with each state of the run."""
 SECONDS = 5
 """How long a process is traced for an answer."""
-HERTZ = 99
-"""Samples each second, for the flame graph."""
 FLAMES = 5
 """Roles ``flame0`` … of blocks of a flame graph."""
 _ORDER: tuple[Question, ...] = tuple(QUESTIONS)

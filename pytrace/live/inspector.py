@@ -23,11 +23,13 @@ import msgspec
 
 from pytrace.core.manifest import Manifest
 from pytrace.live import messages, processes
-from pytrace.live.inquiry import HERTZ, QUESTIONS, SECONDS
+from pytrace.live.inquiry import QUESTIONS, SECONDS
 from pytrace.live.messages import Answer, Command, Message
 from pytrace.live.view_process import close_others
 from pytrace.results.findings import readable
 
+_HERTZ = 99
+"""Samples each second, for the flame graph."""
 _BLOCK = 1 << 16
 _LONGEST_LINE = 1 << 12
 _LONGEST = 60.0
@@ -50,7 +52,7 @@ end { clear(@start); }
 """
 _COMMANDS = {
     "calls": ["-q", "-f", "json", "--duration", str(SECONDS), "-e", _CALLS],
-    "flame": ["profile", "-q", "-F", str(HERTZ), "-f", "folded", "--duration", str(SECONDS)],
+    "flame": ["profile", "-q", "-F", str(_HERTZ), "-f", "folded", "--duration", str(SECONDS)],
 }
 """The words of the runs; ``-p`` and the process follow."""
 _WHOLE_STACKS = {"PYTRACE_STACK_UNWINDING": "auto", "PYTRACE_PYTHON_FRAMES": "true"}
@@ -283,8 +285,8 @@ def _stacks(data: bytes) -> Made:
     samples = sum(count for _, count in stacks)
     if not samples:
         return [], [], f"it was not on a CPU in {SECONDS} s: its system calls say what it waits for"
-    share = 100 * samples / (SECONDS * HERTZ)
-    return [], stacks, f"{readable(samples / HERTZ, 's')} on CPU in {SECONDS} s ({share:.0f} %), {samples:,} samples"
+    share = 100 * samples / (SECONDS * _HERTZ)
+    return [], stacks, f"{readable(samples / _HERTZ, 's')} on CPU in {SECONDS} s ({share:.0f} %), {samples:,} samples"
 
 
 _KEYS = 2

@@ -2,36 +2,154 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption
-from pytrace.multitools import multitool as common
 from pytrace.multitools import targets
 from pytrace.multitools.expressions import SpecText
 from pytrace.multitools.multitool import (
+    DURATION,
     HEAD,
     MULTI_PURPOSE,
+    PID,
     MultiTool,
-    Naming,
     Options,
     Translation,
     block,
     config,
-    counted_pattern,
-    function_pattern,
-    outputs,
+    fitting,
+    literal,
     probe,
     script,
-    stamp,
+    timer,
 )
-from pytrace.multitools.targets import Attachment, TraceTarget
+from pytrace.multitools.targets import KERNEL, Attachment, TraceTarget
+
+_INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", type="interval")
+_TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
+_REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
+_CPU = ScriptOption(("cpu",), -1, "only on this CPU", "CPU", type="cpu")
+_PATTERN = ScriptOption(("pattern",), "", "functions or events: vfs_*, c:malloc, t:sched:*, u:LIB:PROBE, kprobe:…",
+                        "PATTERN", operand=True, required=True)
+
+
+# ---------------------------------------------------------------------------------------------- names of functions
+
+
+class _Naming(msgspec.Struct, frozen=True):
+    """How a script stores and shows the name of the probed function or event.
+
+    Attributes:
+        key: the expression in a probe: ``func`` in the kernel, else the name of the probe, as an address in user
+            space is different in each process.
+        prefix: number of characters of it that are not shown.
+    """
+
+    key: str
+    prefix: int = 0
+
+    @classmethod
+    def of(cls, target: TraceTarget, attachment: Attachment) -> _Naming:
+        """The naming for a target."""
+        if target.family == KERNEL:
+            return cls("func")
+        return cls("probe", attachment.prefix)
+
+    @property
+    def of_call(self) -> _Naming:
+        """The naming in a probe of whole calls: the name of the probe has ``call`` in place of ``uprobe``."""
+        return _Naming(self.key, self.prefix - len("uprobe") + len("call")) if self.prefix else self
+
+    def shown(self, variable: str) -> str:
+        """The displayed name, as an expression; *variable* contains the key."""
+        return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
+
+
+# ---------------------------------------------------------------------------------------------- patterns
+
+
+class _Pattern(msgspec.Struct, frozen=True):
+    """A pattern as attach points.
+
+    *naming* distinguishes its functions in the output, *filter* is for ``--probe-filter``.
+    """
+
+    target: TraceTarget
+    attachment: Attachment
+    naming: _Naming
+    filter: str = ""
+
+    @property
+    def point(self) -> str:
+        """The attach point of the requested event."""
+        return self.attachment.leave if self.target.returns and self.attachment.leave else self.attachment.entry
+
+
+def _counted_pattern(options: Options, kernel: KernelInfo) -> _Pattern:
+    """The pattern of a command line, with ``-r`` as a regular expression.
+
+    Raises:
+        TraceError: the pattern is invalid, or this kernel cannot trace its functions or events.
+    """
+    regexp = options.flag("regexp")
+    target = targets.parse(SpecText.of(options.text("pattern")), regexp=regexp)
+    filter_ = ""
+    if regexp:
+        target, filter_ = targets.by_regexp(target)
+    target = targets.resolve(target, kernel, options.only_pid())
+    attachment = targets.attach(target, kernel, options.only_pid())
+    naming = _Naming.of(target, attachment)
+    if not target.wild and not target.mangled and target.family != KERNEL:
+        naming = _Naming(literal(target.name))
+    return _Pattern(target, attachment, naming, filter_)
+
+
+def _function_pattern(options: Options, kernel: KernelInfo) -> _Pattern:
+    """As :func:`_counted_pattern`, for tools that need functions with an entry and a return.
+
+    Raises:
+        TraceError: also if the pattern names events.
+    """
+    pattern = _counted_pattern(options, kernel)
+    if not pattern.attachment.leave:
+        what = "tracepoints" if pattern.target.family == targets.TRACEPOINT else "events"
+        hints = ("name functions: vfs_read, c:malloc, /path/program:FUNCTION", "funccount counts events")
+        raise pattern.target.spec.error(f"functions have a latency, {what} have none", hints=hints)
+    if "+" in pattern.target.name and pattern.target.name != "*":
+        raise pattern.target.spec.error("a latency is that of whole functions: leave the offset out")
+    return pattern
+
+
+# ---------------------------------------------------------------------------------------------- intervals
+
+
+def _outputs(interval: int, duration: int, lines: list[str]) -> str:
+    """The probes that output *lines*: at each interval if there is one, and the remainder at the end.
+
+    If intervals fill the duration, the last one ends with the run, without another output right after it.
+    """
+    if not interval:
+        return probe(["end"], lines)
+    most = fitting(interval, duration)
+    if not most:
+        return probe([timer(interval), "end"], lines)
+    counted = [*lines, "@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
+    return probe([timer(interval), "end"], counted, [f"@outputs < {most}"])
+
+
+def _stamp(*, wanted: bool) -> list[str]:
+    """The statement that prints the time of day."""
+    return ['time("%H:%M:%S\\n");'] if wanted else []
+
 
 # --------------------------------------------------------------------------------------- funccount
 
 
 def _funccount(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts."""
-    pattern = counted_pattern(options, kernel)
+    pattern = _counted_pattern(options, kernel)
     only = options.cpu_condition()
     count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
     text = script(HEAD, count, _calls_table(pattern.naming, options))
@@ -39,7 +157,7 @@ def _funccount(options: Options, kernel: KernelInfo) -> Translation:
     return Translation(text, words)
 
 
-def _calls_table(naming: Naming, options: Options) -> str:
+def _calls_table(naming: _Naming, options: Options) -> str:
     """The table; with intervals, the difference to the last one, so that no call is lost between two."""
     interval, duration = options.number("interval"), options.number("duration")
     if interval:
@@ -51,14 +169,14 @@ def _calls_table(naming: Naming, options: Options) -> str:
     else:
         rows = [f'row((func={naming.shown("$name")}, count=$kv.1), "-count");']
     loop = block("for ($kv : @calls)", ["$name = $kv.0;", *rows])
-    return outputs(interval, duration, [*stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])
+    return _outputs(interval, duration, [*_stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])
 
 
 FUNCCOUNT = MultiTool(
     "funccount",
     MULTI_PURPOSE,
     "calls of functions of a pattern: kernel, programs, tracepoints, USDT",
-    (common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP, common.REGEXP, common.CPU, common.PATTERN),
+    (PID, _INTERVAL, DURATION, _TIMESTAMP, _REGEXP, _CPU, _PATTERN),
     """\
 pytrace funccount 'vfs_*'                      calls of kernel functions, until Ctrl-C
 pytrace funccount -i 1 -d 10 c:malloc          malloc in all processes, each second for ten seconds
@@ -75,7 +193,7 @@ pytrace funccount 'u:/usr/bin/python3:*'       USDT probes of Python""",
 
 def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts stacks."""
-    pattern = counted_pattern(options, kernel)
+    pattern = _counted_pattern(options, kernel)
     interval = options.number("interval")
     folded = options.flag("folded")
     if folded and interval:
@@ -84,8 +202,8 @@ def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
     process, stacks = _process(options), _stacks(options, pattern.target, folded=folded)
     key = ", ".join([*process, *stacks] if folded else [*stacks, *process])
     count = probe([pattern.point], [f"@stacks[{key}] = count();"], [options.cpu_condition()])
-    stamps = stamp(wanted=options.flag("timestamp"))
-    show = outputs(interval, options.number("duration"), [*stamps, "print_clear(@stacks);"]) if interval else ""
+    stamps = _stamp(wanted=options.flag("timestamp"))
+    show = _outputs(interval, options.number("duration"), [*stamps, "print_clear(@stacks);"]) if interval else ""
     if stamps and not interval:
         show = block("end", stamps)
     arguments = options.run_arguments(pattern.filter) + (("--format", "folded") if folded else ())
@@ -124,9 +242,9 @@ STACKCOUNT = MultiTool(
     MULTI_PURPOSE,
     "stacks that lead to a function or event, with counts",
     (
-        common.PID, common.CPU, common.INTERVAL,
+        PID, _CPU, _INTERVAL,
         ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
-        common.TIMESTAMP, common.REGEXP,
+        _TIMESTAMP, _REGEXP,
         ScriptOption(("s", "offset"), False, "offsets in functions, as --offsets"),
         ScriptOption(("all",), False, "all stacks, not the 20 with the largest counts"),
         ScriptOption(("lines",), False, "files and lines of functions, too: stacks that differ by them stand apart"),
@@ -137,7 +255,7 @@ STACKCOUNT = MultiTool(
         ScriptOption(("d", "delimited"), False, "a line -- between the kernel's and the user part"),
         ScriptOption(("folded",), False, "one line for each stack, for flame graphs"),
         ScriptOption(("python",), False, "Python's functions as the user part (pystack)"),
-        common.PATTERN,
+        _PATTERN,
     ),
     """\
 pytrace stackcount submit_bio                    kernel and user stacks that lead to block I/O, until Ctrl-C
@@ -159,7 +277,7 @@ pytrace stackcount --folded -D 10 c:malloc       for flame graphs, ten seconds""
 
 def _funclatency(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures."""
-    pattern = function_pattern(options, kernel)
+    pattern = _function_pattern(options, kernel)
     unit, divisor = _unit(options)
     naming = pattern.naming.of_call if options.flag("function") else None
     value = "$time" if divisor == 1 else f"$time / {divisor}"
@@ -180,7 +298,7 @@ def _unit(options: Options) -> tuple[str, int]:
     return ("usec", 1_000) if micro else ("msec", 1_000_000) if milli else ("nsec", 1)
 
 
-def _stores(naming: Naming | None, unit: str, value: str) -> list[str]:
+def _stores(naming: _Naming | None, unit: str, value: str) -> list[str]:
     lines = ["$time = duration;", "@calls = count();", "@total = sum($time);"]
     if naming is None:
         return [*lines, f"@{unit}s = hist({value});"]
@@ -191,14 +309,14 @@ def _show_histogram(unit: str, divisor: int, options: Options) -> str:
     """Histogram, then the average and the total of the same calls."""
     line = f'"\\navg = %ld {unit}s, total: %ld {unit}s, count: %ld\\n"'
     unit_of = "" if divisor == 1 else f" / {divisor}"
-    stamps, interval = stamp(wanted=options.flag("timestamp")), options.number("interval")
+    stamps, interval = _stamp(wanted=options.flag("timestamp")), options.number("interval")
     if interval:
         calls = ["$calls = (int64)@calls - @shown_calls;", "$total = (int64)@total - @shown_total;"]
         calls += ["@shown_calls = (int64)@calls;", "@shown_total = (int64)@total;"]
     else:
         calls = ["$calls = (int64)@calls;", "$total = (int64)@total;"]
     show = block("if ($calls > 0)", [f"printf({line}, $total / $calls{unit_of}, $total{unit_of}, $calls);"])
-    return outputs(interval, options.number("duration"), [*stamps, *calls, f"print_clear(@{unit}s);", show])
+    return _outputs(interval, options.number("duration"), [*stamps, *calls, f"print_clear(@{unit}s);", show])
 
 
 FUNCLATENCY = MultiTool(
@@ -206,13 +324,13 @@ FUNCLATENCY = MultiTool(
     MULTI_PURPOSE,
     "latency of functions of a pattern as a histogram",
     (
-        common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP,
+        PID, _INTERVAL, DURATION, _TIMESTAMP,
         ScriptOption(("u", "microseconds"), False, "in microseconds"),
         ScriptOption(("m", "milliseconds"), False, "in milliseconds"),
         ScriptOption(("F", "function"), False, "a histogram for each function"),
-        common.REGEXP,
+        _REGEXP,
         ScriptOption(("l", "level"), 0, "accepted; nested and recursive calls are told apart at any level", "LEVEL"),
-        common.PATTERN,
+        _PATTERN,
     ),
     """\
 pytrace funclatency vfs_read                 latency of a kernel function in nanoseconds, until Ctrl-C
@@ -250,7 +368,7 @@ fn middle($slot: int64): int64 {
 
 def _functime(options: Options, kernel: KernelInfo) -> Translation:
     """The script that measures every function."""
-    pattern = function_pattern(options, kernel)
+    pattern = _function_pattern(options, kernel)
     own = options.flag("self")
     time = "$own" if own else "$time"
     stores = [
@@ -268,7 +386,7 @@ def _functime(options: Options, kernel: KernelInfo) -> Translation:
     return Translation(text, options.run_arguments(pattern.filter))
 
 
-def _own_time(attachment: Attachment, naming: Naming, stores: list[str]) -> str:
+def _own_time(attachment: Attachment, naming: _Naming, stores: list[str]) -> str:
     """Probes by hand for the time of functions without that of the functions that they called.
 
     For each thread ``@frame[tid, level]`` has its running functions, outermost first, ``@callees[tid, level]`` the time
@@ -311,7 +429,7 @@ def _own_time(attachment: Attachment, naming: Naming, stores: list[str]) -> str:
     )
 
 
-def _show_table(naming: Naming, options: Options) -> str:
+def _show_table(naming: _Naming, options: Options) -> str:
     """The table. P99 is searched from the longest call downwards: a hundredth of the calls is above it."""
     interval, duration = options.number("interval"), options.number("duration")
     search = [
@@ -339,8 +457,8 @@ def _show_table(naming: Naming, options: Options) -> str:
         row,
     ]
     clears = ["clear(@slots);", "clear(@longest);"] if interval else []
-    stamps = stamp(wanted=options.flag("timestamp"))
-    return outputs(interval, duration, [*stamps, block("for ($kv : @calls)", lines), "print_rows();", *clears])
+    stamps = _stamp(wanted=options.flag("timestamp"))
+    return _outputs(interval, duration, [*stamps, block("for ($kv : @calls)", lines), "print_rows();", *clears])
 
 
 FUNCTIME = MultiTool(
@@ -348,9 +466,9 @@ FUNCTIME = MultiTool(
     MULTI_PURPOSE,
     "calls, total, average, P99 and maximum time of every function of a pattern",
     (
-        common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP,
+        PID, _INTERVAL, DURATION, _TIMESTAMP,
         ScriptOption(("self",), False, "time without that of other traced functions that were called"),
-        common.REGEXP, common.PATTERN,
+        _REGEXP, _PATTERN,
     ),
     """\
 pytrace functime -p 185 '/usr/sbin/nginx:ngx_http_*'         functions of a program by total time, until Ctrl-C
@@ -427,7 +545,7 @@ FUNCSLOWER = MultiTool(
     MULTI_PURPOSE,
     "calls of functions that take longer than a limit, with arguments",
     (
-        common.PID,
+        PID,
         ScriptOption(("m", "min-ms"), 0, "only calls of at least MS milliseconds (1 without -m and -u)", "MS",
                      type="0.."),
         ScriptOption(("u", "min-us"), 0, "only calls of at least US microseconds; latencies are in microseconds", "US",

@@ -1,4 +1,4 @@
-"""Multi-purpose tools: the class of their rows, options that several share, parts of scripts, patterns of functions."""
+"""Multi-purpose tools: the class of their rows, options that several share, parts of scripts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,13 @@ import msgspec
 from pytrace.core import script_options
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption, Value, default
-from pytrace.multitools import targets
-from pytrace.multitools.expressions import SpecText
-from pytrace.multitools.targets import KERNEL, Attachment, TraceTarget
 
 MULTI_PURPOSE, LANGUAGES = "multi-purpose", "languages"
 """The groups under which ``--tools`` lists them."""
 
 PID = ScriptOption(("p", "pid"), "", "only process PID (several: -p again, or separated by commas)", "PID", repeat=True,
                    type="pid", listed=True)
-INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", type="interval")
 DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval")
-TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
-REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
-CPU = ScriptOption(("cpu",), -1, "only on this CPU", "CPU", type="cpu")
-PATTERN = ScriptOption(("pattern",), "", "functions or events: vfs_*, c:malloc, t:sched:*, u:LIB:PROBE, kprobe:…",
-                       "PATTERN", operand=True, required=True)
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -168,38 +159,6 @@ def literal(text: str) -> str:
     return f'"{escaped}"'
 
 
-# ---------------------------------------------------------------------------------------------- names of functions
-
-
-class Naming(msgspec.Struct, frozen=True):
-    """How a script stores and shows the name of the probed function or event.
-
-    Attributes:
-        key: the expression in a probe: ``func`` in the kernel, else the name of the probe, as an address in user
-            space is different in each process.
-        prefix: number of characters of it that are not shown.
-    """
-
-    key: str
-    prefix: int = 0
-
-    @classmethod
-    def of(cls, target: TraceTarget, attachment: Attachment) -> Naming:
-        """The naming for a target."""
-        if target.family == KERNEL:
-            return cls("func")
-        return cls("probe", attachment.prefix)
-
-    @property
-    def of_call(self) -> Naming:
-        """The naming in a probe of whole calls: the name of the probe has ``call`` in place of ``uprobe``."""
-        return Naming(self.key, self.prefix - len("uprobe") + len("call")) if self.prefix else self
-
-    def shown(self, variable: str) -> str:
-        """The displayed name, as an expression; *variable* contains the key."""
-        return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
-
-
 # ---------------------------------------------------------------------------------------------- intervals
 
 
@@ -212,80 +171,6 @@ def timer(interval: int) -> str:
 _UNITS = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
-def outputs(interval: int, duration: int, lines: list[str]) -> str:
-    """The probes that output *lines*: at each interval if there is one, and the remainder at the end.
-
-    If intervals fill the duration, the last one ends with the run, without another output right after it.
-    """
-    if not interval:
-        return probe(["end"], lines)
-    most = fitting(interval, duration)
-    if not most:
-        return probe([timer(interval), "end"], lines)
-    counted = [*lines, "@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
-    return probe([timer(interval), "end"], counted, [f"@outputs < {most}"])
-
-
 def fitting(interval: int, duration: int) -> int:
     """Number of intervals that fill the duration; 0 without a duration, or if a part is left."""
     return 0 if duration % interval else duration // interval
-
-
-def stamp(*, wanted: bool) -> list[str]:
-    """The statement that prints the time of day."""
-    return ['time("%H:%M:%S\\n");'] if wanted else []
-
-
-# ---------------------------------------------------------------------------------------------- patterns
-
-
-class Pattern(msgspec.Struct, frozen=True):
-    """A pattern as attach points.
-
-    *naming* distinguishes its functions in the output, *filter* is for ``--probe-filter``.
-    """
-
-    target: TraceTarget
-    attachment: Attachment
-    naming: Naming
-    filter: str = ""
-
-    @property
-    def point(self) -> str:
-        """The attach point of the requested event."""
-        return self.attachment.leave if self.target.returns and self.attachment.leave else self.attachment.entry
-
-
-def counted_pattern(options: Options, kernel: KernelInfo) -> Pattern:
-    """The pattern of a command line, with ``-r`` as a regular expression.
-
-    Raises:
-        TraceError: the pattern is invalid, or this kernel cannot trace its functions or events.
-    """
-    regexp = options.flag("regexp")
-    target = targets.parse(SpecText.of(options.text("pattern")), regexp=regexp)
-    filter_ = ""
-    if regexp:
-        target, filter_ = targets.by_regexp(target)
-    target = targets.resolve(target, kernel, options.only_pid())
-    attachment = targets.attach(target, kernel, options.only_pid())
-    naming = Naming.of(target, attachment)
-    if not target.wild and not target.mangled and target.family != targets.KERNEL:
-        naming = Naming(literal(target.name))
-    return Pattern(target, attachment, naming, filter_)
-
-
-def function_pattern(options: Options, kernel: KernelInfo) -> Pattern:
-    """As :func:`parse`, for tools that need functions with an entry and a return.
-
-    Raises:
-        TraceError: also if the pattern names events.
-    """
-    pattern = counted_pattern(options, kernel)
-    if not pattern.attachment.leave:
-        what = "tracepoints" if pattern.target.family == targets.TRACEPOINT else "events"
-        hints = ("name functions: vfs_read, c:malloc, /path/program:FUNCTION", "funccount counts events")
-        raise pattern.target.spec.error(f"functions have a latency, {what} have none", hints=hints)
-    if "+" in pattern.target.name and pattern.target.name != "*":
-        raise pattern.target.spec.error("a latency is that of whole functions: leave the offset out")
-    return pattern

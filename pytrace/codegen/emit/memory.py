@@ -16,7 +16,6 @@ import errno
 from pytrace.codegen.emit.program import Part, Program
 from pytrace.codegen.emit.storage import COPIES
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import INLINE_BYTES
 from pytrace.codegen.ir.values import (
     I1,
     I64,
@@ -52,6 +51,9 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import location
 
+_INLINE_BYTES = 256
+"""Memory up to this size is copied and cleared by inline moves, more by a helper call."""
+
 
 def is_signed(type_: Type) -> bool:
     """Whether a scalar type is sign-extended."""
@@ -65,7 +67,7 @@ def bits(type_: Type) -> int:
 
 def inline(size: int, align: int) -> bool:
     """Whether *size* bytes are few enough to be copied inline."""
-    return size <= INLINE_BYTES and size // align <= 64
+    return size <= _INLINE_BYTES and size // align <= 64
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:

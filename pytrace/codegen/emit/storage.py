@@ -178,10 +178,6 @@ SESSION = SessionData(
 """Numbers at the start of the shared section; values of filters come after them."""
 
 
-UNFOLLOWED = ("unfollowed", 0)
-"""Counter of processes for which the set of ``--follow`` had no room."""
-
-
 def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 

@@ -98,9 +98,6 @@ _NO_SCOPE = Scope("")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-INLINE_BYTES = 256
-"""Memory up to this size is copied and cleared by inline moves, more by a helper call."""
-
 AT_ONCE = 5
 """Loads and stores of a single ``memcpy``."""
 

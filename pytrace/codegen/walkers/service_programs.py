@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pytrace.codegen.emit import tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Part, Program, Script
-from pytrace.codegen.emit.storage import SESSION, UNFOLLOWED
+from pytrace.codegen.emit.storage import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import SHARED, Module, program_section
@@ -35,6 +35,9 @@ from pytrace.core.probe_kinds import (
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Struct, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ProbeContext, ProbeUnit, location
+
+_UNFOLLOWED = ("unfollowed", 0)
+"""Counter of processes for which the set of ``--follow`` had no room."""
 
 
 def service_program(
@@ -288,7 +291,7 @@ class Following(Part):
         self.b.store(1, value)
         failed = self.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(FOLLOWED), self.e.cell, value, 0)
         self.b.jump_unless(self.b.truth(failed), self.e.exit, likely=False)
-        self.e.counter(*UNFOLLOWED)
+        self.e.counter(*_UNFOLLOWED)
 
     def _remove(self, number: Read) -> None:
         self.b.store(number(self.e), self.e.cell, 32)

@@ -17,7 +17,7 @@ from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.event_layout import AnyStaticPart
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.probe_kinds import TRACEPOINT
-from pytrace.core.text import UNSUPPORTED_CONVERSIONS, WIDEST, Conversion, Format, parse_format
+from pytrace.core.text import UNSUPPORTED_CONVERSIONS, Conversion, Format, parse_format
 from pytrace.core.types import VOID, Bool, Buffer, Enum, Float, Int, Pointer, Struct, Type, Void
 from pytrace.frontend.check.checker import Arguments, Checker, Node
 from pytrace.frontend.check.conversions import (
@@ -32,6 +32,10 @@ from pytrace.frontend.check.conversions import (
 )
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import FunctionInfo, ImportedFunction
+
+_WIDEST = 65_535
+"""The greatest width and precision."""
+
 
 # ---------------------------------------------------------------------------------------------- formats of printf
 
@@ -298,9 +302,9 @@ class ArgumentChecks:
         if refused is not None:
             self.checker.error(f"{name}(): conversion {refused.text!r} is not supported", node.span)
             return None
-        wide = next((item for item in wanted if max(item.columns, item.digits or 0) > WIDEST), None)
+        wide = next((item for item in wanted if max(item.columns, item.digits or 0) > _WIDEST), None)
         if wide is not None:
-            self.checker.error(f"{name}(): the width or precision of {wide.text!r} is more than {WIDEST}", node.span)
+            self.checker.error(f"{name}(): the width or precision of {wide.text!r} is more than {_WIDEST}", node.span)
             return None
         for part in format_.stray:
             self.checker.warn(

@@ -15,7 +15,6 @@ from pytrace.core.probe_kinds import (
 )
 from pytrace.core.text import DURATIONS
 from pytrace.frontend.probes.providers import (
-    MOST_PERIOD,
     Match,
     Part,
     Point,
@@ -27,6 +26,10 @@ from pytrace.frontend.probes.providers import (
     number_of,
 )
 from pytrace.frontend.syntax.typed_program import ProbeContext
+
+_MOST_PERIOD = 2**63 - 1
+"""Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
+
 
 # ---------------------------------------------------------------------------------------------------- run by the tracer
 
@@ -126,7 +129,7 @@ class Counter(SampledProvider):
             number = number_of(point.parts[1], scope, "the count")
             if number is None:
                 return []
-            if not 1 <= number <= MOST_PERIOD:
+            if not 1 <= number <= _MOST_PERIOD:
                 return scope.error("the count must be positive", point.parts[1].span)
             period, suffix = number, f":{number}"
         if self.feature and scope.attaching and not scope.feature(self.feature):
@@ -168,7 +171,7 @@ class Timer(SampledProvider):
             hints = [f"a number without a unit is nanoseconds; {meant}"]
             message = f"the period must be at least {_LEAST_PERIOD} ns"
             return scope.error(message, part.span, hints if period > 0 else ())
-        if period > MOST_PERIOD:
+        if period > _MOST_PERIOD:
             return scope.error("the period is too long", part.span)
         micros = period // 1000
         return [Match(point.kind, f"{point.kind.name}:us:{micros}", TimerTarget(period_ns=micros * 1000), point.span)]
@@ -181,7 +184,7 @@ class Timer(SampledProvider):
         number = number_of(count, scope, "the frequency" if name == "hz" else "the period")
         if number is None:
             return []
-        if number < 1 or number * DURATIONS.get(name, 1) > MOST_PERIOD:
+        if number < 1 or number * DURATIONS.get(name, 1) > _MOST_PERIOD:
             return scope.error(f"{count.text} {name} is out of range", count.span)
         place = TimerTarget(frequency=number) if name == "hz" else TimerTarget(period_ns=number * DURATIONS[name])
         return [Match(point.kind, f"{point.kind.name}:{name}:{number}", place, point.span)]

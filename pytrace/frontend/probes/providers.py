@@ -307,9 +307,6 @@ def bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
 
 T = TypeVar("T", bound=ProbeTarget)
 
-MOST_PERIOD = 2**63 - 1
-"""Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
-
 
 class Scope(msgspec.Struct):
     """The inputs of expansion, and its diagnostics. Reports return no targets, which a provider can return in turn."""

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, TypeVar
 from pytrace.base import kernel_files
 from pytrace.base.cgroups import directories, mounts, unified_mounts
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.options import COMM_SIZE, MOST_FILTER_VALUES
+from pytrace.core.options import COMM_SIZE
 from pytrace.runtime.machine.host_names import open_network_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
+_MOST_FILTER_VALUES = 64
+"""Maximum number of values of a filter other than ``-p``."""
 T = TypeVar("T")
 
 _UID_MAX = 0xFFFFFFFE
@@ -154,8 +155,8 @@ def namespace(name: str) -> int:
 
 def _distinct(values: Iterable[T], option: str) -> tuple[T, ...]:
     distinct = tuple(dict.fromkeys(values))
-    if len(distinct) > MOST_FILTER_VALUES:
-        raise TraceError(f"{option} takes {MOST_FILTER_VALUES} values at most, not {len(distinct)}")
+    if len(distinct) > _MOST_FILTER_VALUES:
+        raise TraceError(f"{option} takes {_MOST_FILTER_VALUES} values at most, not {len(distinct)}")
     return distinct
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import msgspec
 
-from pytrace.core.costs import ASSUMED, GATE, STATISTICS, ProbeCost, RunCost, entry_costs
+from pytrace.core.costs import ProbeCost, RunCost, entry_costs
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import HITS, WEIGHT, Manifest, ProgramSpec, SampledUnit
 from pytrace.core.options import SAMPLE, Budget
@@ -43,6 +43,16 @@ _LITTLE, _CALM = 0.2, 5.0
 """Sampling is relaxed when costs were below this part of the budget for this number of seconds."""
 MOST = 1 << 16
 """Maximum weight of a hit."""
+_STATISTICS = 40
+"""Nanoseconds that the kernel's timing adds to each run of a program, most of which it does not see itself.
+
+Two reads of the clock and the update of the counters (``__bpf_prog_enter``, ``bpf_prog_run`` under
+``bpf_stats_enabled_key``).
+"""
+_GATE = 30
+"""Nanoseconds of a program that ends at its gate, as the hit is left out."""
+_ASSUMED = 300
+"""Nanoseconds of a program that the kernel does not time."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -124,7 +134,7 @@ class Costs(Service):
         if self.refused:
             counts = self._counters.totals()
             hits = {index: sum(counts.get((HITS, unit), 0) for unit in units) for index, units in self.programs.items()}
-            return {index: (ASSUMED * count, count) for index, count in hits.items()}
+            return {index: (_ASSUMED * count, count) for index, count in hits.items()}
         return {
             index: bpf.run_statistics(self._loaded.program_fd(specs[index].symbol)) for index in self.programs
         }
@@ -151,7 +161,7 @@ class Costs(Service):
             self._tell(f"the cost of tracing is not measured: {self.refused}\n")
             if self._loaded.manifest.sampling is None:
                 return
-            self._tell(f"hits after filters were counted, and {ASSUMED} ns assumed for each\n")
+            self._tell(f"hits after filters were counted, and {_ASSUMED} ns assumed for each\n")
         output, cost = self._output, self.read()
         if output.json:
             output.write(cost_line(cost))
@@ -298,7 +308,7 @@ class BudgetKeeper(Service):
         if self._costs.refused:
             self._warn(
                 f"the kernel does not time programs ({self._costs.refused}): --budget counts hits, and assumes "
-                f"{ASSUMED} ns in the program for each"
+                f"{_ASSUMED} ns in the program for each"
             )
         self._measured.append(self._costs.measured())
         self._next = time.monotonic() + PERIOD
@@ -344,8 +354,8 @@ class BudgetKeeper(Service):
         loads = []
         for index in sorted(self._attached):
             ran = last.programs[index][0] - first.programs[index][0]
-            gate = min(hits[index] * GATE, ran)
-            entry = self._costs.entries[index] + (0 if self._costs.refused else STATISTICS)
+            gate = min(hits[index] * _GATE, ran)
+            entry = self._costs.entries[index] + (0 if self._costs.refused else _STATISTICS)
             loads.append(Load(index, (hits[index] * entry + gate) / span, (ran - gate) / span + own.get(index, 0.0)))
         return loads
 
