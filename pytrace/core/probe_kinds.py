@@ -97,7 +97,7 @@ class UserTarget(FileTarget, frozen=True):
     *inside*: not the function's first instruction. *leaving*: how far from the start of the function an instruction is
     at which it is left, which a uretprobe is put on that replaces no return address; else None. *way* and *condition*
     are those of this exit (:class:`pytrace.core.instructions.Exit`). *go*: it is code of Go. *checked*: how far from
-    the start of its function the probe of an entry is, after the function has compared the size of its stack. *found*:
+    the start of its function the probe of an entry is, where that is not its first instruction. *found*:
     a pattern found the function among others, which are probed where the kernel refuses this one's instruction.
     """
 

@@ -76,6 +76,27 @@ def test_depth_begins_anew_in_each_program(server: Server, tmp_path: Path, threa
     assert "syscall:execve: 4 calls, 4 returned\n" in result.stderr, result
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
+def test_functions_that_begin_with_a_mark_are_what_they_are_without(server: Server, tmp_path: Path) -> None:
+    """They are probed at the instruction after ``endbr64``."""
+    need("uprobe")
+    results = []
+    for marks in ("none", "branch"):
+        (tmp_path / marks).mkdir()
+        flags = ("-O1", "-pthread", "-fno-optimize-sibling-calls", f"-fcf-protection={marks}")
+        compiled(tmp_path / marks, "executing", SOURCES / "executing_calls.c", *flags)
+        script = (
+            "call:./executing:dive,call:./executing:outer { @[func, depth, arg0, retval] = count(); } "
+            "uprobe:./executing:dive { @entered[func, arg0] = count(); @from[usym(reg(\"ip\"))] = count(); }"
+        )
+        result = server.run(("-v", "-e", script, "-c", "./executing 0"), cwd=tmp_path / marks)
+        assert result.status == 0, result
+        results.append(sorted(line for line in result.stdout.splitlines() if line.startswith("@")))
+    assert results[0] == results[1]
+    assert "@entered[dive, 3]: 1" in results[0]
+    assert "@[dive, 3, 0, 0]: 1" in results[0], results
+
+
 def test_calls_of_threads_that_end_make_room(server: Server, tmp_path: Path) -> None:
     """More calls than there is room for are left by the ends of threads and processes, also by SIGKILL."""
     need("uprobe")

@@ -112,6 +112,8 @@ def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: P
     def comparable(name: str) -> list[str]:
         lines = (tmp_path / name).read_text().splitlines()
         lines = [re.sub(r" <[0-9.]+>$", "", line) for line in lines if not line.startswith(("+++", "---"))]
+        # The test machine has no clock that programs read by themselves.
+        lines = [re.sub(r"tv_n?sec=\d+", "", line) for line in lines]
         lines = [re.sub(r"0x[0-9a-f]{6,}|/\* \d+ vars \*/|set_tid_address.*|getrandom.*", "", line) for line in lines]
         start = max(index for index, line in enumerate(lines) if line.startswith("execve(") and line.endswith("= 0"))
         return [re.sub(r"\s+= ", " = ", line) for line in lines[start:]]

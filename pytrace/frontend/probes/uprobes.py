@@ -429,28 +429,29 @@ _STACK_CHECK = re.compile(
 """The first instructions of functions of Go that compare the stack pointer with ``g.stackguard0``, since Go 1.17
 (``stacksplit`` of src/cmd/internal/obj/x86/obj6.go)."""
 _LONGEST_CHECK = 32
+_MARKED_PUSH = re.compile(rb"\xf3\x0f\x1e\xfa(?=\x41?[\x50-\x57])", re.DOTALL)
+"""``endbr64``, a mark of where code may jump to, before a ``push``."""
 
 
 def _entries(path: str, matches: list[Match], scope: Scope) -> list[Match]:
     """The targets of uprobes: functions of Go are probed after they have compared the size of their stack.
 
     Where it is too small, or the goroutine has to yield, the runtime calls the function anew from its first
-    instruction: a probe there would be hit twice for one call. Ahead-of-time files have the first instruction, as their
-    binaries may change.
+    instruction: a probe there would be hit twice for one call. Of others a ``push`` after the ``endbr64`` that many
+    begin with is probed: the kernel emulates it (``push_setup_xol_ops`` of arch/x86/kernel/uprobes.c), where it has to
+    step over the mark. Ahead-of-time files have the first instruction, as their binaries may change.
     """
     chosen = [
-        number
-        for number, match in enumerate(matches)
-        if (place := match.of(UserTarget)).has_goroutine and place.symbol and not place.inside
+        number for number, match in enumerate(matches) if (place := match.of(UserTarget)).symbol and not place.inside
     ]
     if not chosen or not scope.attaching or scope.options.ahead or scope.kernel.arch != "x86_64":
         return matches
     entries = list(matches)
     offsets = [matches[number].of(UserTarget).offset for number in chosen]
     for number, code in zip(chosen, scope.kernel.user_codes(path, offsets, _LONGEST_CHECK), strict=True):
-        check = _STACK_CHECK.match(code)
+        place = matches[number].of(UserTarget)
+        check = _STACK_CHECK.match(code) if place.has_goroutine else _MARKED_PUSH.match(code)
         if check is not None:
-            place = matches[number].of(UserTarget)
             checked = replace(place, offset=place.offset + check.end(), checked=check.end())
             entries[number] = replace(matches[number], place=checked)
     return entries

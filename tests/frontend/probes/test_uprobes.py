@@ -193,6 +193,19 @@ def test_functions_of_go_are_traced_at_their_return_instructions(name: str) -> N
     assert {target.probe for target in unit.targets} == {"uretprobe:/bin/app:main.work"}
 
 
+MARKED = (("f30f1efa55", 4), ("f30f1efa4155", 4), ("f30f1efa4889e5", 0), ("f30f1efa4190", 0), ("55909090c3", 0))
+
+
+@each_row("row", MARKED)
+def test_a_push_after_a_mark_is_probed_in_place_of_it(row: tuple[str, int]) -> None:
+    code, moved = row
+    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at={0x1200: bytes.fromhex(code)})
+    place = Expanded("uprobe:/bin/app:plain { }", kernel).unit.targets[0].of(UserTarget)
+    assert (place.offset, place.checked) == (0x1200 + moved, moved)
+    exact = Expanded("uprobe:/bin/app:plain+4 { }", kernel).unit.targets[0].of(UserTarget)
+    assert (exact.offset, exact.checked) == (0x1204, 0)
+
+
 def test_functions_of_c_in_a_go_program_have_programs_of_their_own() -> None:
     kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at={**RETURNS, 0x1200: b"\x90\xc3"})
     units = Expanded("uretprobe:/bin/app:* { }", kernel).units
