@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,6 +21,7 @@ from pytrace.calls.capture import (
 )
 from pytrace.calls.signatures import Signature
 from pytrace.calls.values import Recorded
+from pytrace.render.value_kind import Plain
 
 MOST_THREADS = 16384
 """Threads whose last input is kept; beyond that the oldest is dropped."""
@@ -55,7 +55,7 @@ class Taken(msgspec.Struct):
     old: int
 
 
-Values = Sequence[Any]
+Values = Sequence[Plain]
 """The values of an event: numbers, strings, bytes."""
 Item = Recorded | Exit | Signal | Taken
 

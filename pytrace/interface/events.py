@@ -18,7 +18,7 @@ from pytrace.render.events import RunHandler, Tally, compile_pieces, each, forma
 from pytrace.render.forms import PortableForms
 from pytrace.render.map_printer import Shown
 from pytrace.render.text import Values
-from pytrace.render.value_kind import Result
+from pytrace.render.value_kind import Plain, Result, itself
 from pytrace.render.values import value_kind_of
 from pytrace.results.snapshot import Portable
 from pytrace.runtime.output import rows
@@ -239,16 +239,19 @@ class EventSources:
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, renderer.forms.decoders)
         durable = all(value_kind_of(inner).durable for inner in parts(layout.args))
-        forms: list[PortableForms] = []
-        converters = [value_kind_of(type_).python() for type_ in layout.args]
+        changes: list[Change] = []
+        known = False
 
         def values(record: bytes) -> tuple[Portable, ...]:
+            nonlocal known
             # Stacks are cached by their addresses, which may be those of other functions later.
-            if not durable or not forms:
-                forms[:] = [self.forms(renderer)]
-            pairs = zip(layout.args, read(record, 0), strict=True)
-            conversions = zip(converters, pairs, strict=True)
-            return tuple(convert(forms[0].form(type_)(value)) for convert, (type_, value) in conversions)
+            if not durable or not known:
+                changes[:] = _changes(layout.args, self.forms(renderer))
+                known = True
+            found: list[Plain] = list(read(record, 0))
+            for at, convert in changes:
+                found[at] = convert(found[at])
+            return tuple(found)
 
         kind = PRINTED.get(spec.kind, spec.kind)
         names = tuple(row_schema(spec).names) if spec.kind == "row" else _names(spec.args)
@@ -272,6 +275,19 @@ class EventSources:
             return name
 
         return probe
+
+
+Change = tuple[int, Callable[[Plain], Plain]]
+"""The place of a value in an event, and what it is converted with."""
+
+
+def _changes(args: tuple[Type, ...], forms: PortableForms) -> list[Change]:
+    """The conversions of decoded values to those of Python, of those that are not so already: most are numbers."""
+    found: list[Change] = []
+    for at, type_ in enumerate(args):
+        steps = (forms.form(type_), value_kind_of(type_).python())
+        found += [(at, step) for step in steps if step is not itself]
+    return found
 
 
 def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
