@@ -1,8 +1,9 @@
-"""`pytrace calls` beside strace, and `pytrace why` beside `perf sched record`: what they add to what they look at."""
+"""`pytrace calls` beside strace, `pytrace why` beside `perf sched record` and offcputime: what they add."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,8 @@ def _found(name: str, *words: str) -> Tracer | None:
 
 
 STRACE, PERF = _found("strace"), _found("perf", "sched")
+OFFCPUTIME = _found("offcputime-libbpf")
+"""That of libbpf-tools: bcc's needs kprobes, and a compiler of the kernel's headers."""
 
 
 def _cost(kind: str, start: Callable[[list[str]], object]) -> float:
@@ -42,6 +45,24 @@ def _under(tracer: Tracer, own: Sequence[str], others: Sequence[str]) -> Callabl
     return lambda command: tracer.run(*others, *command)
 
 
+def _watched(tracer: Tracer) -> Callable[[list[str]], object]:
+    """Starts a command under a tracer that takes the number of a process."""
+
+    def start(command: list[str]) -> None:
+        quiet = subprocess.DEVNULL
+        stopped = ["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh", *command]
+        with (
+            subprocess.Popen(stopped, stdin=quiet) as traced,
+            subprocess.Popen([*tracer.command, "-p", str(traced.pid)], stdout=quiet, stderr=quiet) as process,
+        ):
+            time.sleep(SETTLES)
+            traced.send_signal(signal.SIGCONT)
+            traced.wait()
+            process.send_signal(signal.SIGINT)
+
+    return start
+
+
 def _calls(row: Row, plan: Plan) -> list[Line]:
     def once(tracer: Tracer) -> Numbers:
         base = _cost("call", run)
@@ -49,6 +70,20 @@ def _calls(row: Row, plan: Plan) -> list[Line]:
         return {"added": _cost("call", start) - base}
 
     return paired(row, replace(plan, peer=STRACE), (Measure("added", "ns", 0.1),), once, runs=plan.of(5))
+
+
+def _stacks(row: Row, plan: Plan) -> list[Line]:
+    """As :func:`_switches`, of a thread that is traced, beside a tool that takes both stacks of each wait, too."""
+
+    def once(tracer: Tracer) -> Numbers:
+        base = _cost("switch", run)
+        return {"added": (_cost("switch", _watched(tracer) if tracer is not PYTRACE else _why) - base) / 2}
+
+    return paired(row, replace(plan, peer=OFFCPUTIME), (Measure("added", "ns", 1.0),), once, runs=plan.of(5))
+
+
+def _why(command: list[str]) -> object:
+    return PYTRACE.run("why", "-o", "/dev/null", "-c", " ".join(command))
 
 
 def _switches(row: Row, plan: Plan, *, traced: bool) -> list[Line]:
@@ -74,5 +109,6 @@ def _switches(row: Row, plan: Plan, *, traced: bool) -> list[Line]:
 ROWS = [
     Row("others.calls", "`calls` beside strace: a system call", _calls),
     Row("others.why.traced", "`why` beside perf sched record: a switch", partial(_switches, traced=True), slow=True),
+    Row("others.why.stacks", "`why` beside libbpf-tools' offcputime: a switch, with stacks", _stacks, slow=True),
     Row("others.why.untraced", "the same of a thread that is not traced", partial(_switches, traced=False), slow=True),
 ]
