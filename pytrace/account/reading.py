@@ -349,7 +349,7 @@ class Reading:
         totals: dict[tuple[str, str, int], int] = defaultdict(int)
         for (site, by), ns in self._woken:
             if site in sites and by in self._sites:
-                totals[self._waker(cause, self._sites[by])] += ns
+                totals[self._waker(cause, by)] += ns
         for (relation, name, pid), total in totals.items():
             yield Who(relation, name, total, pid)
 
@@ -373,7 +373,18 @@ class Reading:
             return f"{self._place[state].function} ({name})", self._cause[state].title
         return name, ""
 
-    def _waker(self, cause: Cause, by: _Site) -> tuple[str, str, int]:
+    @cached_property
+    def _wakers_names(self) -> dict[int, str]:
+        """By place the thread that woke others there for most of the time; of waits below ``--min`` none is kept."""
+        found: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for waits in self.timeline.waits.values():
+            for wait in waits:
+                if wait.by and wait.waker in self._threads:
+                    found[wait.by][self._threads[wait.waker].name] += wait.end - wait.begin
+        return {by: max(names, key=lambda name: names[name]) for by, names in found.items()}
+
+    def _waker(self, cause: Cause, number: int) -> tuple[str, str, int]:
+        by = self._sites[number]
         if by.call == _READIED:
             # Beyond the scheduler's frames is the goroutine that the thread ran before.
             place = None if causes.is_scheduler(by.user) else own_place(by.user)
@@ -392,7 +403,9 @@ class Reading:
         relation = "interrupted by a signal of" if signal else cause.relation
         place = own_place(by.user)
         if self._processes == {by.pid}:
-            return relation, place.text if place is not None else by.comm, by.pid
+            # Threads with the same stack are one place, which has the name of the first of them.
+            name = self._wakers_names.get(number, by.comm)
+            return relation, place.text if place is not None else name, by.pid
         process = f"{by.comm} ({by.pid})"
         return relation, process if place is None else f"{place.function} of {process}", by.pid
 
@@ -490,7 +503,7 @@ class Reading:
 
     def _hop(self, link: Link) -> Hop:
         cause = self.cause_of(link.state)
-        relation = self._waker(cause, self._sites[link.by])[0] if link.by in self._sites else "woken by"
+        relation = self._waker(cause, link.by)[0] if link.by in self._sites else "woken by"
         return Hop(self._name(link.tid), self.thread_place(link.tid, link.state), cause.title, relation)
 
     @cached_property
@@ -511,7 +524,7 @@ class Reading:
         """Who ended a wait of a cause: ``released by refresh (cache.py:4)``; empty where that was not kept."""
         if by not in self._sites:
             return ""
-        relation, who, _ = self._waker(cause, self._sites[by])
+        relation, who, _ = self._waker(cause, by)
         return f"{relation} {who}"
 
     def _behind(self, group: _Group) -> tuple[Step, ...]:

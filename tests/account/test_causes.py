@@ -15,7 +15,8 @@ from pytrace.account.screen import screen
 from pytrace.cli import request
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import read
-from pytrace.results.snapshot import Frame
+from pytrace.core.types import UINT64
+from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
 LIBC, PYTHON, APP = "/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3.12", "/opt/app/server"
 
@@ -370,3 +371,23 @@ def test_shares_of_little_time_and_of_none_are_said_to_be() -> None:
 def test_names_of_threads_keep_their_slashes() -> None:
     assert next(screen(account("comm ksoftirqd/0", "--comm ksoftirqd/0"))).startswith("comm ksoftirqd/0: ")
     assert max(map(len, screen(account("comm a", "--comm a " * 20)))) <= 80
+
+
+def test_of_threads_that_wake_with_one_stack_the_one_is_named_that_ended_most() -> None:
+    """A place has the name of the first thread that was seen there, which may not even have had its own yet."""
+    none, futex = StackTrace(()), StackTrace(stack("futex_wait do_futex", "[kernel]"), user=False)
+    waits, wakes = StackTrace(stack("pthread_mutex_lock /want")), StackTrace(stack("pthread_mutex_unlock", LIBC))
+    number = causes.number("futex")
+    life = (7, "java", 0, 90_000_000, 0, 0, 0, 0, 0, 0, 0)
+    contents: dict[str, dict[Portable, Portable]] = {
+        "@life": {7: life, 8: (7, "Thread-0", *life[2:]), 9: (7, "Thread-1", *life[2:])},
+        "@place": {100: (7, "java", number, 0, futex, waits), 101: (7, "java", 0xFFFE, 0, none, wakes)},
+        "@time": {(7, 100, 0): (2, 40_000_000, 30_000_000)},
+        "@woken": {(100, 101): 40_000_000},
+        "@wait": {(7, 1): (10_000_001, 100, 0, 101, 9, 0), (7, 20_000_000): (50_000_000, 100, 0, 101, 8, 0)},
+    }
+    maps = {name: MapData(name, UINT64, UINT64, entries) for name, entries in contents.items()}
+    made = reading.Reading(SnapshotData((), maps, (), {}), "app", "-p 7", attached=True, alive={}).account()
+    line = made.line("lock")
+    assert line is not None
+    assert [(who.relation, who.who) for who in line.by] == [("released by", "Thread-0")]
