@@ -62,6 +62,12 @@ def test_a_live_view_has_a_record_with_the_name_of_each_call() -> None:
     kept = {name: str(info.value) for name, info in program.maps.items() if info.hidden and "#" not in name}
     assert kept["@syscall:openat,read"] == "(uint64,uint64,string[15])"
     assert kept["@syscall:write"].startswith("(uint64,uint64,string[14],"), "before other values"
+    # Where the return has the arguments, too, and of a pattern.
+    for text in ("call:kernel:vfs_read { @ = sum(args.count); }", "call:kernel:vfs_r* /arg2 > 1/ { @ = count(); }"):
+        program = analyse(text, CompileOptions(live=True)).checked()
+        assert [unit.role for unit in program.units[:2]] == ["entry", "return"], probes(program)
+        (kept,) = [str(info.value) for info in program.maps.values() if info.hidden]
+        assert kept.startswith("(uint64,uint64,string["), kept
 
 
 def test_what_needs_nothing_of_the_entry_has_no_entry() -> None:
