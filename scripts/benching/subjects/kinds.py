@@ -28,6 +28,8 @@ HERE = {
 CALLS = Probed("uprobe:LOOP:traced,uretprobe:LOOP:traced", Loop("function", calls=50, chunks=500))
 """Entry and return of a function: two breakpoints, where the peer's kernel replaces the return address."""
 CALLS_GOAL = 2.1
+PAIR = """uprobe:LOOP:traced { @start[tid] = nsecs; }
+uretprobe:LOOP:traced /@start[tid]/ { @ns = hist(nsecs - @start[tid]); delete(@start[tid]); }"""
 IN_VM = {
     "kprobe": Probed("kprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
     "kretprobe": Probed("kretprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
@@ -41,6 +43,12 @@ def _probe(probed: Probed, body: str, goal: float) -> Callable[[Row, Plan], list
         return added(row, plan, probed.script(body), probed, goal, beyond=bool(body))
 
     return measure
+
+
+def _call(row: Row, plan: Plan) -> list[Line]:
+    """As a call: the other tracer has the pair by hand."""
+    script = "call:LOOP:traced { @ns = hist(duration); }"
+    return added(row, plan, script, CALLS, CALLS_GOAL, beyond=False, of_peer=PAIR)
 
 
 SAMPLED_EVERY = 200_000
@@ -161,6 +169,7 @@ def _rows(kinds: dict[str, Probed], vm: bool) -> list[Row]:
 ROWS = [
     *_rows(HERE, vm=False),
     Row("kinds.calls.count", "uprobe and uretprobe of a function, count()", _probe(CALLS, "@ = count();", CALLS_GOAL)),
+    Row("kinds.calls.pair", "call: of a function, hist(duration) (bpftrace: the pair)", _call),
     Row("kinds.profile.empty", "profile, empty, a sample", _profile("", EMPTY_GOAL)),
     Row("kinds.profile.count", "profile, count(), a sample", _profile("@ = count();", COUNT_GOAL)),
     Row("kinds.profile.unmatched", "profile with -p, a sample of another process", _unmatched),
