@@ -19,21 +19,18 @@ class Position(msgspec.Struct, frozen=True):
     column: int
 
 
-class Source:
+class Source(msgspec.Struct, eq=False):
     """One text and its name in messages (``stdin`` for ``-e`` and standard input).
 
     *path* is the path of the text's file, None for ``-e`` and standard input. *generated*: pytrace wrote the text, from
     options that the user gave, so that messages do not quote it.
     """
 
-    __slots__ = ("_line_starts", "generated", "name", "path", "text")
-
-    def __init__(self, name: str, text: str, path: str | None = None, *, generated: bool = False) -> None:
-        self.name = name
-        self.text = text
-        self.path = path
-        self.generated = generated
-        self._line_starts: list[int] = []
+    name: str
+    text: str
+    path: str | None = None
+    generated: bool = False
+    _line_starts: list[int] = msgspec.field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"Source({self.name!r}, {len(self.text)} characters)"

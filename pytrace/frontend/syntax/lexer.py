@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
+import msgspec
 from ply import lex
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
@@ -64,18 +65,16 @@ def skip_layout(text: str, position: int) -> int:
 _RUN = re.compile(r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s{},;<"])*')
 
 
-class AttachPointScan:
+class AttachPointScan(msgspec.Struct):
     """An attach point that starts at *start*; its text starts at *begin*, after ``name=`` if it has a name."""
 
-    __slots__ = ("begin", "name", "part", "part_start", "provider", "start")
-
-    def __init__(self, start: int, begin: int, name: str | None) -> None:
-        self.start = start
-        self.begin = begin
-        self.name = name
-        self.part = 1
-        self.part_start = begin
-        self.provider = ""
+    start: int = 0
+    begin: int = 0
+    name: str | None = None
+    part: int = 1
+    part_start: int = 0
+    """Start of the current part, after the first one."""
+    provider: str = ""
 
     def next_part(self, text: str, colon: int) -> None:
         """Record the colon at offset *colon*."""
@@ -133,15 +132,12 @@ def directive_end(text: str, start: int) -> int:
     return start + len(match.group().rstrip()) if match else start + 1
 
 
-class CDefinition:
+class CDefinition(msgspec.Struct):
     """The scanner's state in a definition: its start, whether it is a ``typedef``, and the number of open braces."""
 
-    __slots__ = ("depth", "start", "typedef")
-
-    def __init__(self, start: int, *, typedef: bool) -> None:
-        self.start = start
-        self.typedef = typedef
-        self.depth = 0
+    start: int = 0
+    typedef: bool = False
+    depth: int = 0
 
 
 def starts_definition(text: str, word: str, after: int) -> bool:
@@ -164,24 +160,21 @@ def trailer_end(text: str, after: int) -> int:
 # ---------------------------------------------------------------------------------------------- state and lexemes
 
 
-class Scan:
+class Scan(msgspec.Struct, eq=False):
     """The source text, and the state of the rules between tokens."""
 
-    __slots__ = ("comment_start", "comments", "definition", "diagnostics", "in_c", "point", "source")
-
-    def __init__(self, source: Source, diagnostics: Diagnostics, *, in_c: bool) -> None:
-        self.source = source
-        self.diagnostics = diagnostics
-        self.in_c = in_c
-        """Whether the text comes from a C macro."""
-        self.comments: dict[int, int] = {}
-        """Start and end offsets of the comments so far."""
-        self.comment_start = 0
-        """In state ``comment``: the offset of the comment."""
-        self.point = AttachPointScan(0, 0, None)
-        """In state ``point``: the attach point so far."""
-        self.definition = CDefinition(0, typedef=False)
-        """In state ``definition``: the C definition so far."""
+    source: Source
+    diagnostics: Diagnostics
+    in_c: bool
+    """Whether the text comes from a C macro."""
+    comments: dict[int, int] = msgspec.field(default_factory=dict)
+    """Start and end offsets of the comments so far."""
+    comment_start: int = 0
+    """In state ``comment``: the offset of the comment."""
+    point: AttachPointScan = msgspec.field(default_factory=AttachPointScan)
+    """In state ``point``: the attach point so far."""
+    definition: CDefinition = msgspec.field(default_factory=CDefinition)
+    """In state ``definition``: the C definition so far."""
 
     def error(self, message: str, span: Span, *hints: str) -> None:
         """Record a syntax error."""
@@ -258,7 +251,7 @@ def enter_point(lexeme: Lexeme) -> None:
     """Start an attach point at this lexeme unless the state is in one already."""
     lexer = lexeme.lexer
     if lexer.lexstate != "point":
-        lexer.scan.point = AttachPointScan(lexeme.lexpos, lexeme.lexpos, None)
+        lexer.scan.point = AttachPointScan(lexeme.lexpos, lexeme.lexpos)
         lexer.begin("point")
 
 

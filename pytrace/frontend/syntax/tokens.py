@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
 
 
-class Token:
+class Token(msgspec.Struct, eq=False):
     """One token: its kind, its text and its span; *data* is the decoded value of a literal.
 
-    PLY requires ``type`` and ``value``; the value is the token itself, so that productions have its span.
+    PLY requires ``type`` and ``value``, and sets ``lexer``; the value is the token itself, so that productions have its
+    span.
     """
 
-    __slots__ = ("data", "lexer", "span", "text", "type")
-
-    def __init__(self, kind: str, text: str, span: Span, data: object = None) -> None:
-        self.type = kind
-        self.text = text
-        self.span = span
-        self.data = data
+    type: str
+    text: str
+    span: Span
+    data: object = None
+    lexer: object = None
 
     @property
     def value(self) -> Token:
