@@ -60,9 +60,9 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
         tail = f": {seconds(account.wall)}, {threads}, {seconds(units.ns)} of goroutine time"
     else:
         tail = f": {seconds(account.wall)}, {threads}, {seconds(account.thread_time)} of thread time, {complete}"
-    # Directories of the command's words say little here.
+    # Directories of the command's words and of cgroups say little here.
     target = account.target
-    if account.options.startswith("-c "):
+    if not account.options.startswith("--comm "):
         target = " ".join(word.rpartition("/")[2] or word for word in target.split(" "))
     room = WIDTH - len(tail)
     if len(target) > room:

@@ -370,6 +370,7 @@ def test_shares_of_little_time_and_of_none_are_said_to_be() -> None:
 
 def test_names_of_threads_keep_their_slashes() -> None:
     assert next(screen(account("comm ksoftirqd/0", "--comm ksoftirqd/0"))).startswith("comm ksoftirqd/0: ")
+    assert next(screen(account("cgroup /a/b.service", "--cgroup /a/b.service"))).startswith("cgroup b.service: ")
     assert max(map(len, screen(account("comm a", "--comm a " * 20)))) <= 80
 
 
