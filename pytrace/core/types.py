@@ -533,11 +533,6 @@ DEEPEST_STACK = 1024
 """Highest limit of a stack."""
 
 
-def chunk_entries(keys: int, limit: int) -> int:
-    """Chunks that the map has room for: of each of *keys* stacks of *limit* frames a quarter, as callers are shared."""
-    return keys * max(1, limit // CHUNK_FRAMES // 4)
-
-
 class KSym(Data, frozen=True, tag="ksym_t"):
     """A kernel address (``u64``) that prints as a symbol."""
 

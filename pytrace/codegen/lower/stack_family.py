@@ -27,7 +27,7 @@ from pytrace.codegen.walkers.user_stacks import MixedStacks, UserUnwinding, Visi
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapType
 from pytrace.core.probe_kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE, UserTarget
-from pytrace.core.types import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, Stack, StackMode, chunk_entries
+from pytrace.core.types import CHUNK_FRAMES, CHUNK_LINK, CHUNK_MAP, CHUNK_SIZE, Stack, StackMode
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location
 
@@ -227,7 +227,9 @@ class StackBuiltins(Builtins):
         b = self.b
         if not self.script.chunks_stacks:
             self.script.chunks_stacks = True
-            size = chunk_entries(self.checked.config.max_map_keys, self.checked.config.max_stack_depth)
+            # Of each stack a quarter of its chunks, as callers are shared.
+            config = self.checked.config
+            size = config.max_map_keys * max(1, config.max_stack_depth // CHUNK_FRAMES // 4)
             layout = {"type": MapType.HASH, "key_size": CHUNK_LINK, "value_size": CHUNK_SIZE, "max_entries": size}
             self.module.map(CHUNK_MAP, layout)
         # Room for a whole chunk after the frames of a small stack.

@@ -80,14 +80,6 @@ def text_of(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def aggregate_call(node: nodes.Expr) -> nodes.Expr | None:
-    """The call of ``count()``, ``sum(…)`` and the like that *node* is, or that the block *node* ends with."""
-    while isinstance(node, nodes.BlockExpr) and node.block.value is not None:
-        node = node.block.value
-    row = builtin(node.name) if isinstance(node, nodes.Call | nodes.Identifier) else None
-    return node if row is not None and row.family == "aggregate" else None
-
-
 _IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})
 """Functions with a result that a statement may ignore."""
 

@@ -9,10 +9,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handlers, handles
-from pytrace.core.builtins import Builtin, Mode
+from pytrace.core.builtins import Builtin, Mode, builtin
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
-from pytrace.frontend.check.calls import Calls, aggregate_call
+from pytrace.frontend.check.calls import Calls
 from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, VariableState, flexible_string
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.expressions import Expressions, Operators
@@ -147,7 +147,7 @@ class Statements:
             state = self.maps.use_scalar(target)
         else:
             state = self.maps.use_keyed(target)
-        call = aggregate_call(node.value)
+        call = _aggregate_call(node.value)
         if call is not None:
             self._assign_aggregate(node, call, target, state)
             return
@@ -447,3 +447,11 @@ class Statements:
     def _import(self, node: nodes.Import) -> None:
         """Imports have been merged by an earlier pass."""
         self.checker.program.dead.add(node)
+
+
+def _aggregate_call(node: nodes.Expr) -> nodes.Expr | None:
+    """The call of ``count()``, ``sum(…)`` and the like that *node* is, or that the block *node* ends with."""
+    while isinstance(node, nodes.BlockExpr) and node.block.value is not None:
+        node = node.block.value
+    row = builtin(node.name) if isinstance(node, nodes.Call | nodes.Identifier) else None
+    return node if row is not None and row.family == "aggregate" else None
