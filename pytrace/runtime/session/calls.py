@@ -150,12 +150,13 @@ class CallRecords:
         if now is not None and struct.unpack_from("=Q", now)[0] == record.began:
             bpf.map_delete(descriptor, record.key)
 
-    def forget_ended(self) -> None:
-        """Remove the records of functions whose threads have ended, of goroutines their processes.
+    def forget_ended(self) -> int:
+        """Remove the records of functions whose threads have ended, of goroutines their processes. Returns how many.
 
         Each process that ends in a function leaves one for ever, and there is room for so many.
         """
         alive: dict[int, kernel_files.Thread | None] = {}
+        removed = 0
         for record in self.read():
             if not _is_of_function(record.spec):
                 continue
@@ -165,6 +166,8 @@ class CallRecords:
             thread = alive[number]
             if thread is None or thread.start > record.began:
                 self.forget(record)
+                removed += 1
+        return removed
 
 
 def records_of(manifest: Manifest) -> list[MapSpec]:
@@ -241,10 +244,12 @@ class Calls(Service):
         """Remove the calls of threads that have ended now and then."""
         if time.monotonic() < self._next:
             return
-        used = time.thread_time()
+        used, removed = time.thread_time(), 0
         with suppress(OSError):
-            self._records.forget_ended()
-        self._next = time.monotonic() + max(_EVERY, (time.thread_time() - used) / _SHARE)
+            removed = self._records.forget_ended()
+        # Where there were some, there will be more, and the map must not be full of them.
+        pause = _EVERY if removed else max(_EVERY, (time.thread_time() - used) / _SHARE)
+        self._next = time.monotonic() + pause
 
     def stop(self) -> None:
         """Look at the calls that have not returned."""

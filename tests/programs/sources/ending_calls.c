@@ -27,7 +27,7 @@ int main(int count, char **words) {
         pthread_create(&thread, 0, job, 0);
         pthread_join(thread, 0);
     }
-    sleep(3); /* pytrace looks for calls of threads that have ended each second */
+    sleep(5); /* pytrace looks for calls of threads that have ended each second */
     within(2, RETURN);
     return 0;
 }
