@@ -328,11 +328,13 @@ class _Run:
             sys.stderr.writelines(f"WARNING: {calls.warning}\n" for calls in trace.calls if calls.warning)
             self._report_children(trace)
             return
+        # Probes are detached by now: nothing is known of what came after.
+        end = trace.snapshot().data.end - self._offset
         if self._chosen:
-            self._unfinished(trace.maps["@calls"])
+            self._unfinished(trace.maps["@calls"], end)
             self._report(trace)
         if self._tree is not None:
-            self._unfinished_functions(self._tree)
+            self._unfinished_functions(self._tree, end)
             self._report_functions(self._tree, trace)
         if self._spans is not None:
             self._spans.write(self._options.format, self._out.buffer, self._losses(trace))
@@ -579,14 +581,13 @@ class _Run:
             return unknown_number(call.result)
         return self._function_texts.text(function.result, [call.result], call.result_reads)
 
-    def _unfinished_functions(self, tree: Tree) -> None:
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    def _unfinished_functions(self, tree: Tree, end: int) -> None:
         if self._options.failed:
             return
         for call in tree.rest():
             thread = None if call.function.go else kernel_files.thread(call.tid)
             if thread is None or not call.left(thread.stack):
-                call.duration = now - call.start
+                call.duration = max(0, end - call.start)
             if call.duration is None or call.duration >= self._options.slow:
                 self._function(Shown.LEFT, call)
 
@@ -632,12 +633,11 @@ class _Run:
             parts.append(f"{(moment - self._first) / 1e9:11.6f}")
         self._out.write(" ".join([*parts, text]) + "\n")
 
-    def _unfinished(self, entries: Mapping[object, object]) -> None:
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    def _unfinished(self, entries: Mapping[object, object], end: int) -> None:
         for call in self._recorder.under_way(dict(entries.items())):
             if self._spans is not None or self._options.failed:
                 continue
-            arguments, age = self._texts.arguments(call), now - call.start
+            arguments, age = self._texts.arguments(call), max(0, end - call.start)
             name = self._name(call.number)
             if self._options.format == "json":
                 row = {
