@@ -315,7 +315,7 @@ int main(void) { for (int i = 0; i < 3; i++) first(); return work("") != 0; }
 """
 
 
-@pytest.mark.each_kernel
+@pytest.mark.core
 def test_all_functions_of_a_name_in_the_kernel_are_probed(server: Server) -> None:
     """The drivers of networks and of performance counters each have a static ``type_show``."""
     need("kprobe")
