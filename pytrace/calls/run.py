@@ -32,7 +32,7 @@ from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core import system_calls
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.failures import UNTRACED_CHILDREN, UnderWay
+from pytrace.core.failures import LEAST_AGE, UNTRACED_CHILDREN, UnderWay
 from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import TraceWarning
@@ -284,7 +284,7 @@ class _Run:
         return f"{self._recorder.calls + (0 if self._tree is None else self._tree.returned):,} calls returned"
 
     def _under_way(self) -> tuple[tuple[UnderWay, ...], int]:
-        """The oldest calls that have not returned; and how many others there are."""
+        """The oldest calls that have not returned for a while; and how many others there are."""
         now, total = time.clock_gettime_ns(time.CLOCK_BOOTTIME), 0
         threads: dict[int, kernel_files.Thread | None] = {}
         depths: dict[int, int] = {}
@@ -295,7 +295,7 @@ class _Run:
             found.append(UnderWay(max(now - start, 0), tid, thread, shown, depth))
 
         if self._tree is not None:
-            calls = self._tree.rest()
+            calls = [call for call in self._tree.rest() if now - call.start >= LEAST_AGE]
             total += len(calls)
             for call in calls[:_MOST_SHOWN]:
                 text = f"{call.function.name}({', '.join(self._function_arguments(call))})"
@@ -309,7 +309,8 @@ class _Run:
                     add(call.start, call.tid, thread.name, text, call.depth)
                     depths[call.tid] = call.depth + 1
         if self._chosen:
-            entries = dict(self._trace.maps["@calls"].items())
+            items = self._trace.maps["@calls"].items()
+            entries = {tid: values for tid, values in items if now - values[0] >= LEAST_AGE}
             total += len(entries)
             oldest = heapq.nsmallest(_MOST_SHOWN, entries.items(), key=lambda item: item[1][0])
             unreadable = self._texts.unreadable

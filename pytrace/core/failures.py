@@ -112,6 +112,10 @@ class CallTotals(msgspec.Struct, frozen=True):
         return f"{self.probe}: none of {counted(self.entered, 'call')} returned: {self.rest}"
 
 
+LEAST_AGE = 100_000_000
+"""Nanoseconds after which a call that has not returned is worth showing: others come and go between two pictures."""
+
+
 class UnderWay(msgspec.Struct, frozen=True):
     """A call that has not returned, at one moment: its *age* in nanoseconds, and how many such calls it is in."""
 

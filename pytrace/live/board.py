@@ -47,7 +47,8 @@ class Board:
     @property
     def has_results(self) -> bool:
         """Whether any map is not the script's own."""
-        return not all(panel.own for panel in (*self.panels.values(), *self.counters.values()))
+        panels = (panel for name, panel in self.panels.items() if name != CALLS)
+        return not all(panel.own for panel in (*panels, *self.counters.values()))
 
     def update(self, state: State) -> None:
         """Take a state of the run."""

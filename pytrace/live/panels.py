@@ -683,7 +683,7 @@ class CallsPanel(Panel):
 
     def __init__(self, printers: Printers, glyphs: Glyphs, selection: Selection | None = None) -> None:
         super().__init__(calls_map(()), printers, glyphs, 0.0, selection)
-        self.unit, self.used, self.changing = "ns", True, False
+        self.unit, self.changing = "ns", False
 
     def column_title(self, column: str) -> str:
         """What people call a column."""

@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import counted
-from pytrace.core.failures import CallTotals, UnderWay
+from pytrace.core.failures import LEAST_AGE, CallTotals, UnderWay
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.probe_kinds import (
     CALL,
@@ -128,8 +128,11 @@ class CallRecords:
                 yield record, thread
 
     def oldest(self, most: int) -> tuple[tuple[UnderWay, ...], int]:
-        """At most *most* calls that are under way, the oldest first; and how many records are of younger ones."""
-        records, now = self.read(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        """At most *most* calls that have been under way for a while, the oldest first; and how many records are of
+        younger ones of these.
+        """
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        records = [record for record in self.read() if now - record.began >= LEAST_AGE]
         found: list[UnderWay] = []
         depths: dict[int, int] = {}
         for number, (record, thread) in enumerate(self.under_way(records)):
