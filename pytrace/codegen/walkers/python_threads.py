@@ -202,15 +202,8 @@ def string(b: Builder, state: Ptr, address: I64, limit: int) -> tuple[I64, I64, 
     return kind, length, b.at_most(wide, limit), b.add(address, b.select(b.truth(ascii_), *sizes))
 
 
-def _within(b: Builder, place: Ptr, number: Number, limit: int, none: Block) -> I64:
-    """The same number, which is at most *limit*; jumps to *none* if it is not.
-
-    It goes through memory that the verifier does not follow: else each way in which it came about would be followed
-    apart, through all of what comes after, as would each way of the next number.
-    """
-    kept = b.through(number, place)
-    b.jump_if(b.icmp("ugt", kept, limit), none, likely=False)
-    return kept
+def _padded(b: Builder, size: Number, limit: int) -> I64:
+    return b.at_most(b.op("and", b.add(size, 7), -8), limit)
 
 
 def _record_function(module: Module, span: Span) -> None:
@@ -224,13 +217,8 @@ def _record_function(module: Module, span: Span) -> None:
     _read(b, buffer, 8, member(b, state, table, _TABLE_SIZE))
     table_whole = b.load(buffer, again=True)
     table_size = b.at_most(table_whole, TABLE)
-    sizes, rooms = [], []
-    for index, (number, limit) in enumerate(((name_size, NAME), (file_size, FILE), (table_size, TABLE))):
-        sizes.append(_within(b, b.offset(buffer, 16 * index), number, limit, none))
-        room = b.op("and", b.add(sizes[-1], 7), -8)
-        rooms.append(_within(b, b.offset(buffer, 16 * index + 8), room, limit, none))
-    (name_size, file_size, table_size), (name_room, file_room, _) = sizes, rooms
-    size = b.op("and", b.add(64 + 15, b.add(b.add(rooms[0], rooms[1]), rooms[2])), -UNIT)
+    name_room, file_room = _padded(b, name_size, NAME), _padded(b, file_size, FILE)
+    size = b.op("and", b.add(b.add(b.add(64 + 15, name_room), file_room), _padded(b, table_size, TABLE)), -UNIT)
     offset = _allocate(b, size, none)
     place = _place(b, offset, none)
     lines = member(b, state, table, _TABLE_BYTES)
