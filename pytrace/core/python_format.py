@@ -22,9 +22,10 @@ UNIT = 16
 SLOT = 1 << 20
 """Bytes of an element of the array of names; a record does not cross its end."""
 SLOTS = 16
-NAME, FILE, TABLE = 512, 1024, 1 << 16
-"""Most bytes of each part that are copied."""
-LONGEST = 64 + NAME + FILE + TABLE
+NAME, FILE, TABLE = 504, 1016, 65528
+"""Most bytes of each part that are copied: less than a power of two, to which the verifier takes them."""
+LONGEST = 64 + NAME + FILE + TABLE + 40
+"""Bytes of the longest record, with what the verifier takes for possible."""
 
 RECORD = struct.Struct("=8I4Q")
 """``u32`` minor version, first line, bytes of a character of the name, its characters, both of the file name, bytes

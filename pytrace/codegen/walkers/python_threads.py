@@ -202,8 +202,17 @@ def string(b: Builder, state: Ptr, address: I64, limit: int) -> tuple[I64, I64, 
     return kind, length, b.at_most(wide, limit), b.add(address, b.select(b.truth(ascii_), *sizes))
 
 
-def _padded(b: Builder, size: Number, limit: int) -> I64:
-    return b.at_most(b.op("and", b.add(size, 7), -8), limit)
+def _known(b: Builder, place: Ptr, size: Number, limit: int) -> I64:
+    """The same size, at most *limit*, of which the verifier knows no more than that, rounded up to a power of two.
+
+    It goes through memory: else each way in which it came about would be followed apart, through all of what comes
+    after, as would each way of the next size.
+    """
+    return b.op("and", b.through(size, place), limit | 7)
+
+
+def _padded(b: Builder, size: Number) -> I64:
+    return b.op("and", b.add(size, 7), -8)
 
 
 def _record_function(module: Module, span: Span) -> None:
@@ -216,9 +225,10 @@ def _record_function(module: Module, span: Span) -> None:
     table = in_head(b, state, Word.CODE_TABLE)
     _read(b, buffer, 8, member(b, state, table, _TABLE_SIZE))
     table_whole = b.load(buffer, again=True)
-    table_size = b.at_most(table_whole, TABLE)
-    name_room, file_room = _padded(b, name_size, NAME), _padded(b, file_size, FILE)
-    size = b.op("and", b.add(b.add(b.add(64 + 15, name_room), file_room), _padded(b, table_size, TABLE)), -UNIT)
+    name_size, file_size = _known(b, buffer, name_size, NAME), _known(b, buffer, file_size, FILE)
+    table_size = _known(b, buffer, b.at_most(table_whole, TABLE), TABLE)
+    name_room, file_room = _padded(b, name_size), _padded(b, file_size)
+    size = b.op("and", b.add(b.add(b.add(64 + 15, name_room), file_room), _padded(b, table_size)), -UNIT)
     offset = _allocate(b, size, none)
     place = _place(b, offset, none)
     lines = member(b, state, table, _TABLE_BYTES)
