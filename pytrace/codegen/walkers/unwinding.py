@@ -177,6 +177,8 @@ instructions so far have popped (negative: pushed), where the return address is,
 (:data:`NOWHERE`: not known, or in the register); rsp and rbp; where the word was that was popped last, and to which
 register; what :meth:`_Step._hidden` stores."""
 CODE_STATE_SIZE = _BYTES + 72
+_REACHED = 255
+"""The last byte at which the verifier lets code be read, with room for a number of 32 bits."""
 NOWHERE = -1
 _LOST = 1 << 32
 """A distance that is not known, at least half of this: arguments were removed, whose number is in a register."""
@@ -225,6 +227,27 @@ def _opcodes() -> bytes:
 
 OPCODES = _opcodes()
 
+_DISPLACEMENT, _SIB, _MAYBE_NO_BASE, _IN_REGISTER = 7, 8, 16, 32
+"""What a byte of :data:`OPERANDS` says: bytes of displacement; a SIB byte follows; four more if that has no base; the
+operand is a register."""
+
+
+def _operands() -> bytes:
+    """ModRM bytes."""
+    table = bytearray(256)
+    for modrm in range(256):
+        mode, operand = modrm >> 6, modrm & 7
+        if mode == 3:
+            table[modrm] = _IN_REGISTER
+            continue
+        table[modrm] = (4 if operand == 5 else 0, 1, 4)[mode]
+        if operand == 4:
+            table[modrm] |= _SIB | (_MAYBE_NO_BASE if mode == 0 else 0)
+    return bytes(table)
+
+
+OPERANDS = _operands()
+
 
 class _Step(msgspec.Struct, frozen=True):
     """One instruction; the loop ends at one that says where the return address is, or that is not understood."""
@@ -233,69 +256,64 @@ class _Step(msgspec.Struct, frozen=True):
     area: int
 
     def emit(self) -> None:
-        """The body of the loop."""
-        b, at = self.e.b, self.e.b.register()
-        b.store(self._load(_AT), at)
-        self._leave_if(b.icmp("ugt", b.load(at), _BYTES - _LONGEST - 1))
-        first = self._byte(b.load(at))
-        short = b.icmp("eq", first, 0x66)
-        prefix = b.either(short, b.either(b.icmp("eq", first, 0xF2), b.icmp("eq", first, 0xF3)))
-        b.store(b.add(b.load(at), b.number(prefix)), at)
-        rex = self._byte(b.load(at))
-        has_rex = b.icmp("eq", b.op("and", rex, 0xF0), 0x40)
-        rex = b.select(has_rex, rex, 0)
-        b.store(b.add(b.load(at), b.number(has_rex)), at)
+        """The body of the loop.
+
+        What an instruction consists of is found by arithmetic and by way of memory: the verifier follows each way that
+        branches have left in registers, one after the other, through the rest of the loop.
+        """
+        b, at = self.e.b, self._load(_AT)
+        self._leave_if(b.icmp("ugt", at, _BYTES - _LONGEST - 1))
+        first = self._byte(at)
+        short = self._equal(first, 0x66)
+        at = b.add(at, b.op("or", short, b.op("or", self._equal(first, 0xF2), self._equal(first, 0xF3))))
+        rex = self._byte(at)
+        has_rex = self._equal(b.op("and", rex, 0xF0), 0x40)
+        rex, at = b.mul(rex, has_rex), b.add(at, has_rex)
         # Of VEX, the short form: a byte in place of prefixes, then an opcode of the second map.
-        vex = b.icmp("eq", self._byte(b.load(at)), 0xC5)
-        second = b.either(vex, b.icmp("eq", self._byte(b.load(at)), 0x0F))
-        b.store(b.add(b.add(b.load(at), b.number(vex)), b.number(second)), at)
-        b.store(self._hidden(b.load(at)), at)
+        escape = self._byte(at)
+        vex = self._equal(escape, 0xC5)
+        second = b.op("or", vex, self._equal(escape, 0x0F))
+        at = self._hidden(b.add(at, b.add(vex, second)))
         rex = self._hidden(rex)
-        code = self._hidden(b.op("or", self._byte(b.load(at)), b.op("shl", b.number(second), 8)))
-        what = b.load(b.offset(self.e.module.constant(OPCODES), b.at_most(code, len(OPCODES) - 1)), 8)
+        code = self._hidden(b.op("or", self._byte(at), b.op("shl", second, 8)))
+        what = b.load(b.offset(self.e.module.constant(OPCODES), b.op("and", b.opaque(code), len(OPCODES) - 1)), 8)
         self._leave_if(b.truth(b.op("and", what, _UNKNOWN)))
-        b.store(b.add(b.load(at), 1), at)
-        size = b.register()
-        b.store(b.op("and", what, _IMMEDIATE), size)
-        with b.when(b.both(short, b.icmp("eq", b.load(size), 4))):
-            b.store(2, size)
-        with b.when(b.both(b.icmp("eq", b.op("and", code, 0x1F8), 0xB8), b.icmp("uge", rex, 0x48))):
-            b.store(8, size)
-        b.store(self._hidden(b.load(size)), size)
+        at, size = b.add(at, 1), b.op("and", what, _IMMEDIATE)
+        size = b.sub(size, b.op("shl", b.op("and", short, self._equal(size, 4)), 1))
+        wide = b.op("and", self._equal(b.op("and", code, 0x1F8), 0xB8), b.op("lshr", rex, 3))
+        size = self._hidden(b.add(size, b.mul(wide, b.sub(8, size))))
         other = b.block()
         b.jump_unless(b.truth(b.op("and", what, _MODRM)), other)
         self._with_operand(at, code, rex, what, size)
         b.ret(0)
         b.start(other)
-        end = b.add(b.load(at), b.load(size))
+        end = b.add(at, size)
         self._store(_AT, end)
         self._without_operand(code, rex, end)
 
-    def _with_operand(self, at: Ptr, code: I64, rex: I64, what: I64, size: Ptr) -> None:
-        """An instruction with a ModRM byte at position *at*, and perhaps a SIB byte, a displacement and a value."""
-        b, position = self.e.b, self.e.b.load(at)
+    def _with_operand(self, position: I64, code: I64, rex: I64, what: I64, size: I64) -> None:
+        """An instruction with a ModRM byte at *position*, and perhaps a SIB byte, a displacement and a value."""
+        b = self.e.b
         modrm = self._byte(position)
-        mode, register, operand = b.op("lshr", modrm, 6), b.op("and", b.op("lshr", modrm, 3), 7), b.op("and", modrm, 7)
-        in_register = b.icmp("eq", mode, 3)
-        has_sib = b.both(b.icmp("ne", mode, 3), b.icmp("eq", operand, 4))
-        sib = b.select(has_sib, self._byte(b.add(position, 1)), 0)
+        form = b.load(b.offset(self.e.module.constant(OPERANDS), modrm), 8)
+        register, operand = b.op("and", b.op("lshr", modrm, 3), 7), b.op("and", modrm, 7)
+        has_sib = self._bit(form, _SIB)
+        sib = self._hidden(b.mul(self._byte(b.add(position, 1)), has_sib))
         # Without a base: 5 in place of it.
-        base = b.select(has_sib, b.op("and", sib, 7), operand)
-        far = b.either(b.icmp("eq", mode, 2), b.both(b.icmp("eq", mode, 0), b.icmp("eq", base, 5)))
-        displacement = self._hidden(b.select(far, 4, b.number(b.icmp("eq", mode, 1))))
-        with b.when(b.both(b.icmp("eq", b.op("and", code, 0x1FE), 0xF6), b.icmp("uge", register, 2))):
-            b.store(0, size)
+        far = b.op("and", self._bit(form, _MAYBE_NO_BASE), self._equal(b.op("and", sib, 7), 5))
+        displacement = b.add(b.op("and", form, _DISPLACEMENT), b.op("shl", far, 2))
+        no_value = b.op("and", self._equal(b.op("and", code, 0x1FE), 0xF6), b.nonzero(b.op("lshr", register, 1)))
+        size = b.mul(size, b.sub(1, no_value))
         self._leave_if(b.both(b.icmp("eq", code, 0xFF), b.icmp("uge", register, 2)))
-        end = b.add(b.add(position, 1), b.add(b.number(has_sib), b.add(displacement, b.load(size))))
+        end = self._hidden(b.add(b.add(position, 1), b.add(has_sib, b.add(displacement, size))))
         self._store(_AT, end)
         self._frame(code, rex, modrm, sib, end)
         # Any other write to rsp or rbp, whose numbers are 4 and 5.
-        to_register = b.truth(b.op("and", what, _TO_REGISTER))
-        target = b.select(to_register, register, operand)
-        extended = b.op("and", rex, b.select(to_register, _REX_R, _REX_B))
-        writes = b.both(b.icmp("ult", code, 256), b.either(to_register, in_register))
-        writes = b.both(writes, b.icmp("eq", extended, 0))
-        written = self._hidden(b.select(writes, target, 0))
+        to_register = self._bit(what, _TO_REGISTER)
+        target = b.add(operand, b.mul(to_register, b.sub(register, operand)))
+        extended = b.op("and", rex, b.add(_REX_B, b.mul(to_register, _REX_R - _REX_B)))
+        writes = b.op("and", b.op("or", to_register, self._bit(form, _IN_REGISTER)), b.sub(1, b.op("lshr", code, 8)))
+        written = self._hidden(b.mul(b.mul(target, writes), b.sub(1, b.nonzero(extended))))
         self._leave_if(b.icmp("eq", written, 5))
         with b.when(b.icmp("eq", written, 4)):
             self._leave_if(b.icmp("eq", self._load(_POPPED), NOWHERE))
@@ -385,8 +403,16 @@ class _Step(msgspec.Struct, frozen=True):
         return self.e.b.load(self._code(self.e.b.sub(end, width // 8)), width, align=1)
 
     def _code(self, position: I64) -> Ptr:
-        # Room for a number of 32 bits at the last byte is in the state after the code.
-        return self.e.b.offset(self.e.area(self.area), self.e.b.at_most(position, _BYTES - 1))
+        # It is less than _BYTES. What the verifier takes for possible is in the state after the code.
+        return self.e.b.offset(self.e.area(self.area), self.e.b.op("and", self.e.b.opaque(position), _REACHED))
+
+    def _equal(self, value: Number, other: int) -> I64:
+        """1 if they are equal, else 0, without a branch."""
+        return self.e.b.sub(1, self.e.b.nonzero(self.e.b.op("xor", value, other)))
+
+    def _bit(self, value: Number, bit: int) -> I64:
+        """1 if the bit is set, else 0."""
+        return self.e.b.op("and", self.e.b.op("lshr", value, bit.bit_length() - 1), 1)
 
     def _load(self, offset: int) -> I64:
         return self.e.b.load(self.e.area(self.area + offset))
