@@ -308,9 +308,10 @@ def test_documented_differences_have_tests() -> None:
             "Imports of root", "Functions of Python", "Calls as one probe",
             "System calls as strace prints them, functions as a tree", "Functions of one name in a binary",
             "Functions of one name in the kernel", "Entries of Go functions", "Maps that are not printed",
+            "Entries of functions that begin with `endbr64` and `push`",
         }  # fmt: skip
     # These: tests/frontend/expand, tests/kernel/test_python_stacks.py, test_call_probes.py, test_calls.py,
-    # test_call_probes.py (two), test_go_programs.py, and tests/cases/maps.case
+    # test_call_probes.py (two), test_go_programs.py, tests/cases/maps.case and test_call_probes.py
     for file in CASES.glob("*.case"):
         named |= {line.strip().removeprefix("# ") for line in file.read_text().splitlines() if line.startswith("  # ")}
     assert not _titles(text) - named
