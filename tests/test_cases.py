@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -108,29 +110,40 @@ def _marks(way: str) -> list[pytest.MarkDecorator]:
 
 
 class Together:
-    """Plain cases and recorded programs, of which one process of the server runs the next ones in their order."""
+    """Plain cases and recorded programs, which one process of the server runs block by block.
 
-    MOST = 20
+    Workers of one session share *folder*: each may have tests of the same block, and one of them runs it for all.
+    """
+
+    BLOCK = 20
 
     def __init__(self, server: Server, folder: Path, order: list[tuple[str, ...]]) -> None:
         self._server = server
         self._folder = folder
         self.cache = folder / "cache"
         self._order = order
-        self._places = {argv: place for place, argv in reversed([*enumerate(order)])}
+        self._blocks = {argv: place // self.BLOCK for place, argv in reversed([*enumerate(order)])}
         self._results: dict[tuple[str, ...], Result | None] = {}
         self._leaked: list[str] = []
 
     def result(self, argv: tuple[str, ...]) -> Result | None:
         """What a command line does; None when the process did not get there."""
         if argv not in self._results:
-            place = self._places[argv]
-            runs = [*dict.fromkeys(self._order[place : place + self.MOST])]
-            watch = Watch()
-            results = self._server.run_together(runs, cwd=self._folder, cache=self.cache)
-            self._results.update(zip(runs, results, strict=True))
-            self._leaked = [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
+            block = self._blocks[argv]
+            path = self._folder / f"{block}.results"
+            with (self._folder / f"{block}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.exists():
+                    path.write_bytes(pickle.dumps(self._run(block)))
+            self._results.update(pickle.loads(path.read_bytes()))
         return self._results[argv]
+
+    def _run(self, block: int) -> dict[tuple[str, ...], Result | None]:
+        runs = [*dict.fromkeys(self._order[block * self.BLOCK : (block + 1) * self.BLOCK])]
+        watch = Watch()
+        results = self._server.run_together(runs, cwd=self._folder, cache=self.cache)
+        self._leaked = [f"left in the kernel: {leaked}" for leaked in watch.leaked()]
+        return dict(zip(runs, results, strict=True))
 
     def left(self) -> list[str]:
         """What the last process left in the kernel, told once."""
@@ -143,7 +156,10 @@ def together(server: Server, tmp_path_factory: pytest.TempPathFactory, request: 
     """What the chosen plain cases and recorded programs do."""
     chosen = (getattr(item, "callspec", None) for item in request.session.items)
     order = [_plain(call.params) for call in chosen if call is not None]
-    return Together(server, tmp_path_factory.mktemp("together"), [argv for argv in order if argv])
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "together"
+    folder.mkdir(exist_ok=True)
+    return Together(server, folder, [argv for argv in order if argv])
 
 
 @pytest.fixture(scope="module")
