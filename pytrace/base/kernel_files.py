@@ -8,6 +8,8 @@ from typing import NamedTuple
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _START = 19
 """Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
+ONE_STACK = 8 << 20
+"""Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
 
 def read_text(path: str, most: int = -1) -> str:
@@ -33,6 +35,10 @@ class Thread(NamedTuple):
     """When it began, in nanoseconds since boot; a tick is rounded down, so nothing that it does is older."""
     stack: int
     """Its stack pointer in user space; 0 while it runs, or where this process may not look."""
+
+    def has_left(self, place: int) -> bool:
+        """Whether it has left the call whose return address is at *place* (0: not known), as that is off its stack."""
+        return bool(place) and 0 < self.stack - place < ONE_STACK
 
 
 def thread(number: int) -> Thread | None:

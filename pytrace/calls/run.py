@@ -305,7 +305,7 @@ class _Run:
                 if call.tid not in threads:
                     threads[call.tid] = kernel_files.thread(call.tid)
                 thread = threads[call.tid]
-                if thread is not None and not call.left(thread.stack):
+                if thread is not None and not thread.has_left(call.place):
                     add(call.start, call.tid, thread.name, text, call.depth)
                     depths[call.tid] = call.depth + 1
         if self._chosen:
@@ -587,7 +587,7 @@ class _Run:
             return
         for call in tree.rest():
             thread = None if call.function.go else kernel_files.thread(call.tid)
-            if thread is None or not call.left(thread.stack):
+            if thread is None or not thread.has_left(call.place):
                 call.duration = max(0, end - call.start)
             if call.duration is None or call.duration >= self._options.slow:
                 self._function(Shown.LEFT, call)

@@ -12,6 +12,7 @@ from enum import Enum
 
 import msgspec
 
+from pytrace.base.kernel_files import ONE_STACK
 from pytrace.calls.function_values import GO_REGISTERS
 from pytrace.calls.functions import ENTER, LEAVE, WHOLE, Function
 
@@ -21,8 +22,6 @@ Word = int | str | bytes
 MOST_THREADS = 16384
 DEEPEST = 65536
 """Calls of one thread that are under way at once; what deeper ones do is not shown."""
-_ONE_STACK = 8 << 20
-"""Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
 
 Thread = int | tuple[int, int]
@@ -46,10 +45,6 @@ class FunctionCall(msgspec.Struct):
     duration: int | None = None
     result: int = 0
     result_reads: Sequence[Word] = ()
-
-    def left(self, stack: int) -> bool:
-        """Whether the stack pointer of its thread, if it is known, is further out: it was left without a return."""
-        return bool(self.place) and 0 < stack - self.place < _ONE_STACK
 
     @property
     def thread(self) -> Thread:
@@ -129,7 +124,7 @@ class Tree:
             if len(self._stacks) >= MOST_THREADS:
                 del self._stacks[next(iter(self._stacks))]
             stack = self._stacks[call.thread] = []
-        while stack and stack[-1].place and 0 <= call.place - stack[-1].place < _ONE_STACK:
+        while stack and stack[-1].place and 0 <= call.place - stack[-1].place < ONE_STACK:
             yield from self._left(stack.pop())
         if len(stack) >= DEEPEST:
             self.too_deep += 1

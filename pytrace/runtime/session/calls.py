@@ -42,8 +42,6 @@ _STATUS_BITS = 0xFFF
 """Without ``_Gscan``."""
 _EVERY, _SHARE = 1.0, 0.02
 """Seconds between two looks for calls of threads that have ended, and the part of a processor that these take."""
-_ONE_STACK = 8 << 20
-"""Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
 
 class _Record(msgspec.Struct, frozen=True, eq=False):
@@ -124,7 +122,7 @@ class CallRecords:
             thread = threads[number]
             if thread is None or thread.start > record.began or record.key in further_in:
                 continue
-            if not record.place or not 0 < thread.stack - record.place < _ONE_STACK:
+            if not thread.has_left(record.place):
                 yield record, thread
 
     def oldest(self, most: int) -> tuple[tuple[UnderWay, ...], int]:
@@ -204,7 +202,7 @@ def _further_in(records: Sequence[_Record]) -> set[bytes]:
             continue
         stack = stacks.setdefault(record.thread, [])
         # A function that another one has jumped to has the same place.
-        while stack and 0 < record.place - stack[-1].place < _ONE_STACK:
+        while stack and 0 < record.place - stack[-1].place < kernel_files.ONE_STACK:
             found.add(stack.pop().key)
         stack.append(record)
     return found
