@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.support.expect import ATTACH_NOTICE, Result
+from tests.support.expect import ATTACH_NOTICE, INTERRUPTED, Result
 from tests.support.server import Running, Server
 from tests.tools.columns import ALIASES, TOOLS, Output
 
@@ -186,7 +186,7 @@ def _check(run: ToolRun, status: int, expected: list[re.Pattern[str]]) -> None:
     assert result.status == status, f"{run.name} {result}"
     assert not result.left_behind, f"{run.name} left processes: {result.left_behind}"
     if status == 0:
-        patterns = (FALLBACK, LATE, *expected)
+        patterns = (FALLBACK, LATE, INTERRUPTED, *expected)
         unexpected = [text for text in run.trouble if not any(pattern.search(text) for pattern in patterns)]
         assert not unexpected, f"{run.name} had trouble: {unexpected}\n{result}"
 

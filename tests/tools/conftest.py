@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,18 +10,12 @@ import pytest
 
 from tests.support import leaks
 from tests.support.machine import need
-from tests.support.patience import EMULATED
 from tests.support.server import Server
 from tests.support.tools import ToolRun, run_tool
 from tests.support.workloads.storage import Disk, FileSystem, file_system, loop_disk
 
 if TYPE_CHECKING:
     from tests.support.network import End
-
-_RECURSION = (r'"data": \{"recursion": \{[^{}]*\}\}\}$', r"^WARNING: .*recursive probe hits? skipped")
-_INTERRUPTED = _RECURSION if EMULATED else ()
-"""A program that runs for milliseconds, emulated, is interrupted by packets whose events it misses: those are not ours,
-as the numbers are checked."""
 
 
 class Tool(Protocol):
@@ -39,8 +33,8 @@ def tool(server: Server, request: pytest.FixtureRequest) -> Iterator[Tool]:
     need(*(name for mark in request.node.iter_markers("tool") for name in mark.kwargs.get("kernel", "").split()))
     server.run(("--version",))  # it starts before processes are counted
 
-    def run(name: str, *arguments: object, troubles: Iterable[str] = (), **options: Any) -> ToolRun:
-        return run_tool(server, name, *arguments, troubles=(*troubles, *_INTERRUPTED), **options)
+    def run(name: str, *arguments: object, **options: Any) -> ToolRun:
+        return run_tool(server, name, *arguments, **options)
 
     with leaks.no_leaks():
         yield run

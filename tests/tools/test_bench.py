@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from pytrace.multitools.table import TOOLS as MULTI_TOOLS
 from tests.support import kernel_features, tools
+from tests.support.expect import INTERRUPTED
 from tests.support.kernel_features import Where, needs
 from tests.support.server import Running, Server
 from tests.support.tools import ToolRun, check_columns, run_tool
@@ -105,6 +107,17 @@ def test_trouble_of_text_output() -> None:
         result = tools.Result(0, "", f"Attached 2 probes\n{text}")
         assert ToolRun("x", result).trouble == [text.strip()]
     assert not ToolRun("x", tools.Result(0, "", "Attached 2 probes\n")).trouble
+
+
+def test_events_of_others_within_a_program_are_no_trouble() -> None:
+    program = {"tracepoint:sock:inet_sock_set_state": 2}
+    for losses, trouble in (
+        ({"recursion": program}, False), ({"lost": program}, True), ({"recursion": program, "lost": program}, True),
+    ):  # fmt: skip
+        line = json.dumps({"type": "losses", "data": losses})
+        assert (INTERRUPTED.fullmatch(line) is None) == trouble
+    assert INTERRUPTED.fullmatch("WARNING: in total, 2 recursive probe hits skipped (tracepoint:a:b 2)\n")
+    assert not INTERRUPTED.search("WARNING: 2 probe hits missed (tracepoint:a:b 2)\n")
 
 
 def test_features_are_missing_for_a_reason_or_fail() -> None:
