@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic  # tests replace that of the module
 from typing import Any
 
 import msgspec
 import pytest
+
+from tests.support.waiting import descendants
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 PHASES = ("setup", "call", "teardown")
@@ -41,19 +44,10 @@ def processor_time() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    pids = [os.getpid()]
-    for pid in pids:
-        try:
-            pids += [
-                int(child)
-                for task in os.listdir(f"/proc/{pid}/task")
-                for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()
-            ]
-            if pid != pids[0]:
-                fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
-                total += sum(map(int, fields[11:15])) / _TICKS
-        except OSError:
-            continue  # it ended meanwhile: its time is counted once its parent waited for it
+    for pid in descendants(os.getpid())[1:]:
+        with suppress(OSError):  # it ended meanwhile: its time is counted once its parent waited for it
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+            total += sum(map(int, fields[11:15])) / _TICKS
     return total
 
 
@@ -107,11 +101,11 @@ class Profile:
 
     def _measured(self, item: pytest.Item, phase: str) -> Iterator[None]:
         line = self._lines.setdefault(item.nodeid, Line(item.nodeid, "passed", {}, {}, {}))
-        wall, cpu = time.monotonic(), processor_time()
+        wall, cpu = monotonic(), processor_time()
         try:
             yield
         finally:
-            line.wall[phase], line.cpu[phase] = time.monotonic() - wall, processor_time() - cpu
+            line.wall[phase], line.cpu[phase] = monotonic() - wall, processor_time() - cpu
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:

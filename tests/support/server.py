@@ -25,6 +25,7 @@ from typing import Any, NoReturn, TextIO
 
 from tests.support.expect import Result
 from tests.support.patience import patience
+from tests.support.waiting import children
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
@@ -399,17 +400,7 @@ def _orphans() -> list[int]:
     for pid in list(_stuck):
         if os.waitpid(pid, os.WNOHANG)[0]:
             _stuck.discard(pid)
-    found = []
-    me = os.getpid()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                fields = Path(f"/proc/{name}/stat").read_bytes().rsplit(b")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[1]) == me and int(name) not in _stuck:
-                found.append(int(name))
-    return found
+    return [pid for pid in children(os.getpid()) if pid not in _stuck]
 
 
 def _clear() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,10 +53,19 @@ def sleeps(pid: int, program: str) -> bool:
     return runs(pid, program) and Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"S"
 
 
+def children(pid: int) -> list[int]:
+    """Processes that a process and its threads forked or adopted; none of one that has ended."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):  # a thread may have ended
+                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     """A process and all that it and its threads forked, parents first."""
     found = [pid]
     for number in found:
-        for path in Path(f"/proc/{number}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
+        found += children(number)
     return found
