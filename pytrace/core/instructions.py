@@ -60,17 +60,24 @@ def instruction_starts(code: bytes, machine: str) -> Iterator[int]:
 
 def instruction_length(code: bytes, offset: int, machine: str) -> int:
     """Length of the instruction at an offset of *code*."""
-    if machine == "aarch64":
-        return 4
+    return 4 if machine == "aarch64" else decode(code, offset, machine).end - offset
+
+
+def decode(code: bytes, offset: int, machine: str) -> Decoder:
+    """The instruction at an offset of *code*.
+
+    Raises:
+        BadCodeError: it is none, or the machine is not x86-64.
+    """
     if machine != "x86_64":
         raise BadCodeError(f"instructions of {machine} are not supported")
     try:
-        size = Decoder(code, offset).end - offset
+        decoded = Decoder(code, offset)
     except IndexError:
         raise BadCodeError("the code ends inside an instruction") from None
-    if size > _LONGEST:
+    if decoded.end - offset > _LONGEST:
         raise BadCodeError("too long for an instruction")
-    return size
+    return decoded
 
 
 class Decoder:
@@ -326,11 +333,11 @@ class _X86:
         code, offset, starts, ends = self._code, 0, set(), False
         while offset < len(code):
             starts.add(offset)
-            size = instruction_length(code, offset, self._machine)
-            if offset + size > len(code):
+            decoded = decode(code, offset, self._machine)
+            if decoded.end > len(code):
                 raise BadCodeError("the code ends inside an instruction")
-            ends = self._instruction(offset, Decoder(code, offset)) or (ends and self._padding)
-            offset += size
+            ends = self._instruction(offset, decoded) or (ends and self._padding)
+            offset = decoded.end
         if not ends:
             raise BadCodeError("it continues in what follows it")
         if not starts.issuperset(self._inside):
