@@ -26,7 +26,7 @@ from tests.support.loading import Loaded, program, target
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
 from tests.support.server import Server
-from tests.support.waiting import until
+from tests.support.waiting import open_descriptors, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -70,7 +70,7 @@ def test_sessions_in_a_row_keep_no_descriptors() -> None:
     """And no threads."""
     with ExitStack() as stack:
         session(stack)
-    before, threads = sorted(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    before, threads = open_descriptors(), len(os.listdir("/proc/self/task"))
     for _ in range(10):
         with ExitStack() as stack:
             session(stack)

@@ -26,6 +26,7 @@ from tests.support.compile import SOURCES, compiled, tool
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.server import Server
+from tests.support.waiting import open_descriptors
 
 
 @contextmanager
@@ -217,7 +218,7 @@ def test_names_of_code_that_a_brief_process_compiled(tmp_path: Path) -> None:
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     symbols = Symbolizer()
     symbols.start([])
     assert len(symbols.descriptors) >= 1

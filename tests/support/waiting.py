@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Generator
@@ -69,3 +70,9 @@ def descendants(pid: int) -> list[int]:
     for number in found:
         found += children(number)
     return found
+
+
+def open_descriptors() -> list[str]:
+    """Descriptors of this process. What earlier tests left to the collector, which may come at any time, is closed."""
+    gc.collect()
+    return sorted(os.listdir("/proc/self/fd"))

@@ -38,6 +38,7 @@ from pytrace.runtime.machine import bpf, fingerprints, perf
 from tests.support import attach_mutants
 from tests.support.attach_requests import PROGRAM, Kernel, attached, job, kernel, spec
 from tests.support.rows import each_row
+from tests.support.waiting import open_descriptors
 
 # ---------------------------------------------------------------------------------------------- attachments
 # The table of attachers is complete; services of the script's programs attach first.
@@ -170,7 +171,7 @@ def test_what_was_opened_is_handed_over(opened: Opened) -> None:
 
 
 def test_a_failure_leaves_nothing_open(opened: Opened) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     assert outcome(opened, CannotAttachError("why", hints=["do"], gone=True)) == RefusedTarget(
         TARGETS[0], "why", ("do",), gone=True
     )
@@ -202,7 +203,7 @@ def test_limits_of_the_machine_are_told_apart(
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_would_fail_for_all_targets_ends_the_run(opened: Opened, number: int, wrapped: bool) -> None:
     error = OSError(number, os.strerror(number))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     with pytest.raises(OSError, match=os.strerror(number)):
         outcome(opened, CannotAttachError("why") if wrapped else error, error if wrapped else None)
     assert len(os.listdir("/proc/self/fd")) == before

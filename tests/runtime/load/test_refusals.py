@@ -28,6 +28,7 @@ from pytrace.runtime.machine import bpf, libbpf, privileges, syscalls
 from pytrace.runtime.machine.bpf import ProgramType
 from pytrace.runtime.machine.libbpf import WARN
 from tests.support.rows import each_row
+from tests.support.waiting import open_descriptors
 
 # ---------------------------------------------------------------------------------------------- verifier
 # pytrace.runtime.load.refusals: what a refusal comes down to, from logs and messages made by hand.
@@ -311,7 +312,7 @@ def test_too_many_open_files(number: int) -> None:
 
 def test_other_errors_for_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """libbpf tries out what the kernel can do, and says that it lacks what could not be opened."""
-    used = len(os.listdir("/proc/self/fd"))
+    used = len(open_descriptors())
     limits = SimpleNamespace(room=used + 2 + 8 + 4)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limits.room, limits.room))
     assert "rejected" in explained(errno.EINVAL, REFUSED, log="bad\n").message

@@ -20,6 +20,7 @@ from pytrace.runtime.machine import foreign_files
 from pytrace.runtime.machine.foreign_files import ReadFile, open_contents, pieces
 from tests.support import fuse_server
 from tests.support.rows import each_row
+from tests.support.waiting import open_descriptors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def jailed(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
 def test_links_of_a_container_stay_inside(jailed: str, tmp_path: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(open_descriptors())
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("inside")
     (tmp_path / "absolute").symlink_to("/etc/passwd")
@@ -231,7 +232,7 @@ def test_descriptors_are_given_up(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(TEXT)
     path.chmod(0o666)
-    count = len(os.listdir("/proc/self/fd"))
+    count = len(open_descriptors())
     found = open_contents(str(path))
     assert len(os.listdir("/proc/self/fd")) == count + 1
     del found

@@ -15,6 +15,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.machine import fingerprints, host_names
 from pytrace.runtime.machine.host_names import HostNames, Interfaces, NetworkNamespaces
 from pytrace.runtime.machine.tracefs import Tracepoints
+from tests.support.waiting import open_descriptors
 
 # ---------------------------------------------------------------------------------------------- network
 # Names of interfaces and network namespaces, and opening a namespace by name.
@@ -137,7 +138,7 @@ def test_what_is_no_namespace_is_refused(
 ) -> None:
     for other in there:
         (tmp_path / other).touch()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_descriptors())
     with pytest.raises(TraceError) as caught:
         host_names.open_network_namespace(name, str(tmp_path))
     assert message in caught.value.message

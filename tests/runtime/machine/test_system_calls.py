@@ -25,7 +25,7 @@ from pytrace.runtime.machine.bpf import Command, MapBatch
 from pytrace.runtime.machine.libbpf import DEBUG, INFO, WARN, Library, Messages
 from pytrace.runtime.machine.syscalls import Memory, string_memory
 from tests.support.fake_maps import FakeMaps, install
-from tests.support.waiting import until
+from tests.support.waiting import open_descriptors, until
 
 # ---------------------------------------------------------------------------------------------- bpf
 # Commands of bpf(2), without a kernel that answers them.
@@ -478,7 +478,7 @@ def test_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="socket: ") as caught:
         syscalls.subscribe_device_events()
     assert caught.value.errno == errno.EPROTONOSUPPORT
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     monkeypatch.undo()
     monkeypatch.setattr(syscalls, "_AF_NETLINK", 16 | 1 << 14)
     with pytest.raises(OSError):

@@ -19,7 +19,7 @@ from pytrace.runtime.output.handlers import BrokenOffError, Wait, read_file, run
 from pytrace.runtime.output.renderer import RunState
 from pytrace.runtime.output.streams import Channel, Flush, Output, create
 from tests.support.end_requests import ScriptedRequests, asked
-from tests.support.waiting import descendants, until
+from tests.support.waiting import descendants, open_descriptors, until
 
 # ---------------------------------------------------------------------------------------------- streams
 # Flush policies, order with messages, readers that go away, files.
@@ -446,7 +446,7 @@ def test_nothing_stays_open_or_behind(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(handlers, "_read_all", fail)
-    before = set(descendants(os.getpid())), len(os.listdir("/proc/self/fd"))
+    before = set(descendants(os.getpid())), len(open_descriptors())
     with pytest.raises(ZeroDivisionError):
         run_command(b"sleep 600", RunState())
     assert (set(descendants(os.getpid())), len(os.listdir("/proc/self/fd"))) == before

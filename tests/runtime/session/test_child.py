@@ -30,7 +30,7 @@ from pytrace.runtime.machine.privileges import CAPABILITIES
 from pytrace.runtime.session import child, confinement
 from pytrace.runtime.session.confinement import Needs, needs
 from tests.support.rows import each_row
-from tests.support.waiting import until
+from tests.support.waiting import open_descriptors, until
 
 # ---------------------------------------------------------------------------------------------- child
 # .
@@ -339,7 +339,7 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     monkeypatch.setattr(os, "fork", full)
     with ExitStack() as stack, pytest.raises(TraceError, match="cannot run true: Resource") as caught:
         child.start("true", stack)
