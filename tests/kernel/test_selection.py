@@ -276,6 +276,55 @@ def test_a_program_that_a_thread_executes(server: Server, programs: Path, tmp_pa
     assert sorted(lines(result)) == ["@[0]: 1", "@[1]: 2", "@exits: 3"], result
 
 
+def test_user_probes_of_a_process_whose_threads_execute_programs(server: Server, programs: Path) -> None:
+    """The kernel ends them with the first thread; the program waits until they are there again (by its semaphore)."""
+    need("uprobe_multi", "usdt")
+    takeover = programs / "takeover"
+    script = (
+        f"usdt:{takeover}:sample:taken {{ @taken[arg0] = count(); }} u:{takeover}:step {{ @calls = count(); }} "
+        f"ur:{takeover}:step {{ @returns = sum(retval); }} call:{takeover}:step {{ @spans = count(); }}"
+    )
+    result = server.run(("-e", script, "-c", f"{takeover} 3"), timeout=60)
+    expected = ["@calls: 6", "@returns: 9", "@spans: 6", "@taken[0]: 1", "@taken[1]: 1", "@taken[2]: 1"]
+    assert sorted(lines(result)) == expected, result
+    told = "executed a program, which ended its user probes: they are attached again"
+    assert result.stderr.count(told) == 2, result
+
+
+FIRST_THREAD_ENDS = """
+import ctypes, sys, threading, time
+def work():
+    ended = f"/proc/self/task/{threading.main_thread().native_id}/stat"
+    while open(ended).read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.001)
+    library = ctypes.CDLL(sys.argv[1])
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        library.library_add(1, 1)
+        time.sleep(0.01)
+sys.stdin.readline()
+ctypes.CDLL(sys.argv[1]).library_add(0, 1)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize(("options", "told", "counted"), [
+    ((), "has ended: libraries that it opens from now on have no user probes", "@other: true"),
+    (("--no-feature", "uprobe_multi"), "has ended, and its user probes with it", "@other: false"),
+    (("--follow",), "", "@other: true"),
+])  # fmt: skip
+def test_user_probes_of_a_process_whose_first_thread_ends(
+    server: Server, programs: Path, tmp_path: Path, options: tuple[str, ...], told: str, counted: str
+) -> None:
+    need("uprobe_multi")
+    script = f"u:{programs}/libsample.so:library_add {{ @other = pid != tid; }}"
+    with told_to_go(tmp_path, sys.executable, "-c", FIRST_THREAD_ENDS, programs / "libsample.so") as (pid, go):
+        result = server.run((*options, "-e", script, "-p", str(pid)), when_attached=(go,), timeout=60)
+    assert lines(result) == [counted], result
+    assert (told in result.stderr) if told else ("WARNING" not in result.stderr), result
+
+
 def test_all_binaries_are_also_the_program_of_the_command(server: Server, programs: Path) -> None:
     need("uprobe")
     script = "u:*:born { @[arg0] = count(); }"

@@ -404,6 +404,20 @@ def link_info(descriptor: int) -> tuple[int, int, int]:
     return kind, number, program
 
 
+_UPROBE_MULTI_LINK, _PROCESS_AT = 12, 60
+"""``BPF_LINK_TYPE_UPROBE_MULTI``, and where ``uprobe_multi.pid`` lies in ``struct bpf_link_info``."""
+
+
+def uprobe_multi_process(link: int) -> int:
+    """The process that a multi link of user probes is bound to, by its first thread; 0 if that thread is gone.
+
+    It is also 0 for links of all processes, and before Linux 6.8; -1 for other links.
+    """
+    data = info(link, _PROCESS_AT + 4)
+    (kind,) = struct.unpack_from("=I", data)
+    return int(struct.unpack_from("=I", data, _PROCESS_AT)[0]) if kind == _UPROBE_MULTI_LINK else -1
+
+
 LINK_INFO_WITH_MISSES = 56
 """Bytes of ``struct bpf_link_info`` on kernels whose links count missed kprobes (6.7)."""
 

@@ -125,6 +125,8 @@ class CallRules(msgspec.Struct, frozen=True):
     """Whether files may be created and replaced."""
     cpu_events: bool = False
     """Whether perf events of a whole CPU may be opened, and loaded programs be put on them."""
+    links: bool = False
+    """Whether loaded programs may be attached again."""
     existing_files: bool = False
     """Whether existing files may be opened for writing."""
 
@@ -165,7 +167,8 @@ def filter_program(rules: CallRules, machine: str) -> list[bytes]:
         code += _of_call(known, name, [_refuse()])
     for name in _OLDER:
         code += _of_call(known, name, [_refuse(errno.ENOSYS)])
-    code += _of_call(known, "bpf", _unless_one_of((*_COMMANDS, *([Command.LINK_CREATE] if rules.cpu_events else []))))
+    attaching = [Command.LINK_CREATE] if rules.cpu_events or rules.links else []
+    code += _of_call(known, "bpf", _unless_one_of((*_COMMANDS, *attaching)))
     code += _of_call(known, "perf_event_open", _unless_of_cpus() if rules.cpu_events else [_refuse()])
     code += _of_call(known, "socket", _unless_one_of(rules.families))
     code += _of_call(known, "clone", [_load(_ARGUMENTS), _jump(_JUMP_SET, _NEW_NAMESPACES, 0, 1), _refuse(), _allow()])

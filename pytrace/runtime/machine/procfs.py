@@ -103,12 +103,12 @@ _LONGEST_ROW = 1 << 15
 """Bytes of a row, more than those of a path with all of its characters escaped."""
 
 
-_ENDED = frozenset("ZX")
-"""States of threads that have ended."""
+_ENDED, _ENDING, _FLAGS_AT = frozenset("ZX"), 0x4, 6
+"""States of threads that have ended; ``PF_EXITING`` and where the flags stand behind the name (proc(5))."""
 
 
 def live_thread(pid: int) -> int:
-    """A thread of a process that has not ended: the first one, if that has not; 0 where there is none."""
+    """A thread of a process that has not ended, or begun to: the first one, if that has not; 0 where there is none."""
     try:
         threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: (thread != pid, thread))
     except (OSError, ValueError):
@@ -119,7 +119,7 @@ def live_thread(pid: int) -> int:
                 state = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        if state and state[0].decode("ascii", "replace") not in _ENDED:
+        if state and state[0].decode("ascii", "replace") not in _ENDED and not int(state[_FLAGS_AT]) & _ENDING:
             return thread
     return 0
 

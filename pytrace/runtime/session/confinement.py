@@ -79,6 +79,8 @@ class Needs(msgspec.Struct):
     """Address families of sockets that the run may open."""
     cpu_events: bool = False
     """Whether perf events of CPUs are opened, and programs put on them."""
+    links: bool = False
+    """Whether user probes may have to be attached again."""
     signals: bool = False
     """Whether other processes are sent signals."""
 
@@ -94,7 +96,7 @@ def _changing_cpus() -> set[int]:
     return {cpu for cpu in perf.possible_cpus() if cpu not in online or os.path.exists(f"{_CPUS}/cpu{cpu}/online")}
 
 
-def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: bool) -> Needs:
+def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: bool, bound: bool = False) -> Needs:
     """Return the needs of a run after attaching.
 
     Args:
@@ -102,8 +104,9 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
         options: of the run.
         legacy: whether probes leave something that is removed by writing to files.
         on_cpus: whether probes are attached again to CPUs that come online.
+        bound: whether user probes are attached again to a process, another thread of which executes a program.
     """
-    wanted = Needs()
+    wanted = Needs(links=bound)
     kinds = {event.kind for event in manifest.events}
     if manifest.unwind is not None or manifest.shows_user_addresses():
         wanted.all_files = USER_SYMBOLS
@@ -259,7 +262,7 @@ def _seccomp(wanted: Needs, say: Say) -> None:
         return
     rules = confine.CallRules(
         families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
-        existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
+        existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events, links=wanted.links,
     )  # fmt: skip
     if not _survives(lambda: confine.install_filter(rules)):
         say(f"System calls are not limited: {_KILLS}\n")
@@ -292,7 +295,8 @@ class Confinement(Service):
         time.localtime()
         on_cpus = self._probes.depend_on(_changing_cpus())
         legacy = self._probes.detach_by_files
-        self._give_up(needs(self._loaded.manifest, self._options, legacy=legacy, on_cpus=on_cpus))
+        bound = bool(self._probes.bound) and self._probes.bound_by_links
+        self._give_up(needs(self._loaded.manifest, self._options, legacy=legacy, on_cpus=on_cpus, bound=bound))
 
     def _give_up(self, wanted: Needs) -> None:
         installed = installation()
@@ -322,6 +326,8 @@ def _allowed(rules: confine.CallRules, wanted: Needs) -> str:
     allowed = []
     if rules.cpu_events:
         allowed.append("perf events of CPUs may be opened")
+    if rules.links:
+        allowed.append("loaded programs may be attached again")
     if rules.existing_files:
         allowed.append(f"files may be opened to write ({wanted.existing})")
     elif rules.new_files:

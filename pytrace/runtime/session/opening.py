@@ -345,10 +345,12 @@ def _services(
         )
     services.append(OwnModules(manifest, options, embedded=run.embedded))
     if not all(known_kind(program.kind).special for program in manifest.programs):
-        from pytrace.runtime.session.watches import MachineChanges, SamplingClocks  # attached programs
+        from pytrace.runtime.session.watches import FirstThreads, MachineChanges, SamplingClocks  # attached programs
 
         pids, warn = options.filters.pids, run.notices.warn
         services.append(MachineChanges(run.probes, run.symbols, run.loop, manifest, pids, warn, stack))
+        if any(known_kind(program.kind).user for program in manifest.programs) and not options.follow:
+            services.append(FirstThreads(run.probes, run.loop, warn, stack, embedded=run.embedded))
         sampling = (program.targets for program in manifest.programs if program.kind != INTERVAL)
         if any(sampling_period(target.place) for targets in sampling for target in targets):
             services.append(SamplingClocks(run.probes))

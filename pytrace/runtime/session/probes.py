@@ -7,20 +7,23 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base import terminal
 from pytrace.base.interruption import deliver
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import RunOptions
-from pytrace.core.probe_kinds import known_kind
+from pytrace.core.probe_kinds import PidFilter, known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.machine import perf
+from pytrace.runtime.machine import bpf, perf
 from pytrace.runtime.session.processes import Processes
 from pytrace.runtime.session.services import Key, NoHeartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pytrace.runtime.load.probe_links import Attached, MissReader, Opened
+    from pytrace.core.manifest import ProgramSpec
+    from pytrace.runtime.load.probe_links import Attached, AttachOptions, MissReader, Opened, RefusedTarget
     from pytrace.runtime.session.session import Notices
 
 
@@ -64,6 +67,7 @@ class Probes:
         """Of programs that were detached alone, the hits that their links had skipped."""
         self._started = _now()
         self._detached: Moment | None = None
+        self._attach_options: AttachOptions | None = None
         self.untraced: dict[str, int] = {}
         """Children of the processes of ``-p`` that are not traced, by what the processes are called."""
 
@@ -107,6 +111,7 @@ class Probes:
                 progress=attaching,
             )
             done = attachments.attach_all(self._loaded, programs, attach_options, self.links)
+        self._attach_options = attach_options
         self._opened.append(done.opened)
         self._miss_readers.append(probe_links.MissReader(self._loaded, done.opened))
         roots = pids or (command if self._interpreter is not None else ())
@@ -180,6 +185,51 @@ class Probes:
         """Move the periods of sampling clocks that are due. Returns when the next is, in monotonic nanoseconds."""
         clocks = (events for opened in self._opened for events in opened.on_cpus() if events.mean)
         return min((events.move(now) for events in clocks), default=1 << 63)
+
+    # ---- user probes of a process
+
+    @property
+    def bound(self) -> tuple[int, ...]:
+        """The processes that the kernel binds user probes to, each by its first thread."""
+        options = self._attach_options
+        unbound = options is None or options.follow or options.unbound or not self._user_programs()
+        return () if unbound or options is None else options.pids
+
+    @property
+    def bound_by_links(self) -> bool:
+        """Whether these probes have multi links, which need no privilege to be made again."""
+        return all(self._loaded.multi(program.symbol) for program in self._user_programs())
+
+    def bound_to(self, pid: int) -> bool:
+        """Whether the thread that the links of *pid* are bound to is there."""
+        return any(bpf.uprobe_multi_process(link) == pid for part in self._parts() for link in part.links)
+
+    def bind_again(self, pid: int) -> Sequence[RefusedTarget]:
+        """Attach the user probes of *pid* to the thread that has its number now. Returns those that cannot be.
+
+        The links of the thread that had it before go first: they install nothing in the new program, but programs run
+        for them where others have (``uprobe_prog_run`` compares the ``signal_struct``, which stays).
+        """
+        from pytrace.runtime.load import attachments, probe_links  # it is there already
+
+        assert self._attach_options is not None
+        left: list[int] = []
+        for part in self._parts():
+            here = {link for link in part.links if bpf.uprobe_multi_process(link) == 0}
+            part.links = [link for link in part.links if link not in here]
+            left += here
+        probe_links.close_all(left)
+        options = replace(self._attach_options, pids=(pid,), child=pid, missing_probes="warn")
+        done = attachments.attach_all(self._loaded, self._user_programs(), options, self.links)
+        self._opened.append(done.opened)
+        return done.failures
+
+    def _parts(self) -> Iterator[Opened]:
+        return (part for opened in self._opened for part in opened.parts())
+
+    def _user_programs(self) -> list[ProgramSpec]:
+        kinds = ((program, known_kind(program.kind)) for program in self._loaded.manifest.programs)
+        return [program for program, kind in kinds if kind.user and kind.pid_filter is PidFilter.ATTACH]
 
     def unwatch(self, address: int) -> None:
         """Detach the watchpoints on *address*."""

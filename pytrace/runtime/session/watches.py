@@ -10,6 +10,7 @@ neither used processor time nor returned from a call for a while (a file system 
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import time
@@ -18,7 +19,10 @@ from contextlib import ExitStack
 from threading import Event, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, TextIO
 
+import msgspec
+
 from pytrace.base import cgroups, kernel_files
+from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, SessionData
 from pytrace.core.options import NOT_YET, RunOptions, parse_memory, shown_memory
@@ -393,6 +397,134 @@ def _process(pid: int, stack: ExitStack) -> int:
         raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
     stack.callback(os.close, descriptor)
     return descriptor
+
+
+# ---------------------------------------------------------------------------------------------- first threads
+
+_SOON = 0.0005
+"""Seconds between the first looks at a process whose first thread is ending: it may end whole, or another take its
+place."""
+_SETTLED = 1.0
+"""Seconds after which a first thread has ended for good, and others go on."""
+_LINKS_EVERY = 0.05
+"""Seconds between later looks, and at links whose thread has no event."""
+
+
+class _Bound(msgspec.Struct):
+    """A process that user probes are bound to. *event* belongs to its first thread; -1 where that is not to be had."""
+
+    pid: int
+    event: int
+    since: float = 0.0
+    """When that thread ended or began to, or probes were last attached."""
+    told: bool = False
+
+
+class FirstThreads(Service):
+    """Keeps user probes in processes whose first thread goes, and says what that costs.
+
+    The kernel binds such probes to the task of the first thread, whose memory it compares when a file is mapped
+    (``uprobe_multi_link_filter``, ``__uprobe_perf_filter``). When another thread executes a program, it takes over the
+    number, and that task ends (``de_thread`` of fs/exec.c): the new program would have no probes. A perf event of the
+    task hangs up at its end; one of the next task may not be opened any more, so its links are asked.
+    """
+
+    def __init__(
+        self,
+        probes: Probes,
+        loop: EventLoop,
+        warn: Callable[[str, tuple[str, ...]], None],
+        stack: ExitStack,
+        *,
+        embedded: bool,
+    ) -> None:
+        self._probes = probes
+        self._loop = loop
+        self._warn = warn
+        option = "follow=True" if embedded else "--follow"
+        self._hints = (f"{option} keeps them, in all processes that run this code",)
+        self._stack = stack
+        self._processes: list[_Bound] = []
+        self._by_links = False
+        self._next = float("inf")
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors of the events."""
+        return tuple(bound.event for bound in self._processes if bound.event >= 0)
+
+    def attached(self) -> None:
+        """Open an event for each process."""
+        self._by_links = self._probes.bound_by_links and all(map(self._probes.bound_to, self._probes.bound))
+        self._processes = [_Bound(pid, self._event(pid)) for pid in self._probes.bound]
+        if any(bound.event < 0 for bound in self._processes):
+            self._next = 0.0
+
+    def _event(self, pid: int) -> int:
+        try:
+            attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+            event = perf.open_event(attr, pid=pid)
+        except OSError:
+            return -1
+        self._stack.callback(os.close, event)
+        try:
+            # An event without a ring is always hung up (perf_poll).
+            self._stack.enter_context(mmap.mmap(event, 2 * mmap.PAGESIZE))
+        except OSError:
+            return -1
+        return event
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the next look, at most *longest*."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def woken(self, ready: list[int]) -> None:
+        """Look at processes whose first thread has ended, or at all that have no event (any more)."""
+        now = time.monotonic()
+        for bound in self._processes:
+            if bound.event in ready:
+                self._loop.unwatch(bound.event)
+                bound.event, bound.since, self._next = -1, now, now
+        if now < self._next:
+            return
+        for bound in [bound for bound in self._processes if bound.event < 0]:
+            self._look(bound, now)
+        waits = (min(_LINKS_EVERY, max(_SOON, (now - bound.since) / 4)) for bound in self._processes if bound.event < 0)
+        self._next = time.monotonic() + min(waits, default=float("inf"))
+
+    def _look(self, bound: _Bound, now: float) -> None:
+        thread = procfs.live_thread(bound.pid)
+        settled = now > bound.since + _SETTLED
+        if not thread:
+            if settled:
+                self._processes.remove(bound)
+        elif thread == bound.pid:
+            self._look_at_links(bound)
+        elif settled and not bound.told:
+            bound.told = True
+            what = "libraries that it opens from now on have no user probes"
+            what = f": {what}" if self._by_links else ", and its user probes with it"
+            self._warn(f"the first thread of {_shown(bound.pid)} has ended{what}", self._hints)
+            if not self._by_links:
+                self._processes.remove(bound)
+
+    def _look_at_links(self, bound: _Bound) -> None:
+        """Attach again to the thread that has taken over the number of its process, if one has."""
+        if self._by_links and self._probes.bound_to(bound.pid):
+            return
+        what = "they end here"
+        if self._by_links:
+            failures = self._probes.bind_again(bound.pid)
+            what = str(failures[0]) if failures else "they are attached again, and what it did meanwhile is not traced"
+            bound.since, bound.told = time.monotonic(), False
+        else:
+            self._processes.remove(bound)
+        text = f"a thread of {_shown(bound.pid)} executed a program, which ended its user probes"
+        self._warn(f"{text}: {what}", self._hints)
+
+
+def _shown(pid: int) -> str:
+    return f"{pid} ({printable_text(kernel_files.process_name(pid))})"
 
 
 # ---------------------------------------------------------------------------------------------- changes of the machine

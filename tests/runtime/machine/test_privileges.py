@@ -243,6 +243,10 @@ def test_calls_that_depend_on_an_argument(machine: str) -> None:
     assert asked(again, machine, "bpf", Command.PROG_LOAD) == NEVER
     assert asked(again, machine, "perf_event_open", 0x1000, (1 << 64) - 1, 3) == ALLOWED
     assert asked(again, machine, "perf_event_open", 0x1000, 1234, (1 << 64) - 1) == NEVER
+    bound = CallRules(links=True)
+    assert asked(bound, machine, "bpf", Command.LINK_CREATE) == ALLOWED
+    assert asked(bound, machine, "bpf", Command.PROG_LOAD) == NEVER
+    assert asked(bound, machine, "perf_event_open", 0x1000, (1 << 64) - 1, 3) == NEVER
     assert asked(CallRules(), machine, "socket", Family.UNIX) == NEVER
     assert asked(CallRules((Family.UNIX,)), machine, "socket", Family.UNIX) == ALLOWED
     assert asked(CallRules((Family.UNIX,)), machine, "socket", Family.INET) == NEVER
