@@ -370,7 +370,8 @@ class Reading:
             doing = "on CPU" if state == ON_CPU else _RUN_QUEUE.title
             return f"{busiest.function} ({name})" if busiest else name, doing
         if state in self._place:
-            return f"{self._place[state].function} ({name})", self._cause[state].title
+            doing = CPU if self._sites[state].call == _SAMPLED else self._cause[state]
+            return f"{self._place[state].function} ({name})", doing.title
         return name, ""
 
     @cached_property

@@ -20,7 +20,7 @@ from pytrace.interface.errors import ScriptError
 from pytrace.interface.tracing import LONGEST, OpenArguments, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.machine import procfs
+from pytrace.runtime.machine import privileges, procfs
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SCRIPT = os.path.join(_PACKAGE, "account", "account.bt")
@@ -81,6 +81,8 @@ def traced(
     told, options = _target(arguments)
     if target and goroutines:
         raise TraceError("--request and --goroutines exclude each other", hints=("requests are of threads",))
+    if goroutines:
+        privileges.check()  # whoever may not trace need not hear of the program
     added = _goroutines(arguments) if goroutines else ""
     with _opened(target, added, arguments) as trace:
         trace.maps["@least"][None] = round(least * 1e9)

@@ -241,6 +241,18 @@ def test_the_gil_is_held_by_the_thread_that_runs(tmp_path: Path) -> None:
     assert held[0].doing in ("on CPU", "waiting for a CPU")
 
 
+def test_a_holder_that_runs_is_where_a_sample_met_it_during_the_wait(programs: Path) -> None:
+    """It works as long without the mutex, elsewhere."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    account = pytrace.why(command=[programs / "holds"])
+    (line,) = (line for line in account.lines if line.cause.name == "lock")
+    met = [[place.function for place in who.stack] for who in line.by if who.relation == "held by" and who.stack]
+    assert ["work", "rebuild_index", "keeper"] in [stack[-3:] for stack in met], line.by
+    assert not any("encode" in stack for stack in met), line.by
+    assert {who.doing for who in line.by if who.stack} <= {"on CPU"}
+    assert any("the holder's stack then: " in row and "rebuild_index" in row for row in screen(account, everything=True))
+
+
 def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
     need("rawtracepoint", "iter", "bpf_loop")
     first = Path("/sys/fs/cgroup/cpu")
@@ -466,8 +478,11 @@ def test_what_cannot_be_traced_is_refused_in_words() -> None:
         (("why", "--goroutines", "-c", "sh -c true"), "sh is no program of Go that is known"),
         (("why", "--goroutines", "--comm", "x"), "--goroutines needs a command (-c) or processes (-p)"),
         (("why", "--goroutines", "-c", "true", "--request", "/bin/true:main"), "exclude each other"),
+        (("why", "--goroutines", "-c", "true"), "without CAP_BPF"),
     ):
-        done = subprocess.run([sys.executable, "-m", "pytrace", *words], cwd=ROOT, capture_output=True, text=True)
+        rights = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if "CAP_BPF" in message else ()
+        command = [*rights, sys.executable, "-m", "pytrace", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (1, ""), words
         assert message in done.stderr
         assert "Traceback" not in done.stderr
