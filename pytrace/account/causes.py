@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from pytrace.account.frames import scheduling_frames, waiting_function
+from pytrace.account.frames import ring_operation, scheduling_frames, waiting_function
 from pytrace.core import system_calls
 from pytrace.results.snapshot import GO_SCHEDULER, Frame
 
@@ -94,6 +94,7 @@ DISK = Cause("disk", "waiting for a disk", tool="biosnoop")
 KERNEL_LOCK = Cause("kernel-lock", "waiting for a lock of the kernel", "released by", tool="offcputime -K")
 EXIT = Cause("exit", "ending", tool="offcputime")
 OTHER = Cause("other", "waiting in the kernel", tool="offcputime -K")
+RING_WORK = Cause("ring-work", "waiting for work", idle="a worker of io_uring", always_idle=True)
 KERNEL_WORK = Cause("kernel-work", "waiting for work", idle="a kernel thread", always_idle=True, tool="offcputime -K")
 
 
@@ -141,10 +142,12 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     """
     if call == OUTSIDE and not user and _is_main(kernel):
         return KERNEL_WORK
+    functions = {frame.function.partition(".")[0] for frame in kernel}
+    if operation := ring_operation(kernel):
+        return _of_ring(operation, functions)
     name = call_names().get(call, "")
     uninterruptible = bool(kind & _UNINTERRUPTIBLE)
     kind &= _UNINTERRUPTIBLE - 1
-    functions = {frame.function.partition(".")[0] for frame in kernel}
     if name in _FUTEX_CALLS and any(function.startswith(("futex_", "__futex_")) for function in functions):
         return _futex(kind, user)
     if functions & _FAULTS and not name:
@@ -162,6 +165,23 @@ def cause_of(call: int, kind: int, user: Sequence[Frame], kernel: Sequence[Frame
     if name in EPOLLS or name in POLLS.split() or name == "io_uring_enter":
         return msgspec.structs.replace(EVENTS, idle=name)
     return _by_file(name, kind, functions, uninterruptible=uninterruptible)
+
+
+def _of_ring(operation: str, functions: set[str]) -> Cause:
+    """What a worker of io_uring waits for: it has the system call of the thread that it was made for."""
+    if operation in ("ret_from_fork_asm", "ret_from_fork", "io_wq_worker"):
+        return RING_WORK
+    if "fsync" in operation or operation == "io_sync_file_range":
+        return FILE_SYNC
+    writes = "write" in operation or "send" in operation
+    network = any(function.startswith(("sock_", "tcp_", "inet_")) for function in functions)
+    if functions & {"pipe_read", "anon_pipe_read", "pipe_write", "anon_pipe_write"}:
+        return PIPE_WRITE if writes else PIPE_READ
+    if network or "send" in operation or "recv" in operation:
+        return NET_WRITE if writes else NET_READ
+    if writes or "read" in operation:
+        return FILE_WRITE if writes else FILE_READ
+    return _by_file("", 0, functions, uninterruptible=True)
 
 
 def _is_main(kernel: Sequence[Frame]) -> bool:

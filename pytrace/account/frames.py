@@ -105,7 +105,7 @@ def place_of(user: Sequence[Frame], kernel: Sequence[Frame], name: str = "") -> 
         if name and not interpreted and not others:
             return Place(name)
         return _place((interpreted or others or inner)[0])
-    waiting = waiting_function(kernel)
+    waiting = ring_operation(kernel) or waiting_function(kernel)
     return Place(waiting, "kernel") if waiting else Place(name or "?")
 
 
@@ -189,6 +189,18 @@ def waiting_function(kernel: Sequence[Frame]) -> str:
     """The kernel's function that waits: the innermost one that is not of the scheduler."""
     found = next((frame.function for frame in kernel if frame.function and not _SCHEDULING.match(frame.function)), "")
     return found.partition(".")[0]
+
+
+def ring_operation(kernel: Sequence[Frame]) -> str:
+    """The kernel's function for the request that a worker of io_uring serves (``io_fsync``); empty for other threads.
+
+    A worker without a request waits in ``io_wq_worker`` (io_uring/io-wq.c).
+    """
+    names = [frame.function.partition(".")[0] for frame in kernel]
+    if "io_wq_worker" not in names:
+        return ""
+    inside = names[: names.index("io_wq_submit_work")] if "io_wq_submit_work" in names else names
+    return next((name for name in reversed(inside) if name not in ("io_issue_sqe", "__io_issue_sqe")), "io_wq_worker")
 
 
 def scheduling_frames(kernel: Sequence[Frame]) -> int:

@@ -20,6 +20,7 @@ from pytrace.account.frames import (
     own_place,
     own_places,
     place_of,
+    ring_operation,
     scheduling_frames,
     sleeping_library,
     task_of,
@@ -59,6 +60,8 @@ _HELD_UP = {
         tool="offcputime",
     ),
 }  # fmt: skip
+_NAMED = (STOPPED, TRACED, FROZEN)
+"""States whose place is the thread itself."""
 CPU = Cause("cpu", "on CPU", tool="flame")
 _RUN_QUEUE = Cause("run-queue", "waiting for a CPU", tool="runqlat")
 SHORT = Cause("short", "shorter waits", tool="why --min 0")
@@ -295,8 +298,8 @@ class Reading:
         for (site, by), ns in self._woken:
             if by not in self._sites:
                 continue
-            if (cause := found.get(site, _LOST)).name == "events":
-                # As make does, by pselect, which the signal of a child's end interrupts.
+            if (cause := found.get(site, _LOST)).name == "events" or cause is causes.SIGNAL:
+                # As make does, by pselect, and dash, by sigsuspend, which the signal of a child's end interrupts.
                 ends[site] = causes.CHILD
                 ended[site] += ns if self._is_end(self._sites[by]) else -ns
             elif cause is causes.CONDITION:
@@ -370,8 +373,8 @@ class Reading:
             doing = "on CPU" if state == ON_CPU else _RUN_QUEUE.title
             return f"{busiest.function} ({name})" if busiest else name, doing
         if state in self._place:
-            doing = CPU if self._sites[state].call == _SAMPLED else self._cause[state]
-            return f"{self._place[state].function} ({name})", doing.title
+            cause = CPU if self._sites[state].call == _SAMPLED else self._cause[state]
+            return f"{self._place[state].function} ({name})", cause.title
         return name, ""
 
     @cached_property
@@ -398,6 +401,8 @@ class Reading:
         if self._is_end(by):
             relation = cause.relation if cause in (causes.CHILD, causes.JOIN) else "woken by the end of"
             return relation, f"{by.comm} ({by.pid})", by.pid
+        if ring_operation(by.kernel):
+            return cause.relation, f"a worker of io_uring ({by.comm})", by.pid
         if by.kind or not by.user:
             doing = waiting_function(by.kernel)
             return "woken by", f"the kernel ({by.comm}{': ' + doing if doing else ''})", by.pid
@@ -449,7 +454,8 @@ class Reading:
                 waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
         direct = (
             number for number, site in self._sites.items()
-            if site.kind or causes.interrupt(site.kernel) or not (site.user or causes.is_end(site.kernel))
+            if site.kind or causes.interrupt(site.kernel)
+            or not (site.user or causes.is_end(site.kernel) or ring_operation(site.kernel))
         )  # fmt: skip
         return Timeline({tid: sorted(of_thread) for tid, of_thread in waits.items()}, spans, direct)
 
@@ -517,7 +523,12 @@ class Reading:
         first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
         threads = (thread for thread in self._threads.values() if thread.pid == first.pid)
         last = max(threads, key=lambda thread: thread.end)
-        if last.end - first.end < self._limit:
+        # Those that exit() of the first one ends may wait for a CPU to do so.
+        later = (
+            segment.end - segment.begin for segment in self.timeline.states(last.tid, first.end, last.end)
+            if segment.wait is None or segment.wait.state not in _READY
+        )  # fmt: skip
+        if sum(later) < self._limit:
             last = first
         return list(self.timeline.path(last.tid, first.begin, last.end))
 
@@ -720,7 +731,7 @@ class Reading:
     def _groups(self, waits: Mapping[tuple[int, int, int], tuple[Cause, Spent]]) -> list[_Group]:
         groups: dict[tuple[str, str, str], _Group] = {}
         for (tid, state, object_), (cause, spent) in waits.items():
-            place = self._place.get(state, Place(""))
+            place = self._place.get(state) or Place(self._name(tid) if state in _NAMED else "")
             about = self.about(object_, cause)
             site = self._sites.get(state)
             if cause is causes.SLEEP and site is not None and (library := sleeping_library(site.user)):

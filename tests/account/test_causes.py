@@ -74,6 +74,7 @@ def test_threads_of_go_that_run_no_goroutine() -> None:
 
 FUTEX_STACK = "futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex"
 
+RING = "__io_issue_sqe io_issue_sqe io_wq_submit_work io_worker_handle_work io_wq_worker ret_from_fork"
 CASES = [
     ("futex", 0, "__lll_lock_wait pthread_mutex_lock /work", FUTEX_STACK, "lock"),
     ("futex", 6, "__pthread_mutex_lock_full /work", FUTEX_STACK, "lock"),
@@ -131,6 +132,13 @@ CASES = [
     ("read", 0, "/work", "timerfd_read_iter vfs_read", "sleep"),
     ("", 0, "", "schedule worker_thread kthread ret_from_fork ret_from_fork_asm", "kernel-work"),
     ("", 0, "", "schedule io_schedule bit_wait_io jbd2_commit kjournald2 kthread ret_from_fork", "disk"),
+    ("io_uring_enter", 0, "/work", "io_cqring_wait __do_sys_io_uring_enter", "events"),
+    ("io_uring_enter", 0, "", f"schedule submit_bio_wait ext4_sync_file io_fsync {RING}", "file-sync"),
+    ("io_uring_enter", 0, "", f"io_schedule filemap_read ext4_file_read_iter io_read {RING}", "file-read"),
+    ("io_uring_enter", 0, "", f"anon_pipe_write io_write.constprop.0 {RING}", "pipe-write"),
+    ("io_uring_enter", 0, "", f"wait_woken sk_wait_data tcp_recvmsg io_recvmsg {RING}", "net-read"),
+    ("io_uring_enter", 0, "", f"io_schedule bit_wait_io ext4_read_bh do_filp_open io_openat2 {RING}", "disk"),
+    ("io_uring_enter", 0, "", "schedule_timeout io_wq_worker ret_from_fork ret_from_fork_asm", "ring-work"),
     ("futex", 9, "pthread_cond_timedwait os::PlatformEvent::park(long) JavaThread::sleep(long)", FUTEX_STACK, "sleep"),
     ("futex", 0, "syscall LinuxWaitBarrier::wait(int) SafepointSynchronize::block(Thread*)", FUTEX_STACK, "safepoint"),
 ]

@@ -63,6 +63,23 @@ def test_a_command_whose_first_thread_ends_early_ends_with_its_last() -> None:
     ]  # fmt: skip
 
 
+def test_threads_that_exit_ends_are_no_later_end() -> None:
+    """On a busy machine they wait for a CPU to end on."""
+    maps: dict[str, dict[Portable, Value]] = {
+        "@over": {None: 100_000_000},
+        "@life": {
+            8: (8, "main", 0, 10_000_000, 0, 0, 0, 0, 0, 0, 0),
+            9: (8, "pool", 4_000_000, 14_200_000, 0, 0, 0, 0, 0, 0, 8),
+        },
+        "@wait": {
+            (9, 5_000_000): (9_990_000, LOCK, 0, 7, 8, 0), (9, 9_990_000): (14_000_000, READY, 0, 0, 0, 0),
+        },
+        "@place": {LOCK: (8, "pool", 202, 9, StackTrace((), user=False), StackTrace((Frame("take", 0, "/app"),)))},
+    }  # fmt: skip
+    data = SnapshotData((), {name: MapData(name, None, types.Sum(), rows) for name, rows in maps.items()})
+    assert ends(Reading(data, "app", "", attached=False, alive={}).path_segments) == [(8, 0, 10_000_000, 0)]
+
+
 def test_a_wait_that_began_earlier_is_followed_in_part() -> None:
     waits = {
         MAIN: [Wait(50, 90, LOCK, 0, 20, HOLDER, 5)],

@@ -250,7 +250,8 @@ def test_a_holder_that_runs_is_where_a_sample_met_it_during_the_wait(programs: P
     assert ["work", "rebuild_index", "keeper"] in [stack[-3:] for stack in met], line.by
     assert not any("encode" in stack for stack in met), line.by
     assert {who.doing for who in line.by if who.stack} <= {"on CPU"}
-    assert any("the holder's stack then: " in row and "rebuild_index" in row for row in screen(account, everything=True))
+    rows = [row for row in screen(account, everything=True) if "the holder's stack then: " in row]
+    assert any("rebuild_index" in row for row in rows)
 
 
 def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
@@ -286,9 +287,12 @@ def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tm
     assert 0.7 * unthrottled < throttled.ns < 2 * unthrottled
     assert stopped is not None
     assert stopped.ns > 0.1e9
-    # The shell waits for its child, whose end the path follows into what it did.
+    assert {part.place.function for part in stopped.parts} == {"whys", "spin"}
+    # The shell waits for its child (dash by sigsuspend), whose end the path follows into what it did.
     hops = [(step.cause.name, hop.cause) for step in account.path for hop in step.chain]
-    assert any(hop in ("waiting for a child", "waiting for a signal (kill)") for _, hop in hops), account.path
+    assert any(hop == "waiting for a child" for _, hop in hops), account.path
+    assert account.share("signal") == 0
+    assert "wait" in [name for name, _, _ in account.idle]
 
 
 TASKS = """
