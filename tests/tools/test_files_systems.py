@@ -18,7 +18,7 @@ from tests.support.workloads.processes import child
 from tests.support.workloads.storage import FileSystem
 from tests.tools.conftest import Tool
 
-EXT4 = pytest.param("ext4", marks=[pytest.mark.needs("ext4"), pytest.mark.each_kernel])
+EXT4 = pytest.param("ext4", marks=pytest.mark.needs("ext4"))
 XFS = pytest.param("xfs", marks=[pytest.mark.needs("xfs"), pytest.mark.each_kernel])
 BTRFS = pytest.param("btrfs", marks=pytest.mark.needs("btrfs"))
 
@@ -40,7 +40,11 @@ def shown(run: ToolRun, name: str) -> list[tuple[str, int, int]]:
     return [(row["T"], row["BYTES"], row["OFF_KB"]) for row in run.of(FILENAME=name, PID=os.getpid())]
 
 
+EACH_EXT4 = pytest.param("ext4", marks=[pytest.mark.needs("ext4"), pytest.mark.each_kernel])
+
+
 @pytest.mark.tool("fsslower", "ext4slower", "xfsslower", "btrfsslower", kernel="syscalls")
+@pytest.mark.parametrize("system", [EACH_EXT4, "xfs", BTRFS], indirect=True)
 def test_operations_of_files(tool: Tool, system: FileSystem) -> None:
     run = tool(f"{system.kind}slower", "-m", 0, "-p", os.getpid(), work=lambda _: work(system, "op"))
     check_columns(run)
