@@ -44,7 +44,7 @@ class Case:
     environment: tuple[tuple[str, str], ...] = ()
     where: tuple[str, ...] = ("host",)
     needs: tuple[str, ...] = ()
-    timeout: float = 10.0
+    timeout: float = 30.0
     exit: int = 0
     checks: tuple[Check, ...] = ()
     when_attached: tuple[str, ...] = ()

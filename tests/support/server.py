@@ -47,7 +47,7 @@ class Running:
         """What it has printed until now."""
         return _text(str(self.folder / "stdout"))
 
-    def until_printed(self, text: str, times: int = 1, seconds: float = 10.0) -> None:
+    def until_printed(self, text: str, times: int = 1, seconds: float = 30.0) -> None:
         """Return when its standard output has *text* that often; the limit is as for :func:`patience`."""
         end = time.monotonic() + patience(seconds)
         while self.stdout().count(text) < times:
@@ -94,7 +94,7 @@ class Server:
         cwd: str | Path = "/",
         stdin: str | None = None,
         environment: dict[str, str] | None = None,
-        timeout: float = 10.0,
+        timeout: float = 30.0,
         when_attached: tuple[str, ...] = (),
         while_attached: Callable[[Running], object] | None = None,
     ) -> Result:
@@ -124,7 +124,7 @@ class Server:
         )  # fmt: skip
 
     def run_together(
-        self, runs: Sequence[tuple[str, ...]], *, cwd: str | Path = "/", cache: str | Path, timeout: float = 10.0
+        self, runs: Sequence[tuple[str, ...]], *, cwd: str | Path = "/", cache: str | Path, timeout: float = 30.0
     ) -> list[Result | None]:
         """Many runs of pytrace, one after the other in a single forked process; None for one that did not end in it.
 

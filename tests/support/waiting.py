@@ -29,7 +29,7 @@ def finished(steps: Generator[None, None, _Result]) -> _Result:
             return result
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """Return when *condition* holds.
 
     Raises:
