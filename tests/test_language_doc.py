@@ -80,7 +80,7 @@ def test_example(example: Example, server: Server, tmp_path: Path) -> None:
     assert case.command is not None
     argv = case.command if example.check is not None else ("--dry-run", *case.command)
     watch = Watch()
-    result = server.run(argv, cwd=tmp_path, timeout=20, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")})
+    result = server.run(argv, cwd=tmp_path, environment={"XDG_CACHE_HOME": str(tmp_path / ".cache")})
     found = [*expect.problems(case, result), *(f"left in the kernel: {item}" for item in watch.leaked())]
     if found:
         pytest.fail("\n".join([*found, f"docs/{example.page}:{example.line}", str(result)]), pytrace=False)

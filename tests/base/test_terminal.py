@@ -365,7 +365,7 @@ def nothing() -> None:
 
 def shown(path: Path) -> list[str]:
     """What the viewer wrote."""
-    result, deadline = Path(f"{path}.shown"), time.monotonic() + patience(10)
+    result, deadline = Path(f"{path}.shown"), time.monotonic() + patience(30)
     while not result.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return result.read_text().splitlines()
@@ -429,7 +429,7 @@ def test_a_run_that_failed_opens_nothing(folder: Path) -> None:
     assert viewer._process is not None
     assert viewer._process.stdin is not None
     viewer._process.stdin.close()
-    assert viewer._process.wait(patience(10))
+    assert viewer._process.wait(patience(30))
     assert not list(folder.glob("files/*"))
 
 

@@ -56,7 +56,7 @@ class Editor:
         """Send a notification from the client's thread."""
         done = threading.Event()
         self._loop.call_soon_threadsafe(lambda: (function(params), done.set()))
-        assert done.wait(patience(10))
+        assert done.wait(patience(30))
 
     def open(self, uri: str, text: str) -> list[Any]:
         """Open a text. Returns the messages about it."""

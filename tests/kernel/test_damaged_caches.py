@@ -158,7 +158,7 @@ def test_the_package_is_removed_while_it_runs(end: str, package: Path, programs:
     script = SCRIPT_OF_THE_RUN.replace("PROGRAM", str(programs / "calls"))
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with Tracer("-e", script, *ENDS[end], package=package, cwd=tmp_path, environment=cache) as tracer:
-        # The time until modules are imported begins after the notice that all is attached: on a busy machine much later.
+        # The time until modules are imported begins after the notice that all is attached: on a busy machine far later.
         until(lambda: _settled(tracer.process.pid))
         time.sleep(services.MODULES_AFTER)
         # One after another, at most some hundred.

@@ -60,7 +60,7 @@ def waiting(waiter: Path, **options: object) -> Iterator[int]:
         yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=patience(10))
+        process.wait(timeout=patience(30))
 
 
 def put(pid: int, group: Path) -> None:
@@ -294,7 +294,7 @@ def sender(end: End, packets: int) -> str:
 
 
 def sent(server: Server, *options: str, script: str, command: str) -> str:
-    done = server.run(("-q", *options, "-c", command, "-e", script), timeout=20)
+    done = server.run(("-q", *options, "-c", command, "-e", script))
     assert done.status == 0, done
     assert not done.stderr
     return done.stdout

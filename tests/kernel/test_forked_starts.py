@@ -87,7 +87,7 @@ def test_a_forked_child_belongs_to_the_test(tmp_path: Path) -> None:
         assert (int(stat[1]), int(stat[2]), int(stat[3])) == (os.getpid(), run.pid, run.pid)
         assert run.poll() is None
         run.terminate()
-        assert run.wait(patience(10)) in (0, -15)
+        assert run.wait(patience(30)) in (0, -15)
 
 
 def test_an_action_that_hangs_is_the_fault_of_its_run_alone(server: Server) -> None:

@@ -44,7 +44,7 @@ def test_vector_instructions(programs: Path, tmp_path: Path, kind: str, options:
     need("uprobe" if options else "uprobe_multi")
     binary = programs / "vectors"
     plain, traced = tmp_path / "plain", tmp_path / "traced"
-    subprocess.run([binary, plain], check=True, timeout=patience(10))
+    subprocess.run([binary, plain], check=True, timeout=patience(30))
     calls = Counter(line.split()[0] for line in plain.read_text().splitlines())
     if not calls:
         pytest.skip("the processor has no AVX")

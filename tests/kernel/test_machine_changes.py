@@ -112,7 +112,7 @@ def run(program: Path) -> subprocess.Popen[bytes]:
 
 
 def over(process: subprocess.Popen[bytes]) -> None:
-    process.communicate(timeout=patience(10))
+    process.communicate(timeout=patience(30))
 
 
 def replace(path: Path) -> None:

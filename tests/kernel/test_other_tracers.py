@@ -69,7 +69,7 @@ def started(*command: str, mark: str = "") -> Iterator[subprocess.Popen[str]]:
 def run(program: Path) -> str:
     """Pass the probes; what the program says of the semaphore."""
     command = [program, str(ROUNDS)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(10)).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(30)).stdout.strip()
 
 
 def counts(out: str) -> dict[str, int]:

@@ -66,7 +66,7 @@ def test_the_line_policy_shows_sparse_output_at_once() -> None:
         assert child.stderr.readline() == "Attached 1 probe\n"
         for number in range(4):
             os.getppid()
-            assert select.select([child.stdout], [], [], patience(10))[0]
+            assert select.select([child.stdout], [], [], patience(30))[0]
             assert child.stdout.readline() == f"tick {number}\n"
     finally:
         child.terminate()

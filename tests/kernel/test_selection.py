@@ -46,7 +46,7 @@ def running(*command: str | Path, becomes: str = "") -> Iterator[int]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=patience(10))
+        process.wait(timeout=patience(30))
 
 
 def traced(server: Server, program: str, pid: int, *actions: str, options: tuple[str, ...] = ()) -> Result:

@@ -440,7 +440,7 @@ def test_a_number_that_is_given_to_another_process() -> None:
         while len(others) < 50 and (not others or others[-1].pid != first.pid):
             last.write_text(str(first.pid - 1))
             others.append(subprocess.Popen(["sleep", "999"]))
-        assert tracer.process.wait(patience(10)) == 0
+        assert tracer.process.wait(patience(30)) == 0
         for other in others:
             other.kill()
             other.wait()
@@ -463,7 +463,7 @@ def test_a_terminal_that_disappears(tmp_path: Path, options: tuple[str, ...]) ->
     while b"x\r\n" not in seen:
         seen += os.read(mine, 4096)
     os.close(mine)
-    assert tracer.wait(patience(10)) == 0
+    assert tracer.wait(patience(30)) == 0
     assert (tmp_path / "saved").stat().st_size > 100
 
 
@@ -477,7 +477,7 @@ def test_terminals_that_know_little(tmp_path: Path, terminal: str | None) -> Non
         stdin=other, stdout=other, stderr=other, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
     ) as tracer:  # fmt: skip
         os.close(other)
-        assert tracer.wait(patience(10)) == 0
+        assert tracer.wait(patience(30)) == 0
     seen = b""
     with suppress(OSError):  # EIO: nobody has the other end
         while piece := os.read(mine, 4096):

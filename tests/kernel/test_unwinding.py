@@ -203,7 +203,7 @@ def test_recorder_tells_what_processes_do() -> None:
     with closing(MappingRecorder([os.getpid()], prompt=True)) as recorder:
         with subprocess.Popen(["sh", "-c", "true & wait"]) as process:
             process.wait()
-        assert select.select(recorder.descriptors, [], [], patience(10))[0]
+        assert select.select(recorder.descriptors, [], [], patience(30))[0]
         recorder.drain()
     ours = [item for item in recorder.changes if process.pid in item]
     assert ours[0] == ("fork", process.pid, os.getpid())

@@ -476,7 +476,7 @@ def test_messages_reach_it_whole_though_it_reads_slowly(monkeypatch: pytest.Monk
         for message in sent[1:]:
             view.send(message)
         until(view.flush)
-        assert view.commands.get(timeout=patience(10)) == Command("clear", "@x")
+        assert view.commands.get(timeout=patience(30)) == Command("clear", "@x")
         assert (view.used, view.states, view.lines, view.gone) == (1.5, 3, 4, False)
         view.close()
         assert view.error == ""

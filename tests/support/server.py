@@ -185,7 +185,7 @@ class Server:
         if self.process is not None:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            self.process.wait(timeout=patience(10))
+            self.process.wait(timeout=patience(30))
             self.process = None
         self.folder.cleanup()
 

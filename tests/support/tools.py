@@ -203,7 +203,7 @@ def invocation(server: Server, name: str) -> list[str]:
     """The words that start a tool: its name, or the path of its script where names are not known."""
     global _commands
     if _commands is None:
-        listed = server.run(("--tools",), timeout=20)
+        listed = server.run(("--tools",))
         _commands = set(re.findall(r"^\s*([a-z][\w-]*)\b", listed.stdout, re.MULTILINE)) if not listed.status else set()
     if name in _commands or name in ALIASES:
         return [name]

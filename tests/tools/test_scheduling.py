@@ -273,7 +273,7 @@ def enough(read: Callable[[], Counts], folder: Path) -> Callable[[Running], None
                 os.fsync(file.fileno())
             return sum(read().values()) >= before + 20
 
-        until(more)
+        until(more, 10)
 
     return work
 

@@ -121,6 +121,6 @@ def program(folder: Path, language: str, calls: int = 5, collections: int = 2) -
             assert process.stdin is not None
             process.stdin.write("end\n")
             process.stdin.flush()
-            process.wait(timeout=patience(10))
+            process.wait(timeout=patience(30))
         finally:
             process.kill()

@@ -5,8 +5,11 @@ All sockets are this process's. The ends come from :func:`tests.support.network.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -45,7 +48,7 @@ def tcp_socket(end: End, version: int = IPV4) -> socket.socket:
     """A TCP socket in the namespace of an end, with a limit for its calls."""
     family = socket.AF_INET if version == IPV4 else socket.AF_INET6
     made: socket.socket = netns.create_socket(end.namespace, family, socket.SOCK_STREAM)
-    made.settimeout(patience(10))
+    made.settimeout(patience(30))
     return made
 
 
@@ -69,7 +72,7 @@ def connections(
             with tcp_socket(client, version) as one:
                 one.connect(listener.getsockname()[:2])
                 with listener.accept()[0] as other:
-                    other.settimeout(patience(10))
+                    other.settimeout(patience(30))
                     mine, theirs = one.getsockname(), one.getpeername()
                     _carry(one, other, sent)
                     _carry(other, one, received)
@@ -124,7 +127,14 @@ def retransmits(client: End, server: End, least: int = 2, version: int = IPV4) -
             finally:
                 heal(server)
             assert other.recv(100) == b"x" * 100
+            # Until it hears that all has arrived it may send it once more.
+            until(lambda: not _unacknowledged(one))
             return Connection(mine[0], mine[1], theirs[0], theirs[1], 100, 0), number()
+
+
+def _unacknowledged(sender: socket.socket) -> int:
+    """Bytes that the other end has not acknowledged: ``SIOCOUTQ`` of tcp(7)."""
+    return int.from_bytes(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 @contextmanager
@@ -176,7 +186,7 @@ class Datagrams:
 def datagrams(source: End, target: End, count: int = 3, size: int = 200) -> Datagrams:
     """Send datagrams and receive each."""
     with source.udp() as one, target.udp() as other:
-        other.settimeout(patience(10))
+        other.settimeout(patience(30))
         for _ in range(count):
             one.sendto(b"x" * size, other.getsockname())
             assert len(other.recv(size + 1)) == size

@@ -67,7 +67,7 @@ def tls_in_this_process(server: TlsServer, line: bytes) -> bytes:
     """The same by Python's ssl module in this process."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", server.port), patience(10)) as plain:
+    with socket.create_connection(("127.0.0.1", server.port), patience(30)) as plain:
         with context.wrap_socket(plain) as secure:
             secure.sendall(line + b"\n")
             return secure.recv(len(line) + 1)
