@@ -24,6 +24,10 @@ class Turn(NamedTuple):
     place: int
     begin: int
     number: int
+    ran: int
+    """Nanoseconds that it ran until then."""
+    parent: int
+    """The number of the goroutine that started it; 0 where that was not kept."""
 
 
 class Spent(NamedTuple):

@@ -44,6 +44,12 @@ _T = TypeVar("_T")
 ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
 """States without a stack: ``enum states`` of ``account.bt``."""
 
+_RUNNABLE = 10
+"""Of goroutines in place of ``enum routine_states``: can run, and no thread runs it."""
+
+_MAIN = "runtime.main"
+"""What the first goroutine of a program begins with."""
+
 _SAMPLED = 0xFFFF
 """What samples have in place of a system call."""
 _PARKED, _READIED = 0xFFFD, 0xFFFC
@@ -276,6 +282,9 @@ class Reading:
         }  # fmt: skip
 
     def _name(self, tid: int) -> str:
+        if tid < 0:
+            root = self._goroutine_names.get(tid, "a goroutine")
+            return "main.main" if root == _MAIN else root
         return self._threads[tid].name if tid in self._threads else f"thread {tid}"
 
     def _process(self, pid: int) -> str:
@@ -452,6 +461,9 @@ class Reading:
         for tid, (at, state, object_, *_) in self._running.items():
             if state != ON_CPU and over - at >= self._limit and tid in spans:
                 waits[tid].append(Wait(at, over, state, object_, 0, 0, spans[tid].ran))
+        for number, wait in self._goroutine_waits:
+            waits[_unit(number)].append(wait)
+        spans |= self._goroutine_spans()
         direct = (
             number for number, site in self._sites.items()
             if site.kind or causes.interrupt(site.kernel)
@@ -472,6 +484,8 @@ class Reading:
         """The cause of a state of ``account.bt``."""
         if state == ON_CPU:
             return CPU
+        if state == _RUNNABLE:
+            return causes.RUNNABLE
         return _RUN_QUEUE if state in _READY else _HELD_UP.get(state) or self._cause.get(state, _LOST)
 
     def thread_place(self, tid: int, state: int) -> Place:
@@ -516,10 +530,13 @@ class Reading:
     @cached_property
     def path_segments(self) -> Sequence[Segment]:
         """The critical path of a command: that of its first thread, or of the last of its process where the first one
-        ended before (``pthread_exit`` in main). Nothing for processes that ran already.
+        ended before (``pthread_exit`` in main); with goroutines that of the first one (``main.main``). Nothing for
+        processes that ran already.
         """
         if self._attached or not self._threads:
             return ()
+        if self._has_goroutines:
+            return self._goroutine_path()
         first = min(self._threads.values(), key=lambda thread: (thread.begin, thread.tid != thread.pid))
         threads = (thread for thread in self._threads.values() if thread.pid == first.pid)
         last = max(threads, key=lambda thread: thread.end)
@@ -631,7 +648,8 @@ class Reading:
         return Account(
             self._target, self._options, end - begin, tuple(threads.values()),
             tuple(sorted((line for line in lines if line.ns), key=lambda line: -line.ns)), idle, lost, unknown,
-            () if goroutines else self._runtimes(), () if goroutines else self.steps(self.path_segments), self._limit,
+            () if goroutines else self._runtimes(),
+            self.steps(self.path_segments), self._limit,
             self.timeline.left_out, tasks=self._task_rows(), goroutines=goroutines, idle_by=idle_by,
         )  # fmt: skip
 
@@ -673,6 +691,50 @@ class Reading:
             key, ns = (turn.number, turn.state, turn.place), max(end - turn.at, 0)
             found[key] = _joined(found.get(key), Spent(1, ns, ns))
         return found
+
+    @cached_property
+    def _goroutine_waits(self) -> Sequence[tuple[int, Wait]]:
+        """Numbers and waits over the limit, those for a thread and those that have not ended, too."""
+        rows = self.recorded("@turn", list[tuple[tuple[int, int], tuple[int, int, int, int, int, int]]])
+        found = [
+            (number, Wait(begin, end, self._goroutine_state(state, place), 0, by, _unit(waker), ran))
+            for (number, begin), (end, state, place, by, waker, ran) in rows
+        ]  # fmt: skip
+        for turn, end in self._turns():
+            if turn.number and turn.state != RUNS and end - turn.at >= self._limit:
+                state = self._goroutine_state(turn.state, turn.place)
+                found.append((turn.number, Wait(turn.at, end, state, 0, 0, 0, turn.ran)))
+        return found
+
+    @staticmethod
+    def _goroutine_state(state: int, place: int) -> int:
+        return place if state == WAITS else _RUNNABLE if state in RUNNABLE else UNSEEN
+
+    def _goroutine_spans(self) -> dict[int, Span]:
+        ended = self.recorded("@ended", list[tuple[int, tuple[int, int, int, int]]])
+        spans = {_unit(number): Span(begin, end, 0, ran, _unit(parent)) for number, (begin, end, ran, parent) in ended}
+        for turn, end in self._turns():
+            if turn.number:
+                ran = turn.ran + (max(end - turn.at, 0) if turn.state == RUNS else 0)
+                spans[_unit(turn.number)] = Span(turn.begin, end, 0, ran, _unit(turn.parent))
+        return spans
+
+    @cached_property
+    def _goroutine_names(self) -> dict[int, str]:
+        """The functions that goroutines with waits began with, by their units."""
+        roots: dict[int, str] = {}
+        for number, wait in self._goroutine_waits:
+            if wait.state in self._sites and (root := self._root(wait.state)):
+                roots.setdefault(_unit(number), root)
+        return roots
+
+    def _goroutine_path(self) -> Sequence[Segment]:
+        spans = self.timeline.spans
+        mains = [unit for unit, root in self._goroutine_names.items() if root == _MAIN and unit in spans]
+        if not mains:
+            return ()
+        first = min(mains, key=lambda unit: spans[unit].begin)
+        return list(self.timeline.path(first, spans[first].begin, spans[first].end))
 
     def _goroutine_lives(self) -> int:
         """Nanoseconds of all goroutines, by their starts and ends."""
@@ -871,3 +933,8 @@ def stacks(reading: Reading) -> SnapshotData:
 
 def _joined(old: Spent | None, new: Spent) -> Spent:
     return new if old is None else Spent(old.times + new.times, old.ns + new.ns, max(old.most, new.most))
+
+
+def _unit(number: int) -> int:
+    """What stands for a goroutine where there are thread ids, too; 0 for none."""
+    return -1 - number if number else 0

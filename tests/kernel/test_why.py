@@ -390,6 +390,15 @@ def test_goroutines_that_wait(tmp_path: Path) -> None:
         assert 0.8 * measured[key] - units.runnable < parts[place] < 1.02 * measured[key], name
     lock = next(line for line in account.lines if line.cause.name == "lock")
     assert (lock.threads, lock.by[0].relation, lock.by[0].who.split()[0]) == (3, "released by", "main.fight")
+    # Who holds the mutex sleeps with it; the consumer sleeps for each. The one that waits for both is main.
+    asleep = [step for step in lock.behind if (step.cause.name, step.place.function) == ("sleep", "main.fight")]
+    assert sum(step.ns for step in asleep) + units.runnable > 0.8 * lock.ns
+    sending = next(line for line in account.lines if line.cause.name == "channel-send")
+    assert any((step.cause.name, step.place.function) == ("sleep", "main.consume") for step in sending.behind)
+    assert sum(step.ns for step in account.path) == pytest.approx(account.wall, rel=0.1)
+    chains = [[(hop.place.function, hop.cause) for hop in step.chain] for step in account.path]
+    assert any(chain[:1] == [("main.main", "waiting for goroutines")] for chain in chains), account.path
+    assert any(len(chain) > 1 and chain[-1][1] == "waiting for a lock" for chain in chains), account.path
     sent = next(line for line in account.lines if line.cause.name == "channel-send")
     assert ("received by", "main.consume") in [(who.relation, who.who.split()[0]) for who in sent.by]
     sleep = next(line for line in account.lines if line.cause.name == "sleep")
