@@ -48,7 +48,7 @@ class Value(msgspec.Struct, frozen=True):
     a Python object), ``slice`` and ``interface`` (of Go: elements and number; the word that says its type), ``lost``
     (in a floating-point register), ``rest`` (further ones), ``nothing``. *reads* are the
     expressions of the script whose values the event has for it; a number without one is in *registers*, at their
-    offsets, or the *constant*.
+    offsets, or the *constant*. A *negative* result is one like others.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Value(msgspec.Struct, frozen=True):
     registers: tuple[RegisterPart, ...] = ()
     constant: int | None = None
     character: bool = False
+    negative: bool = False
 
 
 def of_parameter(parameter: UserParameter, machine: str, longest: int) -> Value:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, of_go, of_parameter, of_result
+from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, failed, of_go, of_parameter, of_result
 from pytrace.calls.library_functions import signature
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.kernel_info import IndirectFunction, UserSymbol
 from pytrace.core.probe_kinds import keeps_goroutine
 from pytrace.core.types import INT64, VOID, Float, Pointer, Type
 from pytrace.runtime.binaries.elf_file import ElfFile
@@ -74,6 +74,10 @@ class Function(msgspec.Struct, frozen=True):
         """The type of its result."""
         return None if self.result is None else self.result.type
 
+    def failed(self, result: int) -> bool:
+        """Whether a result says that a call failed."""
+        return not (self.result is not None and self.result.negative) and failed(self.result_type, result)
+
     @property
     def readable(self) -> bool:
         """Whether programs can read its result as a number: a float is in another register, results of Go are in
@@ -108,6 +112,10 @@ class Selection:
         self._command, self._pids = tuple(command), tuple(pids)
         self._kernel = LiveKernel()
         self._shapes: set[tuple[str, ...]] = set()
+        self._found: dict[tuple[str, int], tuple[str, str]] = {}
+        """Path and name of the functions that were found, by file and address."""
+        self.others: dict[str, set[str]] = {}
+        """Further names of functions, which are not shown: what runs is the same, whichever of them is called."""
 
     def functions(self, targets: Iterable[str]) -> list[Function]:
         """The functions of targets, each once.
@@ -148,7 +156,7 @@ class Selection:
             if number > MOST_FUNCTIONS:
                 yield from (Function(f"call:{path}:{symbol.name}", name, path) for symbol, name in symbols)
             else:
-                yield from (self._function(path, symbol, name) for symbol, name in symbols)
+                yield from (self._function(path, symbol, name) for symbol, name in self._new(path, symbols))
         if not number:
             names = {name for path in paths for name in self._kernel.user_symbol_names(path, "*")}
             if not names:
@@ -177,6 +185,33 @@ class Selection:
         for symbol, name in sorted(symbols, key=lambda item: item[1].startswith("_")):
             by_address.setdefault(symbol.address, (symbol, name))
         return sorted(by_address.values(), key=lambda item: item[1])
+
+    def _new(self, path: str, symbols: Sequence[tuple[UserSymbol, str]]) -> Iterator[tuple[UserSymbol, str]]:
+        """Those of which what runs when they are called has no other name yet: each call would be shown twice.
+
+        A probe of a name is on all functions that have it.
+        """
+        file, imported = os.path.realpath(path), self._imported(path)
+        places: dict[str, set[int]] = {}
+        for symbol, name in symbols:
+            found = self._implementations(path, symbol)
+            addresses = {place.address for place in found.functions} or {symbol.address}
+            places[name] = places.get(name, set()) | addresses
+        for symbol, name in symbols:
+            known = {self._found.setdefault((file, address), (path, name)) for address in places[name]}
+            if known == {(path, name)}:
+                also = self._implementations(path, symbol).also
+                self.others.setdefault(name, set()).update(set(also) & imported if imported else also)
+                yield symbol, name
+            else:
+                (_, shown), *_ = sorted(known - {(path, name)})
+                self.others.setdefault(shown, set()).update({name} - {shown})
+
+    def _implementations(self, path: str, symbol: UserSymbol) -> IndirectFunction:
+        """The functions that calls of a symbol go to: others for one that is chosen when programs start."""
+        if not symbol.indirect:
+            return IndirectFunction((symbol,))
+        return self._kernel.user_implementations(path, symbol, self._pids[0] if self._pids else None)
 
     def _program(self) -> str | None:
         """The file of the program that is traced."""
@@ -211,6 +246,8 @@ class Selection:
         arguments = tuple(of_parameter(item, self._machine, self._longest) for item in parameters)
         type_ = self._kernel.user_result(path, symbol.name, symbol.address)
         result = None if type_ is None else of_result(type_, self._longest)
+        if result is not None and known is not None:
+            result = msgspec.structs.replace(result, negative=known[1].negative)
         return self._bounded(Function(point, name, path, arguments, result))
 
     def _of_go(self, point: str, path: str, name: str) -> Function:
@@ -227,10 +264,7 @@ class Selection:
 
     def _returns_float(self, path: str, symbol: UserSymbol) -> bool:
         """Whether one of the functions that calls of a symbol go to returns a floating-point number."""
-        places: Sequence[UserSymbol] = (symbol,)
-        if symbol.indirect:
-            pid = self._pids[0] if self._pids else None
-            places = self._kernel.user_implementations(path, symbol, pid).functions
+        places = self._implementations(path, symbol).functions
         return any(isinstance(self._kernel.user_result(path, symbol.name, place.address), Float) for place in places)
 
     def _bounded(self, function: Function) -> Function:

@@ -2,7 +2,8 @@
 
 A line is ``name arguments result``, a letter each: ``s`` a string, ``i`` an int, ``l`` a long, ``u`` a size, ``p`` an
 address, ``c`` a character, ``m`` permissions, ``f`` a floating-point number, ``v`` nothing (as a result) or, last,
-further arguments. The facts are those of the manual pages of section 3.
+further arguments; as results ``n`` and ``k`` are an int and a long of which negative ones are no failures. The facts
+are those of the manual pages of section 3.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pytrace.core.types import VOID, Float, Int, Pointer, Type
 
 TEXT = """
 abort - v
-abs i i
+abs i n
 accept ipp i
 access si i
 alarm i i
 asctime p s
 atof s f
-atoi s i
-atol s l
+atoi s n
+atol s k
 basename s s
 bind ipi i
 bsearch ppuup p
@@ -101,7 +102,7 @@ gmtime p p
 lseek ili l
 malloc u p
 memchr piu p
-memcmp ppu i
+memcmp ppu n
 memcpy ppu p
 memmove ppu p
 mempcpy ppu p
@@ -172,11 +173,11 @@ stat sp i
 lstat sp i
 fstat ip i
 stpcpy ps s
-strcasecmp ss i
+strcasecmp ss n
 strcat ss s
 strchr sc s
-strcmp ss i
-strcoll ss i
+strcmp ss n
+strcoll ss n
 strcpy ps s
 strcspn ss u
 strdup s s
@@ -184,9 +185,9 @@ strerror i s
 strftime pusp u
 strlcpy psu u
 strlen s u
-strncasecmp ssu i
+strncasecmp ssu n
 strncat ssu s
-strncmp ssu i
+strncmp ssu n
 strncpy psu s
 strndup su s
 strnlen su u
@@ -197,7 +198,7 @@ strspn ss u
 strstr ss s
 strtod sp f
 strtok ss s
-strtol spi l
+strtol spi k
 strtoul spi u
 strtoull spi u
 sysconf i l
@@ -223,7 +224,7 @@ MATHS = {
     "f f": "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp10 exp2 expm1 fabs floor j0 j1 lgamma "
            "log log10 log1p log2 logb nearbyint rint round roundeven sin sinh sqrt tan tanh tgamma trunc y0 y1",
     "ff f": "atan2 copysign drem fdim fmax fmin fmod hypot nextafter pow remainder",
-    "fff f": "fma", "f i": "ilogb", "f l": "llrint llround lrint lround", "fi f": "ldexp scalbn", "fl f": "scalbln",
+    "fff f": "fma", "f n": "ilogb", "f k": "llrint llround lrint lround", "fi f": "ldexp scalbn", "fl f": "scalbln",
     "if f": "jn yn", "fp f": "frexp modf lgamma_r", "ffp f": "remquo", "fpp v": "sincos",
 }  # fmt: skip
 """Functions of libm, which exist for ``float`` (``sinf``) and ``long double`` (``sinl``), too."""
@@ -231,6 +232,7 @@ MATHS = {
 _TYPES: dict[str, Type] = {
     "s": Pointer(Int(1, True)), "i": Int(4, True), "l": Int(8, True), "u": Int(8, False), "p": Pointer(VOID),
     "c": Int(4, True), "m": Int(4, False), "f": Float(8), "v": VOID,
+    "n": Int(4, True), "k": Int(8, True),
 }  # fmt: skip
 _FORMS = {"s": "string", "m": "octal", "f": "lost", "v": "nothing"}
 
@@ -267,5 +269,6 @@ def signature(name: str, machine: str, longest: int) -> tuple[tuple[Value, ...],
         arguments.append(Value("", _TYPES[letter], form, reads, held, character=letter == "c"))
     letter = row[1]
     reads = (string("retval", longest),) if letter == "s" else ()
-    result = Value("", _TYPES[letter], _FORMS.get(letter, "number"), reads, (RegisterPart(0, 8, "ax"),))
+    result = Value("", _TYPES[letter], _FORMS.get(letter, "number"), reads, (RegisterPart(0, 8, "ax"),),
+                   negative=letter in "nk")  # fmt: skip
     return tuple(arguments), result

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
@@ -103,6 +104,9 @@ def run_calls(options: Options, confine_view: Callable[[], None] | None = None) 
             raise TraceError(f"pytrace calls traces functions on {' and '.join(REGISTERS)} only")
         selection = functions.Selection(machine, options.longest, options.command, options.pids)
         found = selection.functions(wanted)
+        for name, others in sorted(selection.others.items()):
+            if named := ", ".join(sorted(other for other in others if not other.startswith("_"))):
+                sys.stderr.write(f"WARNING: {name} is shown for {named}, too: they are one function here\n")
     if options.output in (None, "-"):
         return _Run(options, machine, chosen, found).go(sys.stdout, confine_view)
     with whole_files.replacing(options.output) as file:
@@ -474,7 +478,7 @@ class _Run:
         for shown, call in steps:
             # Of functions of Go, programs send only those that failed.
             decided = call.function.go or not self._options.failed or shown is not Shown.WHOLE
-            if decided or failed(call.function.result_type, call.result):
+            if decided or call.function.failed(call.result):
                 self._function(shown, call)
 
     def _function(self, shown: Shown, call: FunctionCall) -> None:
@@ -759,13 +763,12 @@ class _Run:
         for (probe, kind), total in totals.items():
             function = self._functions.get(probe)
             name = function.name if function is not None else probe
-            type_ = None if function is None else function.result_type
-            if self._options.failed and not failed(type_, _RESULTS[kind]):
+            fails = partial(failed, None) if function is None else function.failed
+            if self._options.failed and not fails(_RESULTS[kind]):
                 continue
             of_probe = times[probe, kind]
             assert isinstance(of_probe, Histogram)
-            failures = sum(count for (of, result), count in results.items()
-                           if of == probe and failed(type_, _RESULTS[result]))  # fmt: skip
+            failures = sum(count for (of, result), count in results.items() if of == probe and fails(_RESULTS[result]))
             known = rows.get(probe, (0, 0, 0, 0, name))
             worst = max(known[3], of_probe.quantile(0.99) or 0)
             rows[probe] = (known[0] + total, known[1] + of_probe.count, failures, worst, name)

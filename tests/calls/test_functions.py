@@ -79,6 +79,10 @@ def test_names_and_failures() -> None:
     assert known is not None
     assert [value.form for value in known[0]] == ["string", "rest"]
     assert signature("nobody_knows_it", "x86_64", 32) is None
+    # What an order is told by is no failure.
+    called = [Function(f"call:./a:{name}", name, "./a", *(signature(name, "x86_64", 32) or ()))
+              for name in ("strcoll", "lround", "open")]  # fmt: skip
+    assert [one.failed(-1) for one in called] == [False, False, True]
 
 
 ONE, TWO = Function("call:./a:one", "one", "./a"), Function("call:./a:two", "two", "./a")

@@ -251,6 +251,35 @@ def test_functions_in_other_forms(server: Server, tmp_path: Path) -> None:
     assert "it is stripped" in result.stderr
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86-64")
+def test_one_function_of_several_names(server: Server, tmp_path: Path) -> None:
+    """What runs for memcpy and memmove is one function on most processors: a call of it is one call."""
+    need("uprobe")
+    source = """
+        #include <string.h>
+        char from[4096], to[4096];
+        int main(int count, char **words) {
+            volatile size_t size = 64 * count;
+            for (int i = 0; i < 3; i++) { memcpy(to, from, size); memmove(to + 1, to, size); }
+            return strcmp("a", words[0]) == -1 ? 0 : memcmp("b", "c", count) > 0;
+        }
+    """
+    program = compiled(tmp_path, "copies", source, "-O0", "-fno-builtin")
+    linked = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    library = next(line.split()[2] for line in linked.splitlines() if "libc.so" in line)
+    both = (("libc:mem*",), ("libc:memmove", "libc:memcpy"), ("libc:memcpy", "libc:memmove", f"{library}:mem*"))
+    for targets in (*both, ("libc:memcpy", f"{library}:memcpy")):
+        result = server.run(("calls", "-c", str(program), *targets), cwd=tmp_path, timeout=60)
+        copies = [line for line in result.stdout.splitlines() if re.match(r"mem\w+\(0x\w+, 0x\w+, 64\)", line)]
+        assert not [line for line in copies if "without a return" in line], result
+        one = re.search("WARNING: mem(cpy|move) is shown for mem(cpy|move), too: they are one function", result.stderr)
+        assert len(copies) == (6 if one or targets in both else 3), result
+        assert len({line.partition("(")[0] for line in copies}) == (1 if one or targets not in both else 2), result
+    table = server.run(("calls", "--summary", "-c", str(program), "libc:memcmp"), cwd=tmp_path, timeout=60).stdout
+    calls, *times, name = table.splitlines()[1].split()[2:]
+    assert (calls, len(times), name) == ("1", 2, "memcmp"), "no errors: a negative result is an order"
+
+
 FLOATS_AND_ENDS = """
 #include <sys/wait.h>
 #include <unistd.h>
