@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import patience
+
 CHROMIUM = shutil.which("chromium")
 OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run",
 )  # fmt: skip
+
+_LONGEST = 1000 * patience(30)
+"""Milliseconds that the browser may take for anything."""
 
 _open: list[Any] = []
 """The browser, and what drives it; empty until a test asks for it."""
@@ -26,7 +31,7 @@ def _browser() -> Any:
         from playwright.sync_api import sync_playwright
 
         driver = sync_playwright().start()
-        _open[:] = [driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS)), driver]
+        _open[:] = [driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS), timeout=_LONGEST), driver]
     return _open[0]
 
 
@@ -47,6 +52,7 @@ def opened(path: Path, fragment: str = "", **options: Any) -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     page = _spare.pop() if _spare else _browser().new_page()
+    page.set_default_timeout(_LONGEST)
     page.set_viewport_size(options.get("viewport", {"width": 1280, "height": 900}))
     page.emulate_media(media="null", color_scheme=options.get("color_scheme", "light"))
     errors: list[str] = []
@@ -62,7 +68,7 @@ def opened(path: Path, fragment: str = "", **options: Any) -> Iterator[Any]:
     try:
         page.mouse.move(0, 0)
         page.goto(path.as_uri() + fragment)
-        page.wait_for_selector("html[data-ready]", timeout=20_000)
+        page.wait_for_selector("html[data-ready]")
         yield page
         assert not errors
         assert [url.partition("#")[0] for url in requests if not url.startswith("blob:")] == [path.as_uri()]

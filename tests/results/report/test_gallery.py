@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pytrace.results import file_form
 from tests.support.browser import frames, opened
 from tests.support.report_gallery import REPORTS, SIZES, Report, report, snapshots
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -20,25 +22,20 @@ UPPER = 0.6
 READ = (Path(__file__).parent / "first_screen.js").read_text()
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("gallery")
-    for name in REPORTS:
-        (folder / f"{name}.html").write_bytes(report(name))
-    return folder
-
-
-def test_first_screens_answer(pages: Path) -> None:
+@pytest.mark.parametrize("name", REPORTS)
+def test_first_screen_answers(name: str, tmp_path: Path) -> None:
     missing: list[str] = []
-    for number, (name, wanted) in enumerate(REPORTS.items()):
-        size = {"width": SIZES[0][0], "height": SIZES[0][1]}
-        with opened(pages / f"{name}.html", viewport=size, color_scheme=_scheme(number)) as page:
-            for place, (width, height) in enumerate(SIZES):
-                scheme = _scheme(number + place)
-                if place:
-                    page.emulate_media(color_scheme=scheme)
-                    page.set_viewport_size({"width": width, "height": height})
-                missing += _missing(page, f"{name} {width}×{height} {scheme}", wanted, height)
+    wanted, number = REPORTS[name], [*REPORTS].index(name)
+    file = tmp_path / "report.html"
+    file.write_bytes(report(name))
+    size = {"width": SIZES[0][0], "height": SIZES[0][1]}
+    with opened(file, viewport=size, color_scheme=_scheme(number)) as page:
+        for place, (width, height) in enumerate(SIZES):
+            scheme = _scheme(number + place)
+            if place:
+                page.emulate_media(color_scheme=scheme)
+                page.set_viewport_size({"width": width, "height": height})
+            missing += _missing(page, f"{name} {width}×{height} {scheme}", wanted, height)
     assert not missing, "\n\n".join(missing)
 
 
@@ -57,10 +54,8 @@ def _missing(page: Any, title: str, wanted: Report, height: int) -> list[str]:
             found.extend(_widest(page, title, wanted.own, height))
         return not found
 
-    for _ in range(20):
-        if complete():
-            break
-        page.wait_for_timeout(50)
+    with suppress(AssertionError):
+        until(complete, 5)
     return found
 
 
