@@ -32,7 +32,7 @@ from pytrace.runtime.session.session import EventLoop
 from tests.support.loading import Loaded, program, target
 from tests.support.pace import unit
 from tests.support.patience import patience
-from tests.support.waiting import until
+from tests.support.waiting import taken, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -342,6 +342,7 @@ def interrupted(*arguments: str, again: bool) -> tuple[int, str, str]:
         tracer.send_signal(signal.SIGINT)
         if again:
             # Two within a tenth of a second are one.
+            until(lambda: taken(tracer.pid))
             time.sleep(0.3)
             tracer.send_signal(signal.SIGTERM)
         # It ends although the pipe stays full.

@@ -21,7 +21,7 @@ from tests.support.expect import Result
 from tests.support.machine import need, own_cgroup
 from tests.support.patience import patience
 from tests.support.server import Server
-from tests.support.waiting import SERVED, descendants, sleeps, until
+from tests.support.waiting import SERVED, descendants, runs, sleeps, until
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
 
@@ -90,6 +90,9 @@ def test_one_process(server: Server, programs: Path, program: str, feature: str,
     with running(waiter) as pid, running(waiter) as other:
         actions = [f"{SERVED} {target}" for target in (pid, other, pid)]
         result = traced(server, program.format(waiter=waiter), pid, *actions)
+        # One that a signal ended before it waited for it is not what was to be counted.
+        assert runs(pid, "waiter"), result
+        assert runs(other, "waiter"), result
         assert lines(result) == [expected.format(pid=pid)], result
 
 

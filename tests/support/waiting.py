@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -62,6 +63,12 @@ def children(pid: int) -> list[int]:
             with suppress(OSError):  # a thread may have ended
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
     return found
+
+
+def taken(pid: int) -> bool:
+    """Whether a process has begun to handle all signals that were sent to it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return not any(int(mask, 16) for mask in re.findall(r"^S(?:ig|hd)Pnd:\s*(\w+)", status, re.MULTILINE))
 
 
 def descendants(pid: int) -> list[int]:
