@@ -41,10 +41,10 @@ from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, Sta
 
 _T = TypeVar("_T")
 
-ON_CPU, PREEMPTED, WOKEN, NEW, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 10)
+ON_CPU, PREEMPTED, WOKEN, NEW, YIELDED, THROTTLED, STOPPED, TRACED, FROZEN, UNSEEN = range(1, 11)
 """States without a stack: ``enum states`` of ``account.bt``."""
 
-_RUNNABLE = 10
+_RUNNABLE = 11
 """Of goroutines in place of ``enum routine_states``: can run, and no thread runs it."""
 
 _MAIN = "runtime.main"
@@ -55,7 +55,7 @@ _SAMPLED = 0xFFFF
 _PARKED, _READIED = 0xFFFD, 0xFFFC
 """The same of goroutines that wait (or begin), and of those who make them runnable."""
 
-_READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new"}
+_READY = {PREEMPTED: "preempted", WOKEN: "woken", NEW: "new", YIELDED: "yielded"}
 _HELD_UP = {
     THROTTLED: Cause("throttled", "throttled by its cgroup", tool="runqlat"),
     STOPPED: Cause("stopped", "stopped by a signal", tool="killsnoop"),

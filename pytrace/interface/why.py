@@ -157,7 +157,7 @@ def parameters() -> dict[str, str | int]:
     """The parameters of the script."""
     return {
         "descriptors": causes.numbers(causes.DESCRIPTORS), "polls": causes.numbers(causes.POLLS),
-        "futexes": causes.numbers("futex"),
+        "futexes": causes.numbers("futex"), "yields": causes.numbers("sched_yield"),
     }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ import pytrace
 from pytrace.account.account import Account
 from pytrace.account.screen import screen
 from pytrace.core.diagnostics import TraceError
+from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.saved import ROOT, read, start
@@ -361,6 +362,62 @@ def test_requests_and_what_the_slowest_do_differently(tmp_path: Path) -> None:
         assert any(step.place.function == "keep" for step in slow["lock"].behind)
     assert sum(part.share for part in requests.parts) == pytest.approx(1, abs=0.01)
     assert abs(account.accounted - 1) < 0.001
+
+
+NAMES = """
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void locked(const char *path) {
+    int ready[2];
+    pipe(ready);
+    close(open(path, O_CREAT | O_RDWR, 0600));
+    if (!fork()) {
+        flock(open(path, O_RDWR), LOCK_EX); write(ready[1], "", 1); usleep(60000); _exit(0);
+    }
+    char byte;
+    read(ready[0], &byte, 1);
+    int file = open(path, O_RDWR);
+    flock(file, LOCK_EX);
+    close(file);
+    unlink(path);
+    wait(0);
+}
+int main(void) {
+    unsigned long value = 1;
+    int events = eventfd(0, 0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
+    if (!fork()) { usleep(60000); write(events, &value, 8); _exit(0); }
+    read(events, &value, 8);
+    wait(0);
+    struct itimerspec period = {{0, 0}, {0, 60000000}};
+    timerfd_settime(timer, 0, &period, 0);
+    read(timer, &value, 8);
+    locked("first");
+    locked("second");
+    int child = fork();
+    for (int i = 0; !child || i < 20000; i++) sched_yield();
+    kill(child, SIGKILL);
+    wait(0);
+}
+"""
+
+
+def test_files_of_one_inode_and_turns_that_are_given_up(tmp_path: Path) -> None:
+    """All anonymous files have the same one, and a new file that of a deleted one."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    program = compiled(tmp_path, "names", f"#include <signal.h>\n{NAMES}", "-O1")
+    account = pytrace.why(command=["taskset", "-c", str(min(os.sched_getaffinity(0))), program], cwd=tmp_path)
+    waits = {(line.cause.name, line.about) for line in account.lines if line.most > 20_000_000}
+    assert {("events", "[eventfd]"), ("sleep", "[timerfd]")} <= waits
+    locked = {about.rpartition("/")[2] for name, about in waits if name == "file-lock"}
+    assert locked == {"first", "second"}
+    ready = account.line("run-queue")
+    assert ready is not None
+    assert re.search(r"yielded \d+%", ready.about)
 
 
 @pytest.mark.needs("go")
