@@ -62,7 +62,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 LOCK = Cause("lock", "waiting for a lock", "released by", tool="futexwait -a -s")
 GIL = Cause("gil", "waiting for Python's GIL", "released by", tool="futexwait --python -a")
-CONDITION = Cause("condition", "waiting for a signal", "signalled by", "a condition", tool="offwaketime")
+CONDITION = Cause("condition", "waiting for a condition", "signalled by", "a condition", tool="offwaketime")
 FULL = Cause("queue-full", "adding to a full queue", "emptied by")
 SEMAPHORE = Cause("semaphore", "waiting for a semaphore", "signalled by", "a semaphore", tool="futexwait -a -s")
 JOIN = Cause("join", "waiting for a thread's end", "ended with", "join", always_idle=True, tool="threadsnoop")

@@ -336,8 +336,14 @@ class Reading:
 
     @cached_property
     def _spread(self) -> list[tuple[tuple[int, int], int]]:
-        """Places and buckets of microseconds, with the number of waits."""
-        return self.recorded("@spread", list[tuple[tuple[int, int], int]])
+        """Places and buckets of microseconds (``percentiles.bt``), with the number of waits, open ones too."""
+        found = self.recorded("@spread", list[tuple[tuple[int, int], int]])
+        over = self._number("@over")
+        for at, state, *_ in self._running.values():
+            us = max(over - at, 0) // 1000
+            shift = max(us.bit_length() - 4, 0)
+            found.append(((state, shift * 8 + (us >> shift)), 1))
+        return found
 
     def _wakers(self, group: _Group) -> Iterable[Who]:
         held: dict[tuple[str, int, str], int] = defaultdict(int)

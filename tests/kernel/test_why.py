@@ -81,6 +81,22 @@ def test_every_moment_is_in_one_state(told: tuple[Account, dict[str, int]]) -> N
         assert abs(thread.accounted - thread.life) < 0.001 * thread.life + 50_000, thread
     assert not account.losses
     assert account.unknown == 0
+    assert_percentiles(account)
+
+
+def assert_percentiles(account: Account) -> None:
+    """Of fewer than a hundred waits the 99th percentile is the longest."""
+    assert [line for line in account.lines if line.p99 and line.count < 100 and line.p99 != line.most] == []
+
+
+def test_waits_that_have_not_ended_count() -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    account = pytrace.why(command=["sh", "-c", "sleep 1.5 & sleep 0.3; sleep 0.3"])
+    sleep = account.line("sleep")
+    assert sleep is not None
+    assert sleep.count == 3
+    assert sleep.most > 550_000_000
+    assert_percentiles(account)
 
 
 def test_the_kernel_says_the_same_of_time_on_and_for_a_cpu(measured: tuple[Account, dict[str, int], int]) -> None:
