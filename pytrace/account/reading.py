@@ -204,7 +204,8 @@ class Reading:
     def _sites(self) -> dict[int, _Site]:
         rows = self.recorded("@place", list[tuple[int, tuple[int, str, int, int, StackTrace, StackTrace]]])
         return {
-            number: _Site(pid, comm, call, kind, kernel.frames, user.frames)
+            # Late places have no name, and the stack of nobody.
+            number: _Site(pid, comm, call, kind, kernel.frames, user.frames if comm else ())
             for number, (pid, comm, call, kind, kernel, user) in rows
         }
 

@@ -19,6 +19,7 @@ from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface import why
 from pytrace.interface.compiled import Arguments
+from pytrace.interface.errors import LossWarning
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.tracing import Trace
 
@@ -50,7 +51,9 @@ def run(words: Sequence[str]) -> int:
             goroutines=line.flag("goroutines"),
             least=(line.argument("least", int) or 0) / 1e9 if "least" in line.values else None, **arguments,
         )  # fmt: skip
-    for text in dict.fromkeys(str(item.message) for item in told if not issubclass(item.category, ResourceWarning)):
+    # What was lost is part of the account.
+    shown = (item for item in told if not issubclass(item.category, (ResourceWarning, LossWarning)))
+    for text in dict.fromkeys(str(item.message) for item in shown):
         sys.stderr.write(f"WARNING: {text}\n")
     _write(found, reading, format_, line)
     return 0

@@ -21,6 +21,7 @@ import pytrace
 from pytrace.account.account import Account
 from pytrace.account.screen import screen
 from pytrace.core.diagnostics import TraceError
+from pytrace.interface import why
 from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience
@@ -269,6 +270,18 @@ def test_a_holder_that_runs_is_where_a_sample_met_it_during_the_wait(programs: P
     assert {who.doing for who in line.by if who.stack} <= {"on CPU"}
     rows = [row for row in screen(account, everything=True) if "the holder's stack then: " in row]
     assert any("rebuild_index" in row for row in rows)
+
+
+def test_places_that_come_late_keep_their_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a script that starts thousands of processes, each of which has addresses of its own."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    monkeypatch.setattr(why, "parameters", lambda real=why.parameters: {**real(), "places": 4})
+    account = pytrace.why(command=["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.05; done"])
+    assert (account.losses, account.unknown) == ({}, 0)
+    (line,) = (line for line in account.lines if line.cause.name == "sleep")
+    assert line.count >= 8
+    assert any(part.place.file == "kernel" for part in line.parts)
+    assert "wait" in [name for name, _, _ in account.idle]
 
 
 def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
