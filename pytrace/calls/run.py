@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -736,8 +737,7 @@ class _Run:
                 times_of_call = times[number]
                 assert isinstance(times_of_call, Histogram)
                 name = self._name(number)
-                worst = times_of_call.quantile(0.99) or 0
-                rows.append((total, times_of_call.count, errors.get(number, 0), worst, name))
+                rows.append((total, times_of_call.count, errors.get(number, 0), _p99(times_of_call, total), name))
         if self._tree is not None:
             rows += self._summary_of_functions(trace)
         rows.sort(reverse=True)
@@ -759,20 +759,25 @@ class _Run:
     def _summary_of_functions(self, trace: tracing.Trace) -> list[tuple[int, int, int, int, str]]:
         """Total, calls, failures, the 99th percentile and the name of each function."""
         totals, times, results = (dict(trace.maps[name].items()) for name in ("@ftotal", "@ftimes", "@fresults"))
-        rows: dict[str, tuple[int, int, int, int, str]] = {}
+        whole: Counter[str] = Counter()
+        times_of: dict[str, Histogram] = {}
+        failures: Counter[str] = Counter()
         for (probe, kind), total in totals.items():
             function = self._functions.get(probe)
-            name = function.name if function is not None else probe
             fails = partial(failed, None) if function is None else function.failed
             if self._options.failed and not fails(_RESULTS[kind]):
                 continue
-            of_probe = times[probe, kind]
-            assert isinstance(of_probe, Histogram)
-            failures = sum(count for (of, result), count in results.items() if of == probe and fails(_RESULTS[result]))
-            known = rows.get(probe, (0, 0, 0, 0, name))
-            worst = max(known[3], of_probe.quantile(0.99) or 0)
-            rows[probe] = (known[0] + total, known[1] + of_probe.count, failures, worst, name)
-        return list(rows.values())
+            found, known = times[probe, kind], times_of.get(probe)
+            assert isinstance(found, Histogram)
+            counts = Counter(found.counts) + Counter({} if known is None else known.counts)
+            whole[probe], times_of[probe] = whole[probe] + total, Histogram(found.kind, counts)
+            of_probe = ((result, count) for (of, result), count in results.items() if of == probe)
+            failures[probe] = sum(count for result, count in of_probe if fails(_RESULTS[result]))
+        return [
+            (whole[probe], found.count, failures[probe], _p99(found, whole[probe]),
+             self._functions[probe].name if probe in self._functions else probe)
+            for probe, found in times_of.items()
+        ]  # fmt: skip
 
     def _report(self, trace: tracing.Trace) -> None:
         missing, returned = _missing(trace, "@returned", self._recorder.calls)
@@ -785,6 +790,11 @@ class _Run:
             sys.stderr.write(f"WARNING: of {self._recorder.incomplete} calls what they read is missing: <lost>\n")
         if self._texts.unreadable:
             sys.stderr.write(f"WARNING: {self._texts.unreadable} values could not be read: <unreadable>\n")
+
+
+def _p99(times: Histogram, total: int) -> int:
+    """The 99th percentile: of several calls the middle of its bucket, a single one took all of the time."""
+    return total if times.count == 1 else times.quantile(0.99) or 0
 
 
 def _missing(trace: tracing.Trace, counter: str, seen: int) -> tuple[int, int]:

@@ -278,6 +278,7 @@ def test_one_function_of_several_names(server: Server, tmp_path: Path) -> None:
     table = server.run(("calls", "--summary", "-c", str(program), "libc:memcmp"), cwd=tmp_path, timeout=60).stdout
     calls, *times, name = table.splitlines()[1].split()[2:]
     assert (calls, len(times), name) == ("1", 2, "memcmp"), "no errors: a negative result is an order"
+    assert times[0] == times[1], "the mean of one call is its 99th percentile"
 
 
 FLOATS_AND_ENDS = """
