@@ -284,6 +284,45 @@ def test_places_that_come_late_keep_their_causes(monkeypatch: pytest.MonkeyPatch
     assert "wait" in [name for name, _, _ in account.idle]
 
 
+GROUPS = """
+import os, subprocess, sys, time
+folder, name, spin = sys.argv[1:]
+for number in (1, 2, 3, 4):
+    group = f"{folder}/{name}-{number}"
+    os.mkdir(group)
+    files = {"cpu.cfs_period_us": "40000", "cpu.cfs_quota_us": f"{number}000"}
+    if not os.path.exists(f"{group}/cpu.cfs_quota_us"):
+        files = {"cpu.max": f"{number}000 40000"}
+    try:
+        for file, text in files.items():
+            open(f"{group}/{file}", "w").write(text)
+        subprocess.run(["sh", "-c", f"echo $$ > {group}/cgroup.procs; exec {spin} 300 spin"], stdout=subprocess.DEVNULL)
+    finally:
+        os.rmdir(group)
+    time.sleep(0.15)  # the kernel frees it in its own time, and then its place may be taken
+"""
+
+
+def test_limits_of_groups_that_come_and_go(programs: Path, tmp_path: Path) -> None:
+    """A new group may lie where a removed one lay."""
+    need("rawtracepoint", "iter", "bpf_loop")
+    first = Path("/sys/fs/cgroup/cpu")
+    folder, name = first if first.exists() else Path("/sys/fs/cgroup"), f"pytrace-groups-{os.getpid()}"
+    if not os.access(folder, os.W_OK) or not (first.exists() or _controls(folder, "cpu")):
+        pytest.skip("no controller of CPU time for cgroups")
+    (tmp_path / "groups.py").write_text(GROUPS)
+    account = pytrace.why(command=[sys.executable, "groups.py", folder, name, programs / "whys"], cwd=tmp_path)
+    abouts = (line.about for line in account.lines if line.cause.name == "throttled")
+    limits = {about.partition(" reached")[0]: about for about in abouts}
+    assert set(limits) >= {"limit of 0.025 CPU", "limit of 0.05 CPU", "limit of 0.075 CPU", "limit of 0.1 CPU"}
+    assert [f"({name}-{number})" in "".join(limits.values()) for number in (1, 2, 3, 4)] == [True] * 4
+
+
+def _controls(folder: Path, controller: str) -> bool:
+    """Whether groups of version 2 below a folder have a controller."""
+    return controller in (folder / "cgroup.subtree_control").read_text().split()
+
+
 def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tmp_path: Path) -> None:
     need("rawtracepoint", "iter", "bpf_loop")
     first = Path("/sys/fs/cgroup/cpu")
