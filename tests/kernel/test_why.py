@@ -284,6 +284,37 @@ def test_places_that_come_late_keep_their_causes(monkeypatch: pytest.MonkeyPatch
     assert "wait" in [name for name, _, _ in account.idle]
 
 
+SERVERS = """
+import socket, threading, time
+from pyroute2 import IPRoute
+hosts = "2001:db8::1", "2001:db9::"
+with IPRoute() as routes:
+    (loopback,) = routes.link_lookup(ifname="lo")
+    routes.link("set", index=loopback, state="up")
+    for host in hosts:
+        routes.addr("add", index=loopback, address=host, prefixlen=128, flags=2)  # IFA_F_NODAD
+def serve(server):
+    client, _ = server.accept()
+    time.sleep(0.1)
+    client.send(b"x")
+for host in hosts:
+    server = socket.create_server((host, 7755), family=socket.AF_INET6)
+    thread = threading.Thread(target=serve, args=(server,))
+    thread.start()
+    with socket.create_connection((host, 7755)) as client:
+        client.recv(1)
+    thread.join()
+"""
+
+
+def test_peers_whose_addresses_differ_in_two_words(tmp_path: Path) -> None:
+    need("rawtracepoint", "iter", "bpf_loop")
+    (tmp_path / "servers.py").write_text(SERVERS)
+    account = pytrace.why(command=["unshare", "-n", sys.executable, "servers.py"], cwd=tmp_path)
+    reads = {line.about for line in account.lines if line.cause.name == "net-read" and line.most > 50_000_000}
+    assert reads == {"[2001:db8::1]:7755", "[2001:db9::]:7755"}
+
+
 GROUPS = """
 import os, subprocess, sys, time
 folder, name, spin = sys.argv[1:]
