@@ -425,11 +425,11 @@ With functions of Python the command begins before the trace, which has to find 
 """
 
 
-def others(scope: Sequence[str], *, sends: bool) -> list[str]:
-    """The probe that says that a process runs another program: its calls have no end."""
-    event = f'printf("%ld %ld %ld %ld", {EXEC}, nsecs, tid, pid);' if sends else ""
-    started = "if (pid == cpid) { @executed = 1; }"
-    return [f"tracepoint:sched:sched_process_exec {_predicate(scope)} {{ {started} {event} }}"]
+def others(scope: Sequence[str], *, starts: bool, sends: bool) -> list[str]:
+    """The probe that says that a process runs another program: its calls have no end; of the command its beginning."""
+    event = [f'printf("%ld %ld %ld %ld", {EXEC}, nsecs, tid, pid);'] if sends else []
+    body = ["if (pid == cpid) { @executed = 1; }"] * starts + event
+    return [f"tracepoint:sched:sched_process_exec {_predicate(scope)} {{ {' '.join(body)} }}"] if body else []
 
 
 def summary_lines(functions: Sequence[Function], *, scope: Sequence[str], slow: int, failed: bool) -> list[str]:

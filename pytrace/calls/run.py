@@ -37,7 +37,7 @@ from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.failures import LEAST_AGE, UNTRACED_CHILDREN, UnderWay
 from pytrace.core.types import Struct
 from pytrace.interface import tracing
-from pytrace.interface.errors import TraceWarning
+from pytrace.interface.errors import LossWarning, TraceWarning
 from pytrace.render.histogram import Histogram
 from pytrace.runtime.binaries import go_binaries
 from pytrace.runtime.binaries.elf_file import ElfFile
@@ -187,7 +187,7 @@ class _Run:
                     chosen, self._machine, only_command=only_command, everything=everything, condition=condition
                 ))  # fmt: skip
             texts += functions.summary_lines(wanted, scope=[*scope, *started], slow=options.slow, failed=options.failed)
-            texts += functions.others(scope, sends=False) if wanted else []
+            texts += functions.others(scope, starts=bool(started), sends=False) if wanted else []
             settings = f"print_maps_on_exit = 0; missing_probes = warn; {functions.settings()}"
             return ["\n".join((f"config = {{ {settings} }}", *texts))]
         one_event = options.slow or options.failed
@@ -195,7 +195,7 @@ class _Run:
             wanted, self._machine, scope=[*scope, *(started if one_event else ())], slow=options.slow,
             failed=options.failed,
         )  # fmt: skip
-        texts += functions.others(scope, sends=True) if wanted else []
+        texts += functions.others(scope, starts=bool(started), sends=True) if wanted else []
         of_system = [
             capture.script(
                 decoded, chosen, self._machine, longest=options.longest, only_command=only_command,
@@ -209,7 +209,7 @@ class _Run:
     def go(self, out: TextIO, confine_view: Callable[[], None] | None) -> int:
         """Trace to the end, and write to *out*, or while a live view has the terminal to its log."""
         self._out = out
-        with ExitStack() as stack, interruptions(self._ended), warnings.catch_warnings():
+        with ExitStack() as stack, interruptions(self._ended), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("ignore", TraceWarning)
             view = None
             if confine_view is not None:
@@ -218,7 +218,15 @@ class _Run:
                     self._out = io.StringIO()
             with nullcontext() if view is None else view.streams.redirected():
                 trace = stack.enter_context(self._opened(list(self._options.command) or None))
-            return self._traced(trace, view, out)
+            # Of the run itself; losses, children and calls that never return have lines of their own.
+            warnings.simplefilter("always", TraceWarning)
+            warnings.simplefilter("ignore", LossWarning)
+            status = self._traced(trace, view, out)
+            others = (UNTRACED_CHILDREN, *(calls.warning for calls in trace.calls if calls.warning))
+            texts = dict.fromkeys(str(item.message) for item in told if issubclass(item.category, TraceWarning))
+            for text in (text for text in texts if not text.startswith(others)):
+                sys.stderr.write(f"WARNING: {text.replace('follow=True', '--follow')}\n")
+            return status
 
     def _ended(self) -> None:
         self._stop = True

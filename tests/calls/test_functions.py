@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.calls import spans
 from pytrace.calls.function_values import REGISTERS, Texts, Value, enumerators, failed, of_parameter, of_result
-from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, lines
+from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, lines, others
 from pytrace.calls.library_functions import signature
 from pytrace.calls.tree import Shown, Tree
 from pytrace.core.diagnostics import TraceError
@@ -191,3 +191,12 @@ def test_spans_by_thread(monkeypatch: pytest.MonkeyPatch) -> None:
         file = io.BytesIO()
         kept.write(form, file, {})
         assert b"outer" in file.getvalue() or form == "html"
+
+
+def test_the_probe_of_executed_programs_is_there_for_what_needs_it() -> None:
+    """With ``-p`` no command begins: a script that compares ``cpid`` is warned of."""
+    assert others([], starts=False, sends=False) == []
+    (begins,) = others([], starts=True, sends=False)
+    assert "cpid" in begins
+    (ends,) = others([], starts=False, sends=True)
+    assert "cpid" not in ends
