@@ -908,8 +908,9 @@ class Reading:
         parts = tuple(
             Part(place, ns * count // samples) for place, count in sorted(places.items(), key=lambda item: -item[1])
         )
-        shares = (count / samples for count in places.values())
-        error = max((math.sqrt(share * (1 - share) / samples) for share in shares), default=0.0)
+        # With two samples more of each kind (Agresti and Coull): where all of a few met one function it may have less.
+        shares = ((count + 2) / (samples + 4) for count in places.values())
+        error = max((math.sqrt(share * (1 - share) / (samples + 4)) for share in shares), default=0.0)
         return Line(
             CPU, ns, ns / total, parts=parts, threads=sum(thread.cpu > 0 for thread in self._threads.values()),
             user_ns=ns * user // samples if samples else 0, samples=samples, error=error,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytrace.account.account import Account, Line, RequestPart, Requests, Step, Who
+from pytrace.core.diagnostics import counted
 from pytrace.core.failures import failure
 
 WIDTH = 80
@@ -136,7 +137,7 @@ def _details(line: Line) -> str:
     if line.samples:
         user = line.user_ns / line.ns if line.ns else 0.0
         parts.append(f"user {line.share * user:.0%}, kernel {line.share * (1 - user):.0%}")
-        parts.append(f"{line.samples} samples, ±{2 * line.error * line.share:.0%}")
+        parts.append(f"{counted(line.samples, 'sample')}, ±{2 * line.error * line.share:.0%}")
         return "; ".join(parts)
     if line.loop:
         parts.append(f"blocks the event loop of {line.loop}" + f", in {line.task}" * bool(line.task))
