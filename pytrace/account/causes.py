@@ -71,7 +71,7 @@ FUTEX = Cause("futex", "waiting for another thread", "woken by", "a futex", tool
 BARRIER = Cause("barrier", "waiting at a barrier", "released by", tool="futexwait -a -s")
 SLEEP = Cause("sleep", "sleeping by itself", "woken by", tool="offcputime")
 CHILD = Cause("child", "waiting for a child", "ended with", "wait", tool="execsnoop")
-SIGNAL = Cause("signal", "waiting for a signal (kill)", "sent by", "sigwait", tool="killsnoop")
+SIGNAL = Cause("signal", "waiting for a signal", "sent by", "sigwait", tool="killsnoop")
 ACCEPT = Cause("accept", "waiting for connections", "woken by", "accept", always_idle=True, tool="tcpaccept")
 EVENTS = Cause("events", "waiting for events", "woken by", "epoll_wait", tool="offwaketime")
 PIPE_READ = Cause("pipe-read", "reading from a pipe", "written by", tool="offwaketime")
