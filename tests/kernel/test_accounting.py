@@ -463,7 +463,8 @@ def test_a_signal_ends_a_flood_of_several_kinds(tmp_path: Path, programs: Path, 
     number = signal.SIGINT if threads == 1 else signal.SIGTERM
     with flooding(programs, threads) as pid:
         tracer = Tracer(tmp_path, "-e", f"{PROBE} /pid == {pid}/ {{ {BODIES[body]} }}")
-        until(lambda: tracer.path.exists() and tracer.path.stat().st_size > 100_000)
+        # Of each kind some have been printed; with stacks among them a busy machine takes long for more.
+        until(lambda: tracer.path.exists() and tracer.path.stat().st_size > 10_000)
         tracer.process.send_signal(number)
         assert tracer.end() == 0
     text = tracer.path.read_text()
