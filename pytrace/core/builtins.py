@@ -546,20 +546,6 @@ def builtin(name: str) -> Builtin | None:
     return None if name == "argN" else _INDEX.get(name)
 
 
-_LIBRARY_SPELLING = "__builtin_"
-_IN_LIBRARY = frozenset(
-    {"comm", "config", "cpid", "cpu", "dw_ustack", "elapsed", "func", "is_literal", "kfunc_allowed", "kfunc_exist",
-     "ncpus", "probe", "probetype", "retval", "uaddr", "usermode"}
-)  # fmt: skip
-"""Builtins that bpftrace's own library names with the prefix ``__builtin_``; scripts may do so, too."""
-
-
-def public_name(name: str) -> str:
-    """The name of a builtin without the prefix of bpftrace's library (``__builtin_cpu``); other names as they are."""
-    plain = name.removeprefix(_LIBRARY_SPELLING)
-    return plain if plain in _IN_LIBRARY else name
-
-
 def bare_builtin(name: str) -> bool:
     """Whether *name* without parentheses denotes a builtin, whatever the script defines."""
     row = builtin(name)

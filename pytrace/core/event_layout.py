@@ -292,12 +292,6 @@ STATIC_PARTS: dict[str, type[AnyStaticPart]] = {
 S = TypeVar("S", bound=StaticPart)
 
 
-WITHOUT_PROVENANCE = frozenset(
-    ("exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error", "print_rows", "clear_terminal")
-)
-"""Kinds of events without provenance, which users do not see as separate events."""
-
-
 class EventSpec(msgspec.Struct, frozen=True):
     """A location in a script that sends events.
 

@@ -22,9 +22,6 @@ ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
 _MARK_UNREADABLE = f"{ENVIRONMENT_PREFIXES[0]}MARK_UNREADABLE"
 """The variable that the option ``--mark-unreadable`` stands for."""
 
-Setting = bool | int | str
-"""The value of a key."""
-
 
 class Config(msgspec.Struct, frozen=True):
     """Effective configuration of one script."""

@@ -285,14 +285,6 @@ TYPES: dict[str, OptionType] = {
 }  # fmt: skip
 """Types by name. Times are nanoseconds; names of errors, signals and network namespaces become their numbers."""
 
-NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "netns", "errno", "signal")
-"""Types whose single values are integers; ranges are, too."""
-
-
-def is_number(name: str) -> bool:
-    """Whether single values of a type are integers."""
-    return name in NUMBERS or name not in TYPES
-
 
 def default_of_type(name: str, value: int) -> int:
     """The value of a declared integer default: a default time is in seconds."""

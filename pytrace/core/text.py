@@ -88,14 +88,6 @@ def parse_integer(text: str) -> int | None:
     return sign * int(match["decimal"].replace("_", "")) * factor
 
 
-def parse_boolean(text: str) -> bool | None:
-    """The boolean that *text* denotes (true/false, 1/0, on/off, yes/no in any case), or None."""
-    return _BOOLEANS.get(text.lower())
-
-
-_BOOLEANS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
-
-
 def parse_flag(text: str) -> bool | None:
     """The value of a script's flag that *text* denotes (true/false, 1/0 in any case), or None."""
     return _FLAGS.get(text.lower())

@@ -16,7 +16,8 @@ from pytrace.cli import main
 from pytrace.core import limits
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import Config
-from pytrace.core.text import escaped_utf8, parse_boolean, parse_integer, printable_utf8
+from pytrace.core.text import escaped_utf8, parse_integer, printable_utf8
+from pytrace.frontend.expand.settings import parse_boolean
 from tests.support.encode import unescaped_utf8
 from tests.support.rows import each_row
 

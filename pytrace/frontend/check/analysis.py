@@ -6,7 +6,7 @@ result. :func:`choose` is the pass over ``if comptime`` and ``fail`` at the root
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pytrace.base.dispatch import handlers
 from pytrace.core.builtins import JOINED, Builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
 from pytrace.core.probe_kinds import FileTarget
@@ -24,19 +25,27 @@ from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
 from pytrace.frontend.check.checker import Arguments, Checker, Node, Scope, Slot, VariableState, skipped_probe
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.expressions import BuiltinChecks, Expressions, Operators
-from pytrace.frontend.check.maps import Maps, join_prints
+from pytrace.frontend.check.maps import Maps
 from pytrace.frontend.check.members import Casts, Members, TypeNames
 from pytrace.frontend.check.statements import Statements
 from pytrace.frontend.expand.c_definitions import Definitions
 from pytrace.frontend.probes.attach_points import left_out
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.nodes import run_deep
+from pytrace.frontend.syntax.nodes import run_deep, walk
 from pytrace.frontend.syntax.typed_program import CheckedProgram, Existence, FunctionInfo, ProbeUnit, VariableInfo
 
 _MAX_PASSES = 60
 
 _MODULES = {**JOINED, "stack": "context", "aggregate": "map"}
 """Families of builtins whose checks are in the module of another one."""
+
+_HARMLESS = frozenset(
+    (
+        *("print_map", "print_value", "row", "print_rows", "quantiles", "clear", "zero"),
+        *("printf", "heading", "time", "cat", "join", "system", "warnf"),
+    )
+)
+"""Events of statements that are allowed between the two."""
 
 
 def analyse(
@@ -73,6 +82,14 @@ def analyse(
 # ---------------------------------------------------------------------------------------------- functions
 
 _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
+
+
+def _join_prints(checked: CheckedProgram) -> None:
+    """Merge all such pairs in the script."""
+    bodies = [unit.body for unit in checked.units]
+    for node in (node for body in bodies for node in walk(body)):
+        if isinstance(node, nodes.Block):
+            _join_block(checked, node)
 
 
 class Analysis:
@@ -242,7 +259,7 @@ class Analysis:
     def _finish(self, program: nodes.Program) -> CheckedProgram:
         checked = self.checker.program
         if checked.events:
-            join_prints(checked)
+            _join_prints(checked)
         self.maps.finish()
         for state in self.checker.variables.values():
             type_ = settle(state.slot.type)
@@ -319,6 +336,51 @@ def choose(
     items = run_deep(lambda: chooser.items(program.items), none, diagnostics, program.span)
     rows = tuple(fact.row for fact in checker.program.facts.values() if isinstance(fact, Existence))
     return replace(program, items=tuple(items), decided=rows)
+
+
+def _sender(item: nodes.Node) -> nodes.Node:
+    """The expression of a statement that may send an event."""
+    return item.value if isinstance(item, nodes.ExprStmt) else item
+
+
+def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
+    """The event of a statement that only sends an event."""
+    node = _sender(item)
+    if item in checked.dead or not isinstance(node, nodes.Call):
+        return None
+    return checked.events.get(node)
+
+
+def _following_events(
+    checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
+) -> Iterator[tuple[nodes.Node, EventSpec]]:
+    """The following events on the map *name*, up to the first statement that could use the map."""
+    for item in items:
+        if item in checked.dead:
+            continue
+        spec = _event(checked, item)
+        if spec is None or spec.kind not in _HARMLESS:
+            return
+        if isinstance(spec.static, OfMap) and spec.static.map == name:
+            yield item, spec
+            if spec.kind != "clear":
+                return
+        elif any(isinstance(node, nodes.MapRef) and node.name == name for node in walk(item)):
+            return
+
+
+def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
+    items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
+    for index, item in enumerate(items):
+        spec = _event(checked, item)
+        if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
+            continue
+        for later, other in _following_events(checked, items[index + 1 :], spec.static.map):
+            if other.kind == "clear":
+                checked.amend(_sender(item), replace(spec.static, clear=True))
+                checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
+                checked.dead.add(later)
+                break
 
 
 class _Chooser:

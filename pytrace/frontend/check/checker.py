@@ -27,16 +27,34 @@ from pytrace.base.dispatch import handlers
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
-from pytrace.core.source import Span
-from pytrace.core.types import INT64, UINT64, VOID, AddressSpace, Bool, Count, Enum, Int, Pointer, String, Type
+from pytrace.core.source import Span, expansion_chain
+from pytrace.core.types import (
+    INT64,
+    UINT64,
+    VOID,
+    AddressSpace,
+    Bool,
+    Count,
+    Enum,
+    Fixed,
+    Hist,
+    Int,
+    Joined,
+    LHist,
+    Pointer,
+    Stack,
+    String,
+    TSeries,
+    Type,
+)
 from pytrace.frontend.check.conversions import (
+    INT64_MAX,
     UNKNOWN,
     Flexible,
     Unknown,
-    constant_outside,
     contains_unknown,
-    describe,
     fits,
+    integer_of,
     is_condition,
     is_integer,
     settle,
@@ -54,7 +72,6 @@ from pytrace.frontend.syntax.typed_program import (
     LoadTime,
     ProbeUnit,
     VariableInfo,
-    user_span,
 )
 
 SETTLE_AFTER = 20
@@ -70,6 +87,15 @@ class Removed(msgspec.Struct, frozen=True):
     what: str
     span: Span | None
     spare: bool
+
+
+def _constant_outside(first: Type, second: Type) -> bool:
+    """True when one of two integers is a constant that needs uint64, and the other one may be negative."""
+    if not is_integer(first) or not is_integer(second):
+        return False
+    pair = integer_of(first), integer_of(second)
+    large = any(isinstance(type_, Flexible) and type_.high > INT64_MAX for type_ in pair)
+    return large and any(type_.low < 0 for type_ in pair)
 
 
 class Slot(msgspec.Struct):
@@ -113,7 +139,7 @@ class Slot(msgspec.Struct):
             return fits(type_, self.fixed)
         type_ = _stored_type(type_)
         common = unify(self.inferred, type_)
-        if common is None or not self._lock_holds(type_) or constant_outside(self.inferred, type_):
+        if common is None or not self._lock_holds(type_) or _constant_outside(self.inferred, type_):
             return False
         self.inferred = common
         if self.first is None:
@@ -162,7 +188,7 @@ class Slot(msgspec.Struct):
         else:
             # What the last pass collected, with the offers of removed code.
             common = unify(self.inferred, self.offered)
-            if common is None or not self._lock_holds(self.offered) or constant_outside(self.inferred, self.offered):
+            if common is None or not self._lock_holds(self.offered) or _constant_outside(self.inferred, self.offered):
                 common = self.inferred
             type_ = common
             if isinstance(type_, Unknown):
@@ -253,11 +279,6 @@ def _new_variable(node: nodes.Variable, span: Span) -> VariableState:
     return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
 
 
-def flexible_string(type_: Type) -> bool:
-    """True for a declared ``string`` without capacity, which takes its size from the values."""
-    return isinstance(type_, String) and type_.capacity == 0
-
-
 # ---------------------------------------------------------------------------------------------- block scopes
 
 
@@ -315,6 +336,34 @@ def skipped_probe(probe: Span) -> Removed:
 _EXPRESSIONS = frozenset(
     kind for kind in vars(nodes).values() if isinstance(kind, type) and issubclass(kind, nodes.Expr)
 )
+
+
+def _describe(type_: Type) -> str:
+    """A type for messages, with the parameters that its name lacks."""
+    type_ = settle(type_)
+    if isinstance(type_, Hist):
+        return f"a histogram with {1 << type_.bits} bucket{'s' if type_.bits else ''} a power of two"
+    if isinstance(type_, LHist):
+        return f"lhist_t from {type_.low} to {type_.high} by {type_.step}"
+    if isinstance(type_, TSeries):
+        reduction = f" by {type_.reduce}" if type_.reduce else ""
+        return f"tseries_t of {type_.count} intervals of {type_.interval} ns{reduction}"
+    if isinstance(type_, Fixed) and type_.path:
+        return f"{type_} of {type_.path}"
+    if isinstance(type_, Fixed):
+        return f"{type_} of divisor {type_.divisor} with {type_.digits} decimals"
+    if isinstance(type_, Joined):
+        members = ", ".join(map(_describe, type_.members))
+        return f"{type_} with {type_.separator!r} between {members}"
+    if isinstance(type_, Stack):
+        return f"{type_} in {type_.mode.value} mode"
+    return str(type_)
+
+
+def user_span(span: Span) -> Span:
+    """*span*, or for a span inside the library the call in the user's script that it was expanded from."""
+    chain = (span, *expansion_chain(span))
+    return next((item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)), span)
 
 
 class Checker:
@@ -734,10 +783,10 @@ class Checker:
             notes.append(("its type is used here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
-        mismatch = f"this is {describe(type_)}"
+        mismatch = f"this is {_describe(type_)}"
         if isinstance(type_, Flexible) and isinstance(have, Int):
             mismatch = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
-        self.error(f"{what} is {describe(have)}, {mismatch}", place, notes=notes, hints=_cast_hint(have, type_))
+        self.error(f"{what} is {_describe(have)}, {mismatch}", place, notes=notes, hints=_cast_hint(have, type_))
 
     def check_removed(self, why: Removed, run: Callable[[], object]) -> None:
         """Check removed code by calling *run*."""

@@ -7,7 +7,6 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import eq, ge, gt, le, lt, ne
 from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -23,18 +22,15 @@ from pytrace.core.types import (
     Data,
     Enum,
     Fixed,
-    Hist,
     Inet,
     Int,
     Joined,
-    LHist,
     Members,
     Pointer,
     Record,
     Signed,
     Stack,
     String,
-    TSeries,
     Tuple,
     Type,
     Void,
@@ -114,28 +110,6 @@ def settle(type_: Type) -> Type:
     if isinstance(type_, Signed) and type_.either:
         return type(type_)(type_.signed)
     return type_
-
-
-def describe(type_: Type) -> str:
-    """A type for messages, with the parameters that its name lacks."""
-    type_ = settle(type_)
-    if isinstance(type_, Hist):
-        return f"a histogram with {1 << type_.bits} bucket{'s' if type_.bits else ''} a power of two"
-    if isinstance(type_, LHist):
-        return f"lhist_t from {type_.low} to {type_.high} by {type_.step}"
-    if isinstance(type_, TSeries):
-        reduction = f" by {type_.reduce}" if type_.reduce else ""
-        return f"tseries_t of {type_.count} intervals of {type_.interval} ns{reduction}"
-    if isinstance(type_, Fixed) and type_.path:
-        return f"{type_} of {type_.path}"
-    if isinstance(type_, Fixed):
-        return f"{type_} of divisor {type_.divisor} with {type_.digits} decimals"
-    if isinstance(type_, Joined):
-        members = ", ".join(map(describe, type_.members))
-        return f"{type_} with {type_.separator!r} between {members}"
-    if isinstance(type_, Stack):
-        return f"{type_} in {type_.mode.value} mode"
-    return str(type_)
 
 
 def contains_unknown(type_: Type) -> bool:
@@ -228,15 +202,6 @@ def signs_differ(first: Type, second: Type) -> bool:
     if isinstance(b, Flexible):
         return (not a.signed and a.width == 8 and b.low < 0) or (a.signed and b.high > INT64_MAX)
     return a.signed != b.signed and (b if a.signed else a).width == 8
-
-
-def constant_outside(first: Type, second: Type) -> bool:
-    """True when one of two integers is a constant that needs uint64, and the other one may be negative."""
-    if not is_integer(first) or not is_integer(second):
-        return False
-    pair = integer_of(first), integer_of(second)
-    large = any(isinstance(type_, Flexible) and type_.high > INT64_MAX for type_ in pair)
-    return large and any(type_.low < 0 for type_ in pair)
 
 
 def _unify_enums(first: Enum, second: Enum) -> Type:
@@ -374,84 +339,10 @@ def _range_fits(value: Type, slot: Int | Enum) -> bool:
 # ---------------------------------------------------------------------------------------------- constant folding
 
 
-class FoldError(Exception):
-    """The operation has no result: division by zero, or a result of more than 64 bits."""
-
-
 def wrap(value: int, type_: Int) -> int:
     """*value* truncated to the width of *type_*, with its signedness."""
     value &= (1 << (8 * type_.width)) - 1
     return value - (1 << (8 * type_.width)) if type_.signed and value > type_.high else value
-
-
-def _divide(a: int, b: int) -> int:
-    if b == 0:
-        raise FoldError("division by zero")
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _modulo(a: int, b: int) -> int:
-    return a - b * _divide(a, b)
-
-
-def _shift_left(a: int, b: int) -> int:
-    # Bits shifted out are lost, as at run time.
-    return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
-
-
-def _shift_right(a: int, b: int) -> int:
-    return a >> (b & 63)
-
-
-_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "+": int.__add__,
-    "-": int.__sub__,
-    "*": int.__mul__,
-    "/": _divide,
-    "%": _modulo,
-    "&": int.__and__,
-    "|": int.__or__,
-    "^": int.__xor__,
-    "<<": _shift_left,
-    ">>": _shift_right,
-}
-_ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
-    "==": eq,
-    "!=": ne,
-    "<": lt,
-    ">": gt,
-    "<=": le,
-    ">=": ge,
-}
-
-
-def fold_arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
-    """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
-
-    Raises:
-        FoldError: division by zero, or a result of literals that does not fit 64 bits.
-    """
-    if type_ is not None:
-        # A shift count does not affect the type of the result.
-        right = right if operator in ("<<", ">>") else wrap(right, type_)
-        return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
-    value = _ARITHMETIC[operator](left, right)
-    if not INT64_MIN <= value <= UINT64_MAX:
-        raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
-    return value
-
-
-def fold_comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
-    """``left operator right`` of integers of *type_*, or by value for literals (*type_* None)."""
-    if type_ is not None:
-        left, right = wrap(left, type_), wrap(right, type_)
-    return _ORDERS[operator](left, right)
-
-
-def fold_bytes(operator: str, left: bytes, right: bytes) -> bool:
-    """Compare two strings up to their first NUL."""
-    return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])
 
 
 # ---------------------------------------------------------------------------------------------- texts
@@ -470,8 +361,3 @@ def is_text(type_: Type) -> bool:
 def is_text_pointer(type_: Type) -> bool:
     """True for pointers to characters."""
     return isinstance(type_, Pointer) and isinstance(type_.target, Int) and type_.target.width == 1
-
-
-def size_of_text(type_: Type) -> int:
-    """Capacity of a string or character array."""
-    return type_.capacity if isinstance(type_, String) else type_.size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import eq, ge, gt, le, lt, ne
 
 from pytrace.base.dispatch import handlers, handles, handles_names
 from pytrace.core.builtins import builtin, builtin_names
@@ -37,11 +38,7 @@ from pytrace.frontend.check.conversions import (
     UINT64_MAX,
     UNKNOWN,
     Flexible,
-    FoldError,
     Unknown,
-    fold_arithmetic,
-    fold_bytes,
-    fold_comparison,
     integer_of,
     is_condition,
     is_integer,
@@ -64,6 +61,52 @@ _LOGIC = ("&&", "||")
 _EQUALITY = ("==", "!=")
 _ORDER = ("<", ">", "<=", ">=")
 _SHIFTS = ("<<", ">>")
+
+_ORDERS: dict[str, Callable[[int | bytes, int | bytes], bool]] = {
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    ">": gt,
+    "<=": le,
+    ">=": ge,
+}
+
+def _shift_right(a: int, b: int) -> int:
+    return a >> (b & 63)
+
+
+def _shift_left(a: int, b: int) -> int:
+    # Bits shifted out are lost, as at run time.
+    return wrap(a << (b & 63), INT64 if a < 0 else UINT64)
+
+
+class FoldError(Exception):
+    """The operation has no result: division by zero, or a result of more than 64 bits."""
+
+
+def _divide(a: int, b: int) -> int:
+    if b == 0:
+        raise FoldError("division by zero")
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _modulo(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "/": _divide,
+    "%": _modulo,
+    "&": int.__and__,
+    "|": int.__or__,
+    "^": int.__xor__,
+    "<<": _shift_left,
+    ">>": _shift_right,
+}
 
 
 def _are_literals(left: Type, right: Type) -> bool:
@@ -332,6 +375,34 @@ class Expressions:
             return self.checker.error("this cannot be computed at compile time", node.operand.span, hints=hints)
         self.checker.set_constant(node, value)
         return type_
+
+
+def fold_bytes(operator: str, left: bytes, right: bytes) -> bool:
+    """Compare two strings up to their first NUL."""
+    return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])
+
+
+def fold_comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
+    """``left operator right`` of integers of *type_*, or by value for literals (*type_* None)."""
+    if type_ is not None:
+        left, right = wrap(left, type_), wrap(right, type_)
+    return _ORDERS[operator](left, right)
+
+
+def fold_arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
+    """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
+
+    Raises:
+        FoldError: division by zero, or a result of literals that does not fit 64 bits.
+    """
+    if type_ is not None:
+        # A shift count does not affect the type of the result.
+        right = right if operator in ("<<", ">>") else wrap(right, type_)
+        return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
+    value = _ARITHMETIC[operator](left, right)
+    if not INT64_MIN <= value <= UINT64_MAX:
+        raise FoldError(f"the result of {left} {operator} {right} does not fit 64 bits")
+    return value
 
 
 class Operators:

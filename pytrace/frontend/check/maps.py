@@ -12,17 +12,13 @@ the map between printing and clearing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from msgspec.structs import replace
+from collections.abc import Iterable
 
 from pytrace.base.dispatch import handles
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
     EmptiedMap,
     EventSpec,
-    OfMap,
-    PrintedMap,
 )
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.core.options import Config
@@ -46,15 +42,16 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.check.checker import Checker, MapState
 from pytrace.frontend.check.conversions import UNKNOWN, Unknown, contains_unknown, settle
-from pytrace.frontend.expand.call_probes import MOST_CALLS
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.nodes import walk
-from pytrace.frontend.syntax.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.syntax.typed_program import MapInfo
 
 MANY_KEYS = 1 << 16
 """Minimum number of keys of a shared map: with fewer keys, CPUs often add to the same one at the same time."""
 MUCH_MEMORY = 1 << 20
 """Minimum size of all per-CPU values, in bytes, for a map to be shared."""
+
+_MOST_CALLS = 16384
+"""Calls of one probe that may be under way at the same time."""
 
 
 def kind_of_undeclared(value: Type, entries: int, cpus: int, *, zeroed: bool) -> str:
@@ -186,67 +183,6 @@ def _first_names(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, .
 
 # ---------------------------------------------------------------------------------------------- print and clear
 
-_HARMLESS = frozenset(
-    (
-        *("print_map", "print_value", "row", "print_rows", "quantiles", "clear", "zero"),
-        *("printf", "heading", "time", "cat", "join", "system", "warnf"),
-    )
-)
-"""Events of statements that are allowed between the two."""
-
-
-def join_prints(checked: CheckedProgram) -> None:
-    """Merge all such pairs in the script."""
-    bodies = [unit.body for unit in checked.units]
-    for node in (node for body in bodies for node in walk(body)):
-        if isinstance(node, nodes.Block):
-            _join_block(checked, node)
-
-
-def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
-    items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
-    for index, item in enumerate(items):
-        spec = _event(checked, item)
-        if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
-            continue
-        for later, other in _following_events(checked, items[index + 1 :], spec.static.map):
-            if other.kind == "clear":
-                checked.amend(_sender(item), replace(spec.static, clear=True))
-                checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
-                checked.dead.add(later)
-                break
-
-
-def _following_events(
-    checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
-) -> Iterator[tuple[nodes.Node, EventSpec]]:
-    """The following events on the map *name*, up to the first statement that could use the map."""
-    for item in items:
-        if item in checked.dead:
-            continue
-        spec = _event(checked, item)
-        if spec is None or spec.kind not in _HARMLESS:
-            return
-        if isinstance(spec.static, OfMap) and spec.static.map == name:
-            yield item, spec
-            if spec.kind != "clear":
-                return
-        elif any(isinstance(node, nodes.MapRef) and node.name == name for node in walk(item)):
-            return
-
-
-def _sender(item: nodes.Node) -> nodes.Node:
-    """The expression of a statement that may send an event."""
-    return item.value if isinstance(item, nodes.ExprStmt) else item
-
-
-def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
-    """The event of a statement that only sends an event."""
-    node = _sender(item)
-    if item in checked.dead or not isinstance(node, nodes.Call):
-        return None
-    return checked.events.get(node)
-
 
 # ---------------------------------------------------------------------------------------------- the rules
 
@@ -334,7 +270,7 @@ class Maps:
             return MapInfo(state.name, None, value, "global", 1, span, comment, private=private)
         key, entries, kind = settle(state.key.type), self.checker.config.max_map_keys, "hash"
         if ":" in state.name:
-            entries = MOST_CALLS if entries == Config().max_map_keys else entries
+            entries = _MOST_CALLS if entries == Config().max_map_keys else entries
         if declaration is not None:
             kind = declaration.kind
             assert declaration.size is not None

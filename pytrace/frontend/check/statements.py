@@ -13,7 +13,7 @@ from pytrace.core.builtins import Builtin, Mode, builtin
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.check.calls import Calls
-from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, VariableState, flexible_string
+from pytrace.frontend.check.checker import NEVER_REACHED, TAKEN_OUT, Checker, MapState, VariableState
 from pytrace.frontend.check.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.expressions import Expressions, Operators
 from pytrace.frontend.check.maps import Maps, key_names, read_type
@@ -35,6 +35,11 @@ def _keep_names(state: VariableState, value: nodes.Expr | None) -> None:
 
 
 _MAX_UNROLL = 100
+
+
+def flexible_string(type_: Type) -> bool:
+    """True for a declared ``string`` without capacity, which takes its size from the values."""
+    return isinstance(type_, String) and type_.capacity == 0
 
 
 class Statements:

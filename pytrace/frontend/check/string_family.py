@@ -31,15 +31,7 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.frontend.check.checker import Arguments, Node
-from pytrace.frontend.check.conversions import (
-    UNKNOWN,
-    Unknown,
-    is_integer,
-    is_text,
-    is_text_pointer,
-    settle,
-    size_of_text,
-)
+from pytrace.frontend.check.conversions import UNKNOWN, Unknown, is_integer, is_text, is_text_pointer, settle
 from pytrace.frontend.check.expressions import BuiltinChecks
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import (
@@ -203,6 +195,11 @@ def _compared_size(type_: Type) -> int | None:
 
 _MOST_FACTOR = 1 << 53
 """The greatest factor of scaled()."""
+
+
+def size_of_text(type_: Type) -> int:
+    """Capacity of a string or character array."""
+    return type_.capacity if isinstance(type_, String) else type_.size
 
 
 class StringChecks(BuiltinChecks):

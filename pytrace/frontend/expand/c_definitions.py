@@ -216,6 +216,16 @@ def _replacement(
 # ---------------------------------------------------------------------------------------------------------- definitions
 
 
+def files(program: nodes.Program) -> list[str]:
+    """Paths of the files that *program* was read from, including the script itself."""
+    paths: dict[str | None, None] = {program.span.source.path: None}
+    for part in (*program.items, *program.c_parts):
+        paths[part.span.source.path] = None
+    for item in program.objects:
+        paths.update(dict.fromkeys((item.path, *item.headers)))
+    return [path for path in paths if path is not None]
+
+
 class Definitions(msgspec.Struct):
     """C names that a script may use: its own definitions, the kernel's, and those of the binaries it traces."""
 
@@ -420,7 +430,7 @@ def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, di
     """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
     written = bool(program.c_parts or options.includes)
     definitions = _read(program, options, kernel, diagnostics) if written else Definitions(kernel)
-    for path in (*imports.files(program)[1:], *definitions.files):
+    for path in (*files(program)[1:], *definitions.files):
         if os.path.isabs(path):
             kernel.depend_on_file(path)
     if definitions.kernel_files:

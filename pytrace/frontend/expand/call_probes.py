@@ -50,8 +50,6 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import CALL_ENTRY, CALL_RETURN, HYGIENE
 
 KERNEL = "kernel"
-MOST_CALLS = 16384
-"""Calls of one probe that may be under way at the same time."""
 
 _SAME_STACK = 8 << 20
 """Frames that are further apart are on different stacks: those of signal handlers, of coroutines."""

@@ -319,13 +319,3 @@ def owners(script: str | None) -> set[int]:
     with suppress(OSError):
         trusted |= {os.stat(script).st_uid} if script is not None else set()
     return trusted
-
-
-def files(program: nodes.Program) -> list[str]:
-    """Paths of the files that *program* was read from, including the script itself."""
-    paths: dict[str | None, None] = {program.span.source.path: None}
-    for part in (*program.items, *program.c_parts):
-        paths[part.span.source.path] = None
-    for item in program.objects:
-        paths.update(dict.fromkeys((item.path, *item.headers)))
-    return [path for path in paths if path is not None]

@@ -12,13 +12,14 @@ from pytrace.base.dispatch import handlers, handles
 from pytrace.core import manifest, script_options
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import CompileOptions
-from pytrace.core.script_options import ScriptOption, WrongValueError, convert, entries
+from pytrace.core.script_options import TYPES, ScriptOption, WrongValueError, convert, entries
 from pytrace.core.script_options import Value as OptionValue
 from pytrace.core.script_options import default as default_value
 from pytrace.core.source import Source, Span
 from pytrace.core.text import parse_flag, parse_integer
 from pytrace.frontend.expand import c_definitions, imports
 from pytrace.frontend.syntax import nodes, parser
+from pytrace.frontend.syntax.nodes import Node, literal_truth
 
 # ----------------------------------------------------------------------------------------------------- declared options
 
@@ -33,6 +34,9 @@ _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
     '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'
 )
+
+NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "netns", "errno", "signal")
+"""Types whose single values are integers; ranges are, too."""
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -206,6 +210,11 @@ def _check_option(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
         )
 
 
+def is_number(name: str) -> bool:
+    """Whether single values of a type are integers."""
+    return name in NUMBERS or name not in TYPES
+
+
 def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
     if script_options.find_type(option.type) is None:
         known = ", ".join(script_options.TYPES)
@@ -215,7 +224,7 @@ def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
         )
     if option.choices:
         raise _MistakeError("an option has choices or a type, not both", name)
-    number = script_options.is_number(option.type) and not option.listed and not option.repeat
+    number = is_number(option.type) and not option.listed and not option.repeat
     if isinstance(option.default, bool) or isinstance(option.default, int) != number:
         needed = "an integer" if number else "a text"
         raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
@@ -535,6 +544,11 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest.Parame
     )
 
 
+def is_false_literal(node: Node | None) -> bool:
+    """Whether the value of *node* is known and false."""
+    return literal_truth(node) is False
+
+
 class _Substitution:
     """Replaces nodes bottom-up.
 
@@ -668,7 +682,7 @@ class _Substitution:
     def _probe(self, node: nodes.Probe) -> nodes.Node:
         """A probe; if named parameters or options disable it, its body is kept for type inference."""
         predicate = node.predicate
-        if predicate is None or not nodes.is_false_literal(predicate):
+        if predicate is None or not is_false_literal(predicate):
             return node
         return replace(node, off=any(item in self.chosen for item in nodes.walk(predicate)))
 

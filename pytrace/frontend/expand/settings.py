@@ -12,11 +12,16 @@ import msgspec
 from msgspec import convert
 
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
-from pytrace.core.options import ENVIRONMENT_PREFIXES, CompileOptions, Config, Setting, parse_memory
+from pytrace.core.options import ENVIRONMENT_PREFIXES, CompileOptions, Config, parse_memory
 from pytrace.core.source import Source, Span
-from pytrace.core.text import parse_boolean, parse_integer
+from pytrace.core.text import parse_integer
 from pytrace.core.types import DEEPEST_STACK
 from pytrace.frontend.syntax import nodes
+
+Setting = bool | int | str
+"""The value of a key."""
+
+_BOOLEANS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:
@@ -107,6 +112,11 @@ _MAX_STRING = 65536
 
 class BadValueError(ValueError):
     """A value that a key does not accept; the message says what it accepts."""
+
+
+def parse_boolean(text: str) -> bool | None:
+    """The boolean that *text* denotes (true/false, 1/0, on/off, yes/no in any case), or None."""
+    return _BOOLEANS.get(text.lower())
 
 
 def _boolean(value: Setting) -> bool:

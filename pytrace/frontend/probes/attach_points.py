@@ -7,14 +7,14 @@ of one block are grouped into units.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import probe_kinds
 from pytrace.core.builtins import IN_SCOPE
-from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
 from pytrace.core.options import CompileOptions, Config
@@ -28,6 +28,7 @@ from pytrace.core.probe_kinds import (
     KRETPROBE,
     PROBE_KINDS,
     TEST,
+    TOKEN,
     Context,
     KernelFunctionTarget,
     NoTarget,
@@ -42,10 +43,11 @@ from pytrace.core.probe_kinds import (
     kind_of,
     probe_kind,
     sampling_period,
+    unquoted,
 )
 from pytrace.core.source import Source, Span
-from pytrace.frontend.probes import events, functions, providers, raw_tracepoints, tracepoints, uprobes, usdt
-from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, matches_pattern, split_point
+from pytrace.frontend.probes import events, functions, raw_tracepoints, tracepoints, uprobes, usdt
+from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, is_args, matches_pattern
 from pytrace.frontend.probes.raw_tracepoints import Block
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeContext, ProbeUnit
@@ -301,6 +303,25 @@ _ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
 """Kinds that run in one mode only: the mode, and the option that selects it."""
 
 
+def uses_of(roots: Iterable[nodes.Node | None]) -> Uses:
+    """The combined uses of *roots*."""
+    names: set[str] = set()
+    fields: set[str] = set()
+    members: set[nodes.Node] = set()
+    bare = False
+    for root in roots:
+        if root is None:
+            continue
+        for node in nodes.walk(root):
+            if isinstance(node, nodes.FieldAccess) and is_args(node.base):
+                fields.add(node.name)
+                members.add(node.base)
+            elif isinstance(node, nodes.Identifier | nodes.Call):
+                names.add(node.name)
+                bare = bare or (is_args(node) and node not in members)
+    return Uses(frozenset(names), frozenset(fields), bare)
+
+
 def expand(
     program: nodes.Program,
     options: CompileOptions,
@@ -344,7 +365,7 @@ def expand(
         if any(item.kind.user for item in kept):
             kept = uprobes.leave_out_harmful(kept, scope)
         if kept:
-            blocks.append(Block(probe, index, kept, providers.uses_of([probe.predicate, probe.body])))
+            blocks.append(Block(probe, index, kept, uses_of([probe.predicate, probe.body])))
     units = _units(_returning(blocks), program, scope)
     if not diagnostics.failed:
         _check_limits(units, scope)
@@ -410,6 +431,47 @@ def _function_of(match: Match) -> Hashable:
     if isinstance(place, UserTarget):
         return place.path, place.symbol
     return (place.module, place.function) if isinstance(place, TypedFunctionTarget) else None
+
+
+def split_point(
+    point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
+) -> tuple[Part, ...] | None:
+    """The parts of *point*, the provider first; None after an error was reported."""
+    text, span = point.text, point.span
+    offset = span.text.find(text)
+    if offset >= 0:
+        # Without name=, which the node's span includes.
+        span = Span(span.source, span.start + offset, span.start + offset + len(text))
+    parts = _Parts(span)
+    for match in TOKEN.finditer(text):
+        if match["separator"]:
+            parts.end(match["separator"], match.start(), match.end())
+        elif match["quoted"]:
+            parts.quote(unquoted(match["quoted"]))
+        elif match["parameter"]:
+            value = _parameter(match["parameter"], parameters)
+            if value is None:
+                where = _within(span, match.start(), match.end())
+                hint = f"the script was given {counted(len(parameters), 'parameter')}"
+                hint = "give it with --aot, which fixes attach points" if ahead else hint
+                diagnostics.error(f"{match.group()} in an attach point has no value", where, hints=[hint])
+                return None
+            parts.value(value, match)
+        elif match["option"]:
+            name, value = _option(match["option"], point.options)
+            if value is None:
+                where = _within(span, match.start(), match.end())
+                _report_unknown(name, point.options, where, diagnostics)
+                return None
+            parts.value(value, match)
+            parts.plain(match["option"][len(name) :])
+        elif match["bad"]:
+            _report_bad(match["bad"], _within(span, match.start(), match.end()), diagnostics)
+            return None
+        else:
+            parts.plain(match["plain"])
+    parts.end("", len(text), len(text))
+    return tuple(parts.done)
 
 
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
@@ -606,11 +668,87 @@ def left_out(
             continue
         matches = places(probe, scope)
         if matches:
-            used = providers.uses_of([probe.predicate, probe.body])
+            used = uses_of([probe.predicate, probe.body])
             units.extend(_build_programs(probe, index, len(units), matches, used, scope))
         else:
             units.extend(_unit_without_targets(probe, index))
     return units
+
+
+def _within(span: Span, start: int, end: int) -> Span:
+    return Span(span.source, min(span.start + start, span.end), min(span.start + max(end, start + 1), span.end))
+
+
+def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
+    if character == '"':
+        diagnostics.error("this quote is not closed", span)
+    else:
+        diagnostics.error(
+            "'$' in an attach point must be followed by the number of a parameter or the name of an option",
+            span,
+            hints=["put the part in double quotes to use the character as it is"],
+        )
+
+
+def _report_unknown(
+    name: str, options: Sequence[tuple[str, str]], span: Span, diagnostics: Diagnostics
+) -> None:
+    known = [known for known, _ in options]
+    hints = [*did_you_mean(name, known)]
+    if not hints:
+        declared = ", ".join(known) or "none"
+        hints = [f"'$' stands before the number of a parameter or the name of an option; options declared: {declared}"]
+    diagnostics.error(f"the script declares no option {name!r}", span, hints=hints)
+
+
+def _option(text: str, options: Sequence[tuple[str, str]]) -> tuple[str, str | None]:
+    """The longest name of an option that *text* starts with, up to a dash, and its value; None when there is none."""
+    known = dict(options)
+    name = text
+    while name not in known and "-" in name:
+        name = name.rpartition("-")[0]
+    return (name, known[name]) if name in known else (text, None)
+
+
+def _parameter(digits: str, parameters: Sequence[str]) -> str | None:
+    number = int(digits[-10:]) if not digits[:-10].strip("0") else 0
+    return parameters[number - 1] if 1 <= number <= len(parameters) else None
+
+
+class _Parts:
+    """Collects the parts of one attach point while its text is read."""
+
+    def __init__(self, span: Span) -> None:
+        self.done: list[Part] = []
+        self._span = span
+        self._text, self._start, self._before = "", 0, ""
+        self._quoted, self._plus = False, -1
+
+    def plain(self, text: str) -> None:
+        """Add text outside of quotes."""
+        plus = text.find("+")
+        if plus >= 0 and self._plus < 0:
+            self._plus = len(self._text) + plus
+        self._text += text
+
+    def value(self, text: str, match: re.Match[str]) -> None:
+        """Add the text of a parameter or option, which may contain several parts."""
+        for index, part in enumerate(text.split(":")):
+            if index:
+                self.end(":", match.end(), match.start())
+            self.plain(part)
+
+    def quote(self, text: str) -> None:
+        """Add text between quotes."""
+        self._text += text
+        self._quoted = True
+
+    def end(self, separator: str, end: int, following: int) -> None:
+        """End a part before offset *end*; the next one starts at offset *following*, after *separator*."""
+        where = _within(self._span, self._start, end)
+        self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
+        self._text, self._start, self._before = "", following, separator
+        self._quoted, self._plus = False, -1
 
 
 def _unit_without_targets(probe: nodes.Probe, index: int) -> list[ProbeUnit]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Sequence
 
 from pytrace.core.kernel_info import (
     COMMON_FIELDS_END,
@@ -15,64 +13,36 @@ from pytrace.core.kernel_info import (
     TracepointField,
     UserParameter,
 )
-from pytrace.core.probe_kinds import ENTER, TracepointTarget
+from pytrace.core.probe_kinds import ENTER
 from pytrace.core.system_calls import Abi
 from pytrace.core.types import (
     INT8,
     UINT64,
     VOID,
     AddressSpace,
-    Array,
     Bool,
     Enum,
     Field,
     Float,
     Int,
     Pointer,
-    String,
     Struct,
     Type,
     Void,
 )
 from pytrace.frontend.syntax.typed_program import (
-    Argument,
     ArgumentLocation,
     CallRegister,
     CallResult,
-    ContextField,
-    CountedText,
-    DataLoc,
     ProbeArgument,
     ProbeContext,
     RegisterLocation,
-    RegisterParts,
     ReturnValue,
     Slot,
-    Unreadable,
 )
 
 SLOT = 8
 """Bytes of one element of a :class:`Slot` context."""
-
-
-def tracepoint(
-    target: TracepointTarget,
-    fields: Iterable[TracepointField],
-    max_strlen: int,
-    places: Mapping[str, ArgumentLocation | None] | None = None,
-) -> ProbeContext:
-    """The context of a tracepoint, from the fields of its format.
-
-    *places* are the locations of the fields in a raw tracepoint program, which has only those fields.
-    """
-    own = [item for item in fields if item.offset >= COMMON_FIELDS_END]
-    known = places if places is not None else {item.name: _field_place(item) for item in own}
-    arguments = tuple(
-        ProbeArgument(item.name, _field_type(item, max_strlen), place)
-        for item in own
-        if (place := known.get(item.name)) is not None
-    )
-    return ProbeContext(arguments, _args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
 
 _CALL_NUMBER, _CALL_ARGUMENTS = COMMON_FIELDS_END, 16
@@ -94,30 +64,6 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
     }
 
 
-def _field_place(item: TracepointField) -> ArgumentLocation:
-    return DataLoc(item.offset, item.relative) if item.data_loc else ContextField(item.offset)
-
-
-def _field_type(item: TracepointField, max_strlen: int) -> Type:
-    if not item.data_loc:
-        return _kernel_strings(item.type)
-    element = item.type
-    while isinstance(element, Array | Pointer):
-        element = element.element if isinstance(element, Array) else element.target
-    if isinstance(element, String) or (isinstance(element, Int) and element.width == 1 and element.signed):
-        return String(max_strlen)
-    # The number of elements is known at run time only, so the field is a pointer to the first one.
-    return Pointer(element, AddressSpace.KERNEL)
-
-
-def _kernel_strings(type_: Type) -> Type:
-    """*type_*, or a string of the same size for an array of ``char``."""
-    element = type_.element if isinstance(type_, Array) else None
-    if isinstance(type_, Array) and isinstance(element, Int) and element.width == 1 and element.signed:
-        return String(type_.count)
-    return type_
-
-
 def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool = True) -> ProbeContext:
     """The context of a fentry, fexit or raw tracepoint program: a ``u64`` (more for a struct) for each argument.
 
@@ -134,43 +80,7 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
     if returns and not isinstance(prototype.result, Void):
         result = ProbeArgument("retval", trusted(prototype.result), Slot(slot))
     words = Pointer(UINT64, AddressSpace.BPF)
-    return ProbeContext(tuple(arguments), _args_struct(name, arguments), result, ctx_type=words, slots=slot)
-
-
-def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a kprobe at a function's first instruction; without *prototype* there is no ``args``.
-
-    Struct arguments end the list: their location depends on the calling convention.
-    """
-    arguments: list[ProbeArgument] = []
-    for index, (parameter, kind) in enumerate(prototype.parameters if prototype is not None else ()):
-        if not kind.scalar:
-            break
-        arguments.append(ProbeArgument(parameter or f"arg{index}", in_space(kind), Argument(index)))
-    members = _args_struct(name, arguments) if arguments else None
-    return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
-
-
-_UNREADABLE = Unreadable("in a floating-point register")
-_IN_VECTOR = String(len(_UNREADABLE.text) + 1)
-"""The type of what ``args`` shows in place of a value in a floating-point register."""
-
-
-def user_entry(
-    name: str,
-    parameters: Sequence[UserParameter] | None,
-    kernel: KernelInfo,
-    max_strlen: int,
-    missing: Iterable[str] = (),
-) -> ProbeContext:
-    """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
-    arguments = tuple(
-        _user_argument(item, max_strlen) if item.readable else ProbeArgument(item.name, _IN_VECTOR, _UNREADABLE)
-        for item in parameters or ()
-    )
-    members = None if parameters is None else _args_struct(name, arguments)
-    lost = tuple(f"args.{item.name}{_dotted(part)}" for item in parameters or () for part in item.lost)
-    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
+    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=words, slots=slot)
 
 
 _FETCHED = (
@@ -204,45 +114,8 @@ def defined_event(probe: str, event: DefinedEvent, kernel: KernelInfo) -> ProbeC
         type_ = Pointer(INT8, space) if match["text"] else Int(size, signed)
         place = RegisterLocation(register, offset, memory, size, signed)
         arguments.append(ProbeArgument(match["name"], type_, place))
-    members = _args_struct(probe, tuple(arguments)) if arguments else None
+    members = args_struct(probe, tuple(arguments)) if arguments else None
     return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel), missing=tuple(missing))
-
-
-def _dotted(member: str) -> str:
-    """A member's name as it stands after that of its struct; nothing for the struct itself."""
-    return f".{member}" if member else ""
-
-
-def _user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
-    """A parameter or result from DWARF."""
-    if item.text:
-        return ProbeArgument(item.name, String(max_strlen), _counted_text(item))
-    type_ = in_space(item.type, AddressSpace.USER)
-    if item.parts:
-        parts = tuple((part.offset, part.size, part.register) for part in item.parts)
-        return ProbeArgument(item.name, type_, RegisterParts(parts))
-    return ProbeArgument(item.name, type_, location(item))
-
-
-def _counted_text(item: UserParameter) -> CountedText:
-    """Address and length of a string are in two registers, or one after the other in memory."""
-    if item.parts:
-        address, length = (RegisterLocation(part.register) for part in item.parts)
-        return CountedText(address, length)
-    register, _, offset = item.location.partition("+")
-    return CountedText(*(RegisterLocation(register, int(offset) + at, True) for at in (0, SLOT)))
-
-
-def go_returning(result: UserParameter | None, kernel: KernelInfo, max_strlen: int) -> ProbeContext:
-    """The context at a return instruction of Go: ``retval`` is the first result, pointers as plain numbers."""
-    context = returning(result.type if result is not None and not result.parts else None, kernel)
-    if result is None or isinstance(result.type, Pointer):
-        return context
-    context = replace(context, lost=tuple(f"retval{_dotted(member)}" for member in result.lost))
-    if not result.readable:
-        return context
-    argument = _user_argument(result, max_strlen)
-    return replace(context, result=ProbeArgument("retval", argument.type, argument.place))
 
 
 def returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
@@ -273,29 +146,9 @@ def _register_width(type_: Type) -> tuple[int, bool]:
     return (type_.size if type_.scalar else 8, isinstance(type_, Int | Enum) and type_.signed)
 
 
-def iterator(context: Struct) -> ProbeContext:
-    """The context of an iterator: ``ctx`` points to ``struct bpf_iter__TYPE``."""
-    return ProbeContext(ctx_type=Pointer(context, AddressSpace.BPF))
-
-
 def registers(kernel: KernelInfo) -> Type:
     """The type of ``ctx`` for contexts that are ``struct pt_regs``."""
     struct = kernel.struct("struct", "pt_regs")
-    return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
-
-
-def perf_event(kernel: KernelInfo) -> Type:
-    """The type of ``ctx`` in perf event programs: ``struct bpf_perf_event_data`` (uapi/linux/bpf_perf_event.h)."""
-    struct = kernel.struct("struct", "bpf_perf_event_data")
-    regs = kernel.struct("struct", "pt_regs")
-    if struct is None and regs is not None:
-        # Missing in the kernel's BTF if no kernel code uses it; its layout is part of the ABI.
-        members = (
-            Field("regs", regs, 0),
-            Field("sample_period", UINT64, regs.size),
-            Field("addr", UINT64, regs.size + 8),
-        )
-        struct = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
     return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
 
 
@@ -315,7 +168,7 @@ def in_space(type_: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
     return type_
 
 
-def _args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
+def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
     """The struct type of ``args`` as a whole: its members in order, naturally aligned."""
     fields: list[Field] = []
     offset, align = 0, 1

@@ -14,17 +14,7 @@ from pytrace.core.probe_kinds import (
     WatchpointTarget,
 )
 from pytrace.core.text import DURATIONS
-from pytrace.frontend.probes.providers import (
-    Match,
-    Part,
-    Point,
-    Provider,
-    SampledProvider,
-    Scope,
-    Uses,
-    nearest,
-    number_of,
-)
+from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, nearest, number_of, perf_event
 from pytrace.frontend.syntax.typed_program import ProbeContext
 
 _MOST_PERIOD = 2**63 - 1
@@ -99,6 +89,14 @@ class Named(_Special):
 
 
 # ----------------------------------------------------------------------------------------- software and hardware events
+
+
+class SampledProvider(Provider):
+    """A provider of perf events, whose context is that of a sample and has no arguments."""
+
+    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
+        del match
+        return ProbeContext(ctx_type=perf_event(scope.kernel) if "ctx" in uses else None)
 
 
 class Counter(SampledProvider):

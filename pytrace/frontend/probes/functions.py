@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 
-from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction
+from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, KernelFunctionTarget, TypedFunctionTarget
 from pytrace.core.text import parse_integer
 from pytrace.core.types import Struct
 from pytrace.frontend.probes import contexts
+from pytrace.frontend.probes.contexts import args_struct, in_space, registers
 from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, by_pattern, nearest, number_of
-from pytrace.frontend.syntax.typed_program import ProbeContext
+from pytrace.frontend.syntax.typed_program import Argument, ProbeArgument, ProbeContext
 
 _UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",
@@ -104,6 +105,20 @@ def _in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
     names = " or ".join(modules)
     first = f"it is in module {names}" if sure else f"it may be in module {names}"
     return [f"{first}, which is not loaded (modprobe {modules[0]})"]
+
+
+def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a kprobe at a function's first instruction; without *prototype* there is no ``args``.
+
+    Struct arguments end the list: their location depends on the calling convention.
+    """
+    arguments: list[ProbeArgument] = []
+    for index, (parameter, kind) in enumerate(prototype.parameters if prototype is not None else ()):
+        if not kind.scalar:
+            break
+        arguments.append(ProbeArgument(parameter or f"arg{index}", in_space(kind), Argument(index)))
+    members = args_struct(name, arguments) if arguments else None
+    return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
 
 
 class KernelProbe(Provider):
@@ -250,7 +265,7 @@ class KernelProbe(Provider):
         if match.of(KernelFunctionTarget).offset:
             # After the first instruction the locations of the arguments are unknown.
             prototype = None
-        return contexts.entry(match.probe, prototype, scope.kernel)
+        return entry(match.probe, prototype, scope.kernel)
 
     def apart(self, match: Match) -> Hashable:
         # Targets that a multi link does not support (offsets) or needs by address (functions of named modules) must not

@@ -6,29 +6,27 @@ That is the parts of an attach point, and what a probe's body reads of its conte
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.builtins import argument_number, builtin
-from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
+from pytrace.core.builtins import argument_number
+from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.options import CompileOptions, Config
 from pytrace.core.probe_kinds import (
-    TOKEN,
     AnyTarget,
     FileTarget,
     ProbeKind,
     ProbeTarget,
     TypedFunctionTarget,
     UserTarget,
-    unquoted,
 )
 from pytrace.core.source import Span
 from pytrace.core.text import parse_integer
-from pytrace.frontend.probes import contexts
+from pytrace.core.types import UINT64, VOID, AddressSpace, Field, Pointer, Struct, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ProbeContext
 
@@ -81,123 +79,6 @@ class Point(msgspec.Struct, frozen=True):
         return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
 
 
-def split_point(
-    point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
-) -> tuple[Part, ...] | None:
-    """The parts of *point*, the provider first; None after an error was reported."""
-    text, span = point.text, point.span
-    offset = span.text.find(text)
-    if offset >= 0:
-        # Without name=, which the node's span includes.
-        span = Span(span.source, span.start + offset, span.start + offset + len(text))
-    parts = _Parts(span)
-    for match in TOKEN.finditer(text):
-        if match["separator"]:
-            parts.end(match["separator"], match.start(), match.end())
-        elif match["quoted"]:
-            parts.quote(unquoted(match["quoted"]))
-        elif match["parameter"]:
-            value = _parameter(match["parameter"], parameters)
-            if value is None:
-                where = _within(span, match.start(), match.end())
-                hint = f"the script was given {counted(len(parameters), 'parameter')}"
-                hint = "give it with --aot, which fixes attach points" if ahead else hint
-                diagnostics.error(f"{match.group()} in an attach point has no value", where, hints=[hint])
-                return None
-            parts.value(value, match)
-        elif match["option"]:
-            name, value = _option(match["option"], point.options)
-            if value is None:
-                where = _within(span, match.start(), match.end())
-                _report_unknown(name, point.options, where, diagnostics)
-                return None
-            parts.value(value, match)
-            parts.plain(match["option"][len(name) :])
-        elif match["bad"]:
-            _report_bad(match["bad"], _within(span, match.start(), match.end()), diagnostics)
-            return None
-        else:
-            parts.plain(match["plain"])
-    parts.end("", len(text), len(text))
-    return tuple(parts.done)
-
-
-class _Parts:
-    """Collects the parts of one attach point while its text is read."""
-
-    def __init__(self, span: Span) -> None:
-        self.done: list[Part] = []
-        self._span = span
-        self._text, self._start, self._before = "", 0, ""
-        self._quoted, self._plus = False, -1
-
-    def plain(self, text: str) -> None:
-        """Add text outside of quotes."""
-        plus = text.find("+")
-        if plus >= 0 and self._plus < 0:
-            self._plus = len(self._text) + plus
-        self._text += text
-
-    def value(self, text: str, match: re.Match[str]) -> None:
-        """Add the text of a parameter or option, which may contain several parts."""
-        for index, part in enumerate(text.split(":")):
-            if index:
-                self.end(":", match.end(), match.start())
-            self.plain(part)
-
-    def quote(self, text: str) -> None:
-        """Add text between quotes."""
-        self._text += text
-        self._quoted = True
-
-    def end(self, separator: str, end: int, following: int) -> None:
-        """End a part before offset *end*; the next one starts at offset *following*, after *separator*."""
-        where = _within(self._span, self._start, end)
-        self.done.append(Part(self._text, where, self._before, self._quoted, self._plus))
-        self._text, self._start, self._before = "", following, separator
-        self._quoted, self._plus = False, -1
-
-
-def _parameter(digits: str, parameters: Sequence[str]) -> str | None:
-    number = int(digits[-10:]) if not digits[:-10].strip("0") else 0
-    return parameters[number - 1] if 1 <= number <= len(parameters) else None
-
-
-def _option(text: str, options: Sequence[tuple[str, str]]) -> tuple[str, str | None]:
-    """The longest name of an option that *text* starts with, up to a dash, and its value; None when there is none."""
-    known = dict(options)
-    name = text
-    while name not in known and "-" in name:
-        name = name.rpartition("-")[0]
-    return (name, known[name]) if name in known else (text, None)
-
-
-def _report_unknown(
-    name: str, options: Sequence[tuple[str, str]], span: Span, diagnostics: Diagnostics
-) -> None:
-    known = [known for known, _ in options]
-    hints = [*did_you_mean(name, known)]
-    if not hints:
-        declared = ", ".join(known) or "none"
-        hints = [f"'$' stands before the number of a parameter or the name of an option; options declared: {declared}"]
-    diagnostics.error(f"the script declares no option {name!r}", span, hints=hints)
-
-
-def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
-    if character == '"':
-        diagnostics.error("this quote is not closed", span)
-    else:
-        diagnostics.error(
-            "'$' in an attach point must be followed by the number of a parameter or the name of an option",
-            span,
-            hints=["put the part in double quotes to use the character as it is"],
-        )
-
-
-def _within(span: Span, start: int, end: int) -> Span:
-    return Span(span.source, min(span.start + start, span.end), min(span.start + max(end, start + 1), span.end))
-
-
 # ---------------------------------------------------------------------------------------------------- what a body reads
 
 # The parts of its context that a probe's body reads, which decide what targets can share a program.
@@ -227,79 +108,9 @@ class Uses(msgspec.Struct, frozen=True):
         return name in self.names
 
 
-def uses_of(roots: Iterable[nodes.Node | None]) -> Uses:
-    """The combined uses of *roots*."""
-    names: set[str] = set()
-    fields: set[str] = set()
-    members: set[nodes.Node] = set()
-    bare = False
-    for root in roots:
-        if root is None:
-            continue
-        for node in nodes.walk(root):
-            if isinstance(node, nodes.FieldAccess) and _is_args(node.base):
-                fields.add(node.name)
-                members.add(node.base)
-            elif isinstance(node, nodes.Identifier | nodes.Call):
-                names.add(node.name)
-                bare = bare or (_is_args(node) and node not in members)
-    return Uses(frozenset(names), frozenset(fields), bare)
-
-
-def _is_args(node: nodes.Node) -> bool:
+def is_args(node: nodes.Node) -> bool:
+    """True for the builtin ``args``."""
     return isinstance(node, nodes.Identifier | nodes.Call) and node.name == "args"
-
-
-_STACKS = frozenset({"kstack"})
-"""Builtins whose result contains the kernel frames of the tracepoint itself."""
-
-
-def type_specific(roots: Iterable[nodes.Node], functions: Mapping[str, nodes.Function]) -> str:
-    """A builtin or function in *roots* that behaves differently in another program type; empty if there is none.
-
-    A kernel stack has other frames at its top, and kfuncs and functions of an imported object file may be restricted to
-    one program type. *functions* are those of the script, by name.
-    """
-    waiting = list(roots)
-    seen: set[str] = set()
-    while waiting:
-        for node in nodes.walk(waiting.pop()):
-            if not isinstance(node, nodes.Call | nodes.Identifier):
-                continue
-            function = functions.get(node.name) if isinstance(node, nodes.Call) else None
-            if function is not None and node.name not in seen:
-                seen.add(node.name)
-                waiting.append(function.body)
-            elif node.name in _STACKS or (
-                isinstance(node, nodes.Call) and function is None and builtin(node.name) is None
-            ):
-                return node.name
-    return ""
-
-
-_TEXT_CALLS = frozenset({
-    "assert_str", "cat", "delete", "errorf", "find", "has_key", "heading", "one_of", "print", "printf", "row",
-    "sprintf", "str", "str_concat", "strcontains", "strlen", "strncmp", "strstr", "system", "warnf",
-})  # fmt: skip
-"""Builtins that read a text up to its NUL."""
-_TEXT_OPERATORS = (nodes.Index, nodes.Cast, nodes.Unary)
-
-
-def bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
-    """A text field in *names* that *roots* access other than as a string; empty if there is none.
-
-    Such code can observe the bytes after the NUL, or the address.
-    """
-    texts = frozenset(names)
-    for root in roots:
-        for node in nodes.walk(root):
-            exposes = isinstance(node, _TEXT_OPERATORS) or (
-                isinstance(node, nodes.Call) and node.name not in _TEXT_CALLS
-            )
-            for child in nodes.children(node) if exposes else ():
-                if isinstance(child, nodes.FieldAccess) and _is_args(child.base) and child.name in texts:
-                    return child.name
-    return ""
 
 
 # --------------------------------------------------------------------------------------------------------- base classes
@@ -479,12 +290,19 @@ class BinaryProvider(Provider):
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""
 
 
-class SampledProvider(Provider):
-    """A provider of perf events, whose context is that of a sample and has no arguments."""
-
-    def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
-        del match
-        return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
+def perf_event(kernel: KernelInfo) -> Type:
+    """The type of ``ctx`` in perf event programs: ``struct bpf_perf_event_data`` (uapi/linux/bpf_perf_event.h)."""
+    struct = kernel.struct("struct", "bpf_perf_event_data")
+    regs = kernel.struct("struct", "pt_regs")
+    if struct is None and regs is not None:
+        # Missing in the kernel's BTF if no kernel code uses it; its layout is part of the ABI.
+        members = (
+            Field("regs", regs, 0),
+            Field("sample_period", UINT64, regs.size),
+            Field("addr", UINT64, regs.size + 8),
+        )
+        struct = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
+    return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
 
 
 def number_of(part: Part, scope: Scope, what: str) -> int | None:

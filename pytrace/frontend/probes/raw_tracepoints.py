@@ -9,17 +9,18 @@ they run in the order of the script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import system_calls as call_numbers
+from pytrace.core.builtins import builtin
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.probe_kinds import ENTER, EXIT, AnyTarget, TracepointTarget
 from pytrace.core.types import String
-from pytrace.frontend.probes import contexts, providers, tracepoints
-from pytrace.frontend.probes.providers import Match, Scope, Uses
+from pytrace.frontend.probes import contexts, tracepoints
+from pytrace.frontend.probes.providers import Match, Scope, Uses, is_args
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import ProbeUnit
 
@@ -56,6 +57,17 @@ MOST_BODIES = 128
 """The kernel allows 256 functions in a program (``BPF_MAX_SUBPROGS``), some of which are needed for loops."""
 MOST_NODES = 30_000
 """The verifier processes at most a million instructions; a node of the tree takes about ten."""
+
+_TEXT_OPERATORS = (nodes.Index, nodes.Cast, nodes.Unary)
+
+_TEXT_CALLS = frozenset({
+    "assert_str", "cat", "delete", "errorf", "find", "has_key", "heading", "one_of", "print", "printf", "row",
+    "sprintf", "str", "str_concat", "strcontains", "strlen", "strncmp", "strstr", "system", "warnf",
+})  # fmt: skip
+"""Builtins that read a text up to its NUL."""
+
+_STACKS = frozenset({"kstack"})
+"""Builtins whose result contains the kernel frames of the tracepoint itself."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -145,12 +157,35 @@ def _calling_convention(scope: Scope) -> call_numbers.Abi | None:
     return abi if task.find("thread_info") is not None and thread.find(abi.compat[0]) is not None else None
 
 
+def _type_specific(roots: Iterable[nodes.Node], functions: Mapping[str, nodes.Function]) -> str:
+    """A builtin or function in *roots* that behaves differently in another program type; empty if there is none.
+
+    A kernel stack has other frames at its top, and kfuncs and functions of an imported object file may be restricted to
+    one program type. *functions* are those of the script, by name.
+    """
+    waiting = list(roots)
+    seen: set[str] = set()
+    while waiting:
+        for node in nodes.walk(waiting.pop()):
+            if not isinstance(node, nodes.Call | nodes.Identifier):
+                continue
+            function = functions.get(node.name) if isinstance(node, nodes.Call) else None
+            if function is not None and node.name not in seen:
+                seen.add(node.name)
+                waiting.append(function.body)
+            elif node.name in _STACKS or (
+                isinstance(node, nodes.Call) and function is None and builtin(node.name) is None
+            ):
+                return node.name
+    return ""
+
+
 def _targets_that_differ(
     block: Block, functions: Mapping[str, nodes.Function], abi: call_numbers.Abi, scope: Scope
 ) -> list[Match]:
     """The targets of a block at which its body would behave differently in a raw tracepoint program."""
     calls = [match for match in block.matches if _raw(match)]
-    if not calls or providers.type_specific(block.roots, functions):
+    if not calls or _type_specific(block.roots, functions):
         return calls
     known, uses = call_numbers.numbers(scope.kernel.arch), block.uses
     return [
@@ -282,6 +317,23 @@ class _Fields(msgspec.Struct, frozen=True):
         )
 
 
+def _bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
+    """A text field in *names* that *roots* access other than as a string; empty if there is none.
+
+    Such code can observe the bytes after the NUL, or the address.
+    """
+    texts = frozenset(names)
+    for root in roots:
+        for node in nodes.walk(root):
+            exposes = isinstance(node, _TEXT_OPERATORS) or (
+                isinstance(node, nodes.Call) and node.name not in _TEXT_CALLS
+            )
+            for child in nodes.children(node) if exposes else ():
+                if isinstance(child, nodes.FieldAccess) and is_args(child.base) and child.name in texts:
+                    return child.name
+    return ""
+
+
 def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Function]) -> str:
     """The reason why a body would behave differently in a raw tracepoint program; empty if it would not."""
     uses = block.uses
@@ -290,10 +342,10 @@ def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Fun
     unknown = (fields.all | uses.fields if uses.whole else uses.fields) - fields.known
     if unknown:
         return f"args.{min(unknown)}"
-    name = providers.type_specific(block.roots, functions)
+    name = _type_specific(block.roots, functions)
     if name:
         return name
-    name = providers.bytes_of(block.roots, fields.texts)
+    name = _bytes_of(block.roots, fields.texts)
     return f"bytes of args.{name}" if name else ""
 
 

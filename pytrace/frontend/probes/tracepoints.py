@@ -29,10 +29,20 @@ from pytrace.core.probe_kinds import (
 )
 from pytrace.core.source import Span
 from pytrace.core.system_calls import ABIS
-from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type, plainly_read
+from pytrace.core.types import AddressSpace, Array, Bool, Enum, Int, Pointer, String, Struct, Type, plainly_read
 from pytrace.frontend.probes import contexts
+from pytrace.frontend.probes.contexts import args_struct
 from pytrace.frontend.probes.providers import Match, Part, Point, Provider, Scope, Uses, matches_pattern, nearest
-from pytrace.frontend.syntax.typed_program import ArgumentLocation, ProbeContext, RawField, RawRead, Slot
+from pytrace.frontend.syntax.typed_program import (
+    ArgumentLocation,
+    ContextField,
+    DataLoc,
+    ProbeArgument,
+    ProbeContext,
+    RawField,
+    RawRead,
+    Slot,
+)
 
 # ----------------------------------------------------------------------------------------- fields at the raw tracepoint
 
@@ -348,6 +358,26 @@ TABLE: Mapping[tuple[str, str], Row] = {
 # ------------------------------------------------------------------------------------------------------------ providers
 
 
+def tracepoint(
+    target: TracepointTarget,
+    fields: Iterable[TracepointField],
+    max_strlen: int,
+    places: Mapping[str, ArgumentLocation | None] | None = None,
+) -> ProbeContext:
+    """The context of a tracepoint, from the fields of its format.
+
+    *places* are the locations of the fields in a raw tracepoint program, which has only those fields.
+    """
+    own = [item for item in fields if item.offset >= COMMON_FIELDS_END]
+    known = places if places is not None else {item.name: _field_place(item) for item in own}
+    arguments = tuple(
+        ProbeArgument(item.name, _field_type(item, max_strlen), place)
+        for item in own
+        if (place := known.get(item.name)) is not None
+    )
+    return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
+
+
 class Tracepoint(Provider):
     """``tracepoint:CATEGORY:EVENT``; a pattern alone means any category."""
 
@@ -429,11 +459,11 @@ class Tracepoint(Provider):
             return ProbeContext()
         if match.call is not None:
             places = contexts.system_call_places(fields, place.call[0], ABIS[scope.kernel.arch])
-            return contexts.tracepoint(place, fields, scope.config.max_strlen, places)
+            return tracepoint(place, fields, scope.config.max_strlen, places)
         if match.raw:
             known = raw_places(category, event, fields, scope.kernel, event in _NEVER_NULL)
-            return contexts.tracepoint(place, fields, scope.config.max_strlen, known)
-        return contexts.tracepoint(place, fields, scope.config.max_strlen)
+            return tracepoint(place, fields, scope.config.max_strlen, known)
+        return tracepoint(place, fields, scope.config.max_strlen)
 
     def apart(self, match: Match) -> Hashable:
         # A program of a raw tracepoint has either entries or exits.
@@ -537,6 +567,35 @@ class RawTracepoint(Provider):
 # ---------------------------------------------------------------------------------------------- iterators
 
 
+def _iterator(context: Struct) -> ProbeContext:
+    """The context of an iterator: ``ctx`` points to ``struct bpf_iter__TYPE``."""
+    return ProbeContext(ctx_type=Pointer(context, AddressSpace.BPF))
+
+
+def _kernel_strings(type_: Type) -> Type:
+    """*type_*, or a string of the same size for an array of ``char``."""
+    element = type_.element if isinstance(type_, Array) else None
+    if isinstance(type_, Array) and isinstance(element, Int) and element.width == 1 and element.signed:
+        return String(type_.count)
+    return type_
+
+
+def _field_type(item: TracepointField, max_strlen: int) -> Type:
+    if not item.data_loc:
+        return _kernel_strings(item.type)
+    element = item.type
+    while isinstance(element, Array | Pointer):
+        element = element.element if isinstance(element, Array) else element.target
+    if isinstance(element, String) or (isinstance(element, Int) and element.width == 1 and element.signed):
+        return String(max_strlen)
+    # The number of elements is known at run time only, so the field is a pointer to the first one.
+    return Pointer(element, AddressSpace.KERNEL)
+
+
+def _field_place(item: TracepointField) -> ArgumentLocation:
+    return DataLoc(item.offset, item.relative) if item.data_loc else ContextField(item.offset)
+
+
 class Iterator(Provider):
     """``iter:TYPE[:PIN]``; a pin is a path, relative ones below ``/sys/fs/bpf``."""
 
@@ -565,4 +624,4 @@ class Iterator(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses
-        return contexts.iterator(scope.kernel.iterators()[match.of(IteratorTarget).iterator])
+        return _iterator(scope.kernel.iterators()[match.of(IteratorTarget).iterator])

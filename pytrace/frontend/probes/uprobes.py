@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from pytrace.core import instructions
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.instructions import BadCodeError, Decoder
-from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
+from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, KernelInfo, UserParameter, UserSymbol
 from pytrace.core.probe_kinds import UPROBE, URETPROBE, FileTarget, PythonTarget, UserTarget
 from pytrace.core.source import Span
-from pytrace.core.types import AddressSpace, Pointer, Struct
+from pytrace.core.types import AddressSpace, Pointer, String, Struct
 from pytrace.frontend.probes import contexts
+from pytrace.frontend.probes.contexts import SLOT, args_struct, in_space, location, registers, returning
 from pytrace.frontend.probes.functions import SUGGEST_FROM, made_of, split_offset
 from pytrace.frontend.probes.providers import (
     BinaryProvider,
@@ -30,7 +31,15 @@ from pytrace.frontend.probes.providers import (
     nearest,
     number_of,
 )
-from pytrace.frontend.syntax.typed_program import ProbeArgument, ProbeContext, PythonValue
+from pytrace.frontend.syntax.typed_program import (
+    CountedText,
+    ProbeArgument,
+    ProbeContext,
+    PythonValue,
+    RegisterLocation,
+    RegisterParts,
+    Unreadable,
+)
 
 # ------------------------------------------------------------------------------------------------------------- binaries
 
@@ -38,6 +47,11 @@ from pytrace.frontend.syntax.typed_program import ProbeArgument, ProbeContext, P
 
 
 _GLOB = frozenset("*?[")
+
+_UNREADABLE = Unreadable("in a floating-point register")
+
+_IN_VECTOR = String(len(_UNREADABLE.text) + 1)
+"""The type of what ``args`` shows in place of a value in a floating-point register."""
 
 
 def is_glob(text: str) -> bool:
@@ -107,6 +121,51 @@ _LONGEST_INSTRUCTION = 16
 """Maximum length of an instruction, rounded up."""
 _LINES_NEAR = 10
 """Maximum distance of suggested source lines from one without code."""
+
+
+def _user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
+    """A parameter or result from DWARF."""
+    if item.text:
+        return ProbeArgument(item.name, String(max_strlen), _counted_text(item))
+    type_ = in_space(item.type, AddressSpace.USER)
+    if item.parts:
+        parts = tuple((part.offset, part.size, part.register) for part in item.parts)
+        return ProbeArgument(item.name, type_, RegisterParts(parts))
+    return ProbeArgument(item.name, type_, location(item))
+
+
+def _dotted(member: str) -> str:
+    """A member's name as it stands after that of its struct; nothing for the struct itself."""
+    return f".{member}" if member else ""
+
+
+def _go_returning(result: UserParameter | None, kernel: KernelInfo, max_strlen: int) -> ProbeContext:
+    """The context at a return instruction of Go: ``retval`` is the first result, pointers as plain numbers."""
+    context = returning(result.type if result is not None and not result.parts else None, kernel)
+    if result is None or isinstance(result.type, Pointer):
+        return context
+    context = replace(context, lost=tuple(f"retval{_dotted(member)}" for member in result.lost))
+    if not result.readable:
+        return context
+    argument = _user_argument(result, max_strlen)
+    return replace(context, result=ProbeArgument("retval", argument.type, argument.place))
+
+
+def user_entry(
+    name: str,
+    parameters: Sequence[UserParameter] | None,
+    kernel: KernelInfo,
+    max_strlen: int,
+    missing: Iterable[str] = (),
+) -> ProbeContext:
+    """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
+    arguments = tuple(
+        _user_argument(item, max_strlen) if item.readable else ProbeArgument(item.name, _IN_VECTOR, _UNREADABLE)
+        for item in parameters or ()
+    )
+    members = None if parameters is None else args_struct(name, arguments)
+    lost = tuple(f"args.{item.name}{_dotted(part)}" for item in parameters or () for part in item.lost)
+    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
 
 
 class UserProbe(BinaryProvider):
@@ -399,7 +458,7 @@ class UserProbe(BinaryProvider):
         strings = scope.config.max_strlen
         if "retval" in uses and match.exits and match.of(UserTarget).go:
             results = scope.kernel.user_go_results(function.path, function.symbol)
-            return contexts.go_returning(results[0] if results else None, scope.kernel, strings)
+            return _go_returning(results[0] if results else None, scope.kernel, strings)
         if match.kind.returns and "retval" in uses:
             result = scope.kernel.user_result(function.path, function.symbol, function.address or None)
             if result is None:
@@ -415,7 +474,7 @@ class UserProbe(BinaryProvider):
             missing = scope.kernel.user_debug_problems(function.path) or [
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
-        return contexts.user_entry(match.probe, parameters, scope.kernel, strings, missing)
+        return user_entry(match.probe, parameters, scope.kernel, strings, missing)
 
 
 _STACK_CHECK = re.compile(
@@ -896,6 +955,15 @@ def _calls(code: bytes, instruction: Decoder) -> bool:
     if instruction.opcode == _GROUP_5:
         return code[instruction.operand] >> 3 & 7 in (2, 3)
     return instruction.opcode == _CALL
+
+
+def _counted_text(item: UserParameter) -> CountedText:
+    """Address and length of a string are in two registers, or one after the other in memory."""
+    if item.parts:
+        address, length = (RegisterLocation(part.register) for part in item.parts)
+        return CountedText(address, length)
+    register, _, offset = item.location.partition("+")
+    return CountedText(*(RegisterLocation(register, int(offset) + at, True) for at in (0, SLOT)))
 
 
 def _is_below_stack(code: bytes, instruction: Decoder) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.builtins import public_name
 from pytrace.core.source import Source, Span
 from pytrace.core.types import shown_name
 from pytrace.frontend.syntax import nodes
-from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, MARKERS, OPERATORS, SIZED_TYPES, Token
+from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERATORS, SIZED_TYPES, Token
 
 if TYPE_CHECKING:
     from ply.yacc import YaccProduction
@@ -33,6 +32,25 @@ if TYPE_CHECKING:
 
 EMPTY = nodes.Break(Span(Source("", ""), 0, 0))
 """Marker of an empty statement, removed when its block is created."""
+
+_MARKERS = (
+    "TYPE_MARK",  # before a type where an expression is allowed as well
+    "IF_STATEMENT",  # `if` at the start of a statement
+    "IF_COMPTIME",  # `comptime` directly after `if`
+    "BLOCK_STATEMENT",  # `{` or `<` at the start of a statement
+    "RESYNC",  # the end of a statement with an error
+    "PROBE_ITEM", "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "OPTION_ITEM",
+    "EXPRESSION_ITEM",
+    "PREDICATE_OPEN", "PREDICATE_CLOSE",
+)  # fmt: skip
+
+_IN_LIBRARY = frozenset(
+    {"comm", "config", "cpid", "cpu", "dw_ustack", "elapsed", "func", "is_literal", "kfunc_allowed", "kfunc_exist",
+     "ncpus", "probe", "probetype", "retval", "uaddr", "usermode"}
+)  # fmt: skip
+"""Builtins that bpftrace's own library names with the prefix ``__builtin_``; scripts may do so, too."""
+
+_LIBRARY_SPELLING = "__builtin_"
 
 
 def span_of(p: Rule) -> Span:
@@ -60,7 +78,7 @@ def make_if(first: Token, rest: IfRest) -> nodes.If:
 # -------------------------------------------------------------------------------------------------------------- grammar
 
 
-tokens = sorted({*LITERALS, *MARKERS, *KEYWORDS.values(), *OPERATORS.values()} - {"FN", "MACRO"})
+tokens = sorted({*LITERALS, *_MARKERS, *KEYWORDS.values(), *OPERATORS.values()} - {"FN", "MACRO"})
 
 precedence = (
     ("right", "QUESTION", "COLON"),
@@ -496,9 +514,15 @@ def p_postfix_step(p: Rule) -> None:
 # ---------------------------------------------------------------------------------------------- primary
 
 
+def _public_name(name: str) -> str:
+    """The name of a builtin without the prefix of bpftrace's library (``__builtin_cpu``); other names as they are."""
+    plain = name.removeprefix(_LIBRARY_SPELLING)
+    return plain if plain in _IN_LIBRARY else name
+
+
 def p_primary_identifier(p: Rule) -> None:
     """primary : IDENT"""
-    p[0] = nodes.Identifier(p[1].span, public_name(p[1].text))
+    p[0] = nodes.Identifier(p[1].span, _public_name(p[1].text))
 
 
 def p_primary_int(p: Rule) -> None:
@@ -546,7 +570,7 @@ def p_primary_call(p: Rule) -> None:
     """primary : IDENT LPAREN RPAREN
     | IDENT LPAREN arguments RPAREN"""
     arguments = tuple(p[3]) if len(p) == 5 else ()
-    p[0] = nodes.Call(span_of(p), public_name(p[1].text), arguments)
+    p[0] = nodes.Call(span_of(p), _public_name(p[1].text), arguments)
 
 
 def p_primary_group(p: Rule) -> None:

@@ -19,16 +19,7 @@ from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.probe_kinds import CALL, SYSCALL, Context, probe_kind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import lexer_tables, nodes
-from pytrace.frontend.syntax.tokens import (
-    KEYWORDS,
-    LITERALS,
-    OPERATORS,
-    ROOT_KINDS,
-    Token,
-    decode_integer,
-    decode_parameter,
-    decode_string,
-)
+from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERATORS, Token
 
 # ------------------------------------------------------------------------------------------------------- state of a run
 
@@ -52,6 +43,45 @@ from pytrace.frontend.syntax.tokens import (
 LAYOUT = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 """White space and comments between tokens."""
 _LAYOUT = re.compile(LAYOUT)
+
+_SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\"}
+
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", re.DOTALL)
+
+_MAX_PARAMETER = (1 << 31) - 1
+
+_MAX_DIGITS = 64
+
+_C_SUFFIX = re.compile(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
+
+_MAX = (1 << 64) - 1
+
+_C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": _MAX, "ull": _MAX}
+
+_DURATIONS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60 * 1_000_000_000,
+    "h": 3_600 * 1_000_000_000,
+    "d": 86_400 * 1_000_000_000,
+}
+
+_DECIMAL = re.compile(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", re.DOTALL)
+
+_HEX = re.compile(r"0[xX]([0-9A-Fa-f_]*)(.*)", re.DOTALL)
+
+_ROOT_KINDS = (
+    "C_PART",
+    "CONFIG_ITEM", "IMPORT_ITEM", "MACRO_ITEM", "FUNCTION_ITEM", "MAP_ITEM", "OPTION_ITEM",
+    "IF_ITEM", "FAIL_ITEM",
+    "STRAY",  # characters that start no attach point, and unknown characters between probes
+    "ATTACH_POINT",
+    "BODY",  # where the predicate or body of a probe starts
+    "OTHER",  # unexpected text between root items, or between an attach point and the body
+)  # fmt: skip
+"""Kinds of tokens outside of code. They go to the parser, not to the grammar."""
 
 
 def skip_layout(text: str, position: int) -> int:
@@ -294,7 +324,7 @@ states = (
     ("definition", "exclusive"),
     ("comment", "exclusive"),
 )
-tokens = sorted({*LITERALS, *KEYWORDS.values(), *OPERATORS.values(), *ROOT_KINDS, "EOF"})
+tokens = sorted({*LITERALS, *KEYWORDS.values(), *OPERATORS.values(), *_ROOT_KINDS, "EOF"})
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
@@ -332,11 +362,26 @@ def t_script_map(lexeme: Lexeme) -> Token:
     return token("MAP", lexeme, lexeme.value)
 
 
+def _decode_string(body: str, span: Span, start: int, diagnostics: Diagnostics) -> bytes:
+    """The bytes of a string literal; *body* is the text between the quotes, *start* its offset in the source."""
+    if "\\" not in body:
+        return encode(body)
+    parts: list[bytes] = []
+    done = 0
+    for match in _ESCAPE.finditer(body):
+        parts.append(encode(body[done : match.start()]))
+        done = match.end()
+        place = Span(span.source, start + match.start(), start + match.end())
+        parts.append(_escape(match, place, diagnostics))
+    parts.append(encode(body[done:]))
+    return b"".join(parts)
+
+
 @matches(r'"(?:[^"\\\n]|\\[^\n])*"')
 def t_script_string(lexeme: Lexeme) -> Token:
     """A closed string."""
     span = span_of(lexeme)
-    value = decode_string(lexeme.value[1:-1], span, span.start + 1, lexeme.lexer.scan.diagnostics)
+    value = _decode_string(lexeme.value[1:-1], span, span.start + 1, lexeme.lexer.scan.diagnostics)
     return Token("STRING", lexeme.value, span, value)
 
 
@@ -362,6 +407,27 @@ def t_script_operator(lexeme: Lexeme) -> Token:
 _FRACTION = r"\.[0-9]+(?:[eE][+-]?[0-9]+(?![0-9A-Za-z_]))?"
 
 
+class _Wrong(Exception):
+    """An invalid literal; *start* and *end* are relative to it."""
+
+    def __init__(self, message: str, start: int, end: int, *hints: str) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end, self.hints = message, start, end, hints
+
+
+def _decode_integer(text: str, span: Span, diagnostics: Diagnostics, *, in_c: bool = False) -> int:
+    """The value of an integer literal; 0 after an error, which is recorded.
+
+    *in_c*: it is in a C macro, where suffixes may be in any order and hexadecimal numbers may have them, too.
+    """
+    try:
+        return _integer(_C_SUFFIX.sub("", text) if in_c else text)
+    except _Wrong as wrong:
+        place = Span(span.source, span.start + wrong.start, span.start + wrong.end)
+        diagnostics.error(f"syntax: {wrong.message}", place, hints=wrong.hints)
+        return 0
+
+
 @matches(rf"[0-9][0-9A-Za-z_]*(?:{_FRACTION})?")
 def t_script_number(lexeme: Lexeme) -> Token:
     """A number with its suffix; or a fraction, unless it is an index of an index: ``$t.0.1``."""
@@ -377,7 +443,15 @@ def t_script_number(lexeme: Lexeme) -> Token:
     if point:
         lexer.lexpos = span.start + len(whole)
         span = Span(span.source, span.start, lexer.lexpos)
-    return Token("INT", whole, span, decode_integer(whole, span, lexer.scan.diagnostics, in_c=lexer.scan.in_c))
+    return Token("INT", whole, span, _decode_integer(whole, span, lexer.scan.diagnostics, in_c=lexer.scan.in_c))
+
+
+def _decode_parameter(text: str, span: Span, diagnostics: Diagnostics) -> int:
+    """The number of a positional parameter such as ``$1``; an invalid number is recorded as an error."""
+    number = int(text[1:]) if len(text) < 12 else _MAX_PARAMETER + 1
+    if not 1 <= number <= _MAX_PARAMETER:
+        diagnostics.error(f"syntax: '{text}' is not a parameter: they count from $1", span)
+    return number
 
 
 @matches(r"\$(?:[0-9]+|\#)")
@@ -386,7 +460,7 @@ def t_script_parameter(lexeme: Lexeme) -> Token:
     word = lexeme.value
     if word == "$#":
         return token("PARAM_COUNT", lexeme)
-    return token("PARAM", lexeme, decode_parameter(word, span_of(lexeme), lexeme.lexer.scan.diagnostics))
+    return token("PARAM", lexeme, _decode_parameter(word, span_of(lexeme), lexeme.lexer.scan.diagnostics))
 
 
 @matches(r'"[^\n]*')
@@ -723,6 +797,122 @@ class Lexer:
     def root(self) -> None:
         """Continue with the next root item; tokens that were peeked at or pushed back are lexed again as part of it."""
         self.seek(self._ahead[0].span.start if self._ahead else self._ply.lexpos)
+
+
+def encode(text: str) -> bytes:
+    """Encode as UTF-8; bytes of the script that are not valid UTF-8 are restored."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _escape(match: re.Match[str], place: Span, diagnostics: Diagnostics) -> bytes:
+    octal, digits, simple = match.groups()
+    if octal is not None:
+        value = int(octal, 8)
+        if value > 0xFF:
+            diagnostics.error(
+                f"syntax: octal escape '\\{octal}' is more than a byte", place, hints=("the largest is \\377",)
+            )
+        return bytes([value & 0xFF])
+    if digits is not None:
+        if not digits:
+            diagnostics.error("syntax: '\\x' without hexadecimal digits", place)
+            return b""
+        return bytes([int(digits, 16)])
+    known = _SIMPLE.get(simple or "")
+    if known is None:
+        diagnostics.error(
+            f"syntax: unknown escape '\\{simple or ''}' in a string", place,
+            hints=('escapes are \\n \\t \\r \\" \\\\ \\NNN (octal) and \\xNN',),
+        )  # fmt: skip
+        return encode(simple or "")
+    return known
+
+
+def _suffixed(value: int, suffix: str, offset: int, text: str) -> int:
+    if not suffix:
+        return value
+    factor = _DURATIONS.get(suffix)
+    if factor is not None:
+        if value * factor > _MAX:
+            raise _Wrong("the duration does not fit into 64 bits of nanoseconds", 0, len(text))
+        return value * factor
+    limit = _C_LIMITS.get(suffix.lower())
+    if limit is None:
+        hints = ("binary numbers are not supported: write hexadecimal",) if suffix[0] in "bB" else ()
+        raise _Wrong(
+            f"invalid suffix '{suffix}' of a number", offset, len(text),
+            *(hints or ("suffixes are ns us ms s m h d for durations, and u l ul ll ull",)),
+        )  # fmt: skip
+    if value > limit:
+        raise _Wrong(f"the number does not fit into the type that its suffix '{suffix}' names", 0, len(text))
+    return value
+
+
+def _too_large(text: str) -> _Wrong:
+    return _Wrong("the number does not fit into 64 bits", 0, len(text), f"the largest number is {_MAX}")
+
+
+def _scientific(text: str, digits: str, exponent: str) -> int:
+    if len(digits) != 1 or digits == "0":
+        raise _Wrong(f"'{digits}' before the exponent is not one digit from 1 to 9", 0, len(digits))
+    power = int(exponent.replace("_", ""))
+    if power > 20:
+        raise _too_large(text)
+    return int(digits) * int(10**power)
+
+
+def _plain(digits: str) -> int:
+    plain = digits.replace("_", "")
+    if plain[0] != "0":
+        return int(plain)
+    bad = next((index for index, digit in enumerate(digits) if digit in "89"), None)
+    if bad is not None:
+        raise _Wrong(f"'{digits[bad]}' is not an octal digit", bad, bad + 1, "a number that starts with 0 is octal")
+    return int(plain, 8)
+
+
+def _check_separator(digits: str, offset: int) -> None:
+    if digits.endswith("_"):
+        end = offset + len(digits)
+        raise _Wrong("'_' at the end of a number", end - 1, end, "'_' may stand between digits only")
+
+
+def _hexadecimal(text: str, match: re.Match[str]) -> int:
+    digits, suffix = match.group(1), match.group(2)
+    if suffix:
+        raise _Wrong(f"invalid suffix '{suffix}' of a hexadecimal number", match.start(2), len(text))
+    if not digits.strip("_"):
+        raise _Wrong("hexadecimal number without digits", 0, len(text))
+    _check_separator(digits, 2)
+    value = int(digits.replace("_", ""), 16)
+    if value > _MAX:
+        raise _too_large(text)
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _too_large(text)
+    match = _HEX.fullmatch(text)
+    if match:
+        return _hexadecimal(text, match)
+    match = _DECIMAL.fullmatch(text)
+    if match is None:  # the lexer only passes texts that start with a digit
+        raise _Wrong(f"'{text}' is not a number", 0, len(text))
+    digits, exponent, suffix = match.group(1), match.group(2), match.group(3)
+    _check_separator(digits, 0)
+    if exponent is not None:
+        _check_separator(exponent, match.start(2))
+        value = _scientific(text, digits, exponent)
+    else:
+        value = _plain(digits)
+    value = _suffixed(value, suffix, match.start(3), text)
+    if value > _MAX:
+        raise _too_large(text)
+    return value
 
 
 @cache

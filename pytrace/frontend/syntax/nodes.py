@@ -33,7 +33,6 @@ class TypeExpr(Node, frozen=True, eq=False):
     """A type expression."""
 
 
-
 class NamedType(TypeExpr, frozen=True, eq=False):
     """A type name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
 
@@ -78,7 +77,6 @@ class TypeofExpr(TypeExpr, frozen=True, eq=False):
 
 class Expr(Node, frozen=True, eq=False):
     """An expression."""
-
 
 
 class IntLiteral(Expr, frozen=True, eq=False):
@@ -280,7 +278,6 @@ class RecordLiteral(Expr, frozen=True, eq=False):
 
 class Stmt(Node, frozen=True, eq=False):
     """A statement."""
-
 
 
 class Block(Node, frozen=True, eq=False):
@@ -590,17 +587,6 @@ def walk(node: Node) -> Iterator[Node]:
         waiting += below
 
 
-def deeper_than(node: Node, levels: int) -> Node | None:
-    """A node more than *levels* below *node*, if there is one."""
-    waiting = [(node, 0)]
-    while waiting:
-        current, level = waiting.pop()
-        if level > levels:
-            return current
-        waiting.extend((child, level + 1) for child in children(current))
-    return None
-
-
 def rebuild(node: Node, function: Callable[[Node], Node]) -> Node:
     """The tree with every node replaced by the result of *function*, bottom-up.
 
@@ -733,11 +719,6 @@ def literal_value(node: Node | None) -> Value | None:
     if isinstance(node, Unary):
         return _unary_value(node)
     return _binary_value(node) if isinstance(node, Binary) else None
-
-
-def is_false_literal(node: Node | None) -> bool:
-    """Whether the value of *node* is known and false."""
-    return literal_truth(node) is False
 
 
 def literal_truth(node: Node | None) -> bool | None:

@@ -18,8 +18,9 @@ from pytrace.core.diagnostics import Diagnostics, Note, either
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import grammar, grammar_tables, nodes
 from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer
+from pytrace.frontend.syntax.nodes import Node, children
 from pytrace.frontend.syntax.structure import Structure
-from pytrace.frontend.syntax.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name
+from pytrace.frontend.syntax.tokens import BLOCK_OPENERS, KEYWORDS, OPERAND_ENDS, OPERATORS, Token
 
 # ------------------------------------------------------------------------------------------------------------- recovery
 
@@ -43,9 +44,31 @@ _CANDIDATES = (
 _MOST_NAMED = 4
 _WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
 
+_SPELLING = {kind: text for text, kind in reversed(OPERATORS.items())} | {kind: word for word, kind in KEYWORDS.items()}
+
+_NAMES = {
+    "IDENT": "a name", "INT": "a number", "FLOAT": "a fraction", "STRING": "a string", "VARIABLE": "a variable",
+    "MAP": "a map",
+    "RESYNC": "the end of the statement", "PREDICATE_CLOSE": "'/'", "PREDICATE_OPEN": "'/'", "IF_STATEMENT": "'if'",
+    "IF_COMPTIME": "'comptime'", "BLOCK_STATEMENT": "'{'",
+}  # fmt: skip
+
 
 class AbandonedItem(Exception):
     """Parsing of the item cannot continue; the error was recorded."""
+
+
+def kind_name(kind: str) -> str:
+    """The name of an expected kind of token, for messages."""
+    return _NAMES.get(kind) or f"'{_SPELLING.get(kind, kind)}'"
+
+
+def found_name(token: Token) -> str:
+    """The name of an actual token, for messages."""
+    if not token.text:
+        return "the end of the text" if token.type == "EOF" else kind_name(token.type)
+    text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+    return f"string {text}" if token.type == "STRING" else f"'{text}'"
 
 
 class Item:
@@ -423,6 +446,17 @@ def parse_with_tokens(
     return program, run.parsed_items, run.lexer.comments
 
 
+def deeper_than(node: Node, levels: int) -> Node | None:
+    """A node more than *levels* below *node*, if there is one."""
+    waiting = [(node, 0)]
+    while waiting:
+        current, level = waiting.pop()
+        if level > levels:
+            return current
+        waiting.extend((child, level + 1) for child in children(current))
+    return None
+
+
 class _ProgramParser:
     """Parses one script."""
 
@@ -491,7 +525,7 @@ class _ProgramParser:
             self.parsed_items.append(ParsedItem(head, node, structure))
 
     def _check_depth(self, node: nodes.RootItem) -> bool:
-        deep = nodes.deeper_than(node, _MAX_DEPTH)
+        deep = deeper_than(node, _MAX_DEPTH)
         if deep is not None:
             self.lexer.error(f"nested more than {_MAX_DEPTH} levels deep", deep.span, "use variables for parts of it")
         return deep is None

@@ -22,7 +22,7 @@ from pytrace.core.diagnostics import Note
 from pytrace.core.probe_kinds import PROBE_KINDS, NoTarget
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexer import LAYOUT, Lexer, skip_layout
-from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERAND_ENDS, STRUCT_KEYWORDS, TYPE_NAMES, Token
+from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERAND_ENDS, TYPE_NAMES, Token
 
 # ------------------------------------------------------------------------------------------------------------- brackets
 
@@ -31,6 +31,8 @@ from pytrace.frontend.syntax.tokens import KEYWORDS, LITERALS, OPERAND_ENDS, STR
 
 _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})
+
+STRUCT_KEYWORDS = frozenset({"struct", "union", "enum"})
 
 
 class Bracket:

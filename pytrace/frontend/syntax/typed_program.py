@@ -87,15 +87,7 @@ from msgspec.structs import replace
 
 from pytrace.core.builtins import Builtin
 from pytrace.core.diagnostics import InternalError, cut_line
-from pytrace.core.event_layout import (
-    STATIC_PARTS,
-    WITHOUT_PROVENANCE,
-    AnyStaticPart,
-    EventSpec,
-    HelperFailure,
-    Location,
-    RuntimeFailure,
-)
+from pytrace.core.event_layout import STATIC_PARTS, AnyStaticPart, EventSpec, HelperFailure, Location, RuntimeFailure
 from pytrace.core.manifest import Target
 from pytrace.core.options import Config
 from pytrace.core.probe_kinds import (
@@ -116,6 +108,11 @@ from pytrace.frontend.syntax import nodes
 #
 # `CheckedProgram.facts` holds at most one fact for a node; `CheckedProgram.fact` and `find_fact` read it. What a
 # type already contains (capacity of a string, mode of a stack, buckets of a histogram) is not a fact.
+
+_WITHOUT_PROVENANCE = frozenset(
+    ("exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error", "print_rows", "clear_terminal")
+)
+"""Kinds of events without provenance, which users do not see as separate events."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -736,7 +733,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
         if type(static) is not STATIC_PARTS[kind]:
             raise InternalError(f"expected {STATIC_PARTS[kind].__name__} for {kind}, found {static!r}")
         place, expansion = locate(node.span)
-        provenance = self.provenance and kind not in WITHOUT_PROVENANCE
+        provenance = self.provenance and kind not in _WITHOUT_PROVENANCE
         spec = EventSpec(len(self.event_list), kind, args, static, place, expansion, provenance)
         self.event_list.append(spec)
         return spec
@@ -769,12 +766,6 @@ def location(span: Span) -> Location:
     end = last.column if last.line == first.line else first.column
     text, start, _ = cut_line(span.source.line(first.line), first.column - 1, max(first.column, end) - 1)
     return Location(span.source.name, first.line, first.column, end, text, first.column - 1 - start)
-
-
-def user_span(span: Span) -> Span:
-    """*span*, or for a span inside the library the call in the user's script that it was expanded from."""
-    chain = (span, *expansion_chain(span))
-    return next((item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)), span)
 
 
 def locate(span: Span) -> tuple[Location, tuple[Location, ...]]:

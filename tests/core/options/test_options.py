@@ -12,6 +12,7 @@ import pytest
 from pytrace.core import options, script_options
 from pytrace.core.options import FilterShape, ProcessFilters, RunOptions, environment, places
 from pytrace.core.script_options import ScriptOption, Value, WrongValueError, convert, default
+from pytrace.frontend.expand import parameters
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- option types
@@ -97,10 +98,10 @@ def test_numbers_and_times() -> None:
     assert script_options.default_of_type("seconds", 5) == 5_000_000_000
     assert script_options.default_of_type("interval", 0) == 0
     assert script_options.default_of_type("port", 5) == 5
-    assert {name for name in script_options.TYPES if not script_options.is_number(name)} == {
+    assert {name for name in script_options.TYPES if not parameters.is_number(name)} == {
         "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
-    assert script_options.is_number("0..5")
+    assert parameters.is_number("0..5")
 
 
 # ---------------------------------------------------------------------------------------------- option values

@@ -36,24 +36,20 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.frontend.check.checker import SETTLE_AFTER, MapState, Slot, flexible_string
+from pytrace.frontend.check.checker import SETTLE_AFTER, MapState, Slot
 from pytrace.frontend.check.conversions import (
     UNKNOWN,
     Flexible,
-    FoldError,
     fits,
-    fold_arithmetic,
-    fold_bytes,
-    fold_comparison,
     is_text,
     is_text_pointer,
     literal,
     settle,
     signs_differ,
-    size_of_text,
     unify,
     wrap,
 )
+from pytrace.frontend.check.expressions import FoldError, fold_arithmetic, fold_bytes, fold_comparison
 from pytrace.frontend.check.maps import (
     MANY_KEYS,
     MUCH_MEMORY,
@@ -63,6 +59,8 @@ from pytrace.frontend.check.maps import (
     zeroed_maps,
 )
 from pytrace.frontend.check.members import NAMED
+from pytrace.frontend.check.statements import flexible_string
+from pytrace.frontend.check.string_family import size_of_text
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.tokens import TYPE_NAMES
 from tests.frontend.checking import refusals, values, warnings

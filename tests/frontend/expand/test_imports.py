@@ -10,7 +10,7 @@ import pytest
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.frontend.expand import imports
+from pytrace.frontend.expand import c_definitions, imports
 from pytrace.frontend.syntax import nodes, parser
 
 
@@ -57,7 +57,7 @@ def test_scripts_are_merged_dependencies_first(tree: Tree) -> None:
     assert not diagnostics.items
     assert probes(program) == ["interval:s:2", "interval:s:1", "begin"]
     assert [type(item).__name__ for item in program.items] == ["MapDecl", "Probe", "Macro", "Probe", "Probe"]
-    assert [os.path.basename(path) for path in imports.files(program)] == ["main.bt", "b.bt", "a.bt"]
+    assert [os.path.basename(path) for path in c_definitions.files(program)] == ["main.bt", "b.bt", "a.bt"]
 
 
 def test_a_byte_order_mark_is_skipped(tree: Tree) -> None:
@@ -232,7 +232,7 @@ def test_a_compilation_rests_on_the_headers_of_bpf_c_too(tree: Tree) -> None:
     header = tree.write("some part/a b.h", "#define VALUE 5\n")
     file = tree.write("a.bpf.c", '#include "some part/a b.h"\nint value(void) { return VALUE; }\n')
     program, _ = tree.resolve('import "a.bpf.c";\nbegin { }')
-    assert imports.files(program)[1:] == [str(file), str(header)]
+    assert c_definitions.files(program)[1:] == [str(file), str(header)]
 
 
 def test_bpf_c_without_clang(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

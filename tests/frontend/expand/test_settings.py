@@ -6,10 +6,10 @@ import pytest
 from msgspec import convert, to_builtins
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.options import CompileOptions, Config, Setting
+from pytrace.core.options import CompileOptions, Config
 from pytrace.core.source import Source
 from pytrace.frontend.expand import settings
-from pytrace.frontend.expand.settings import BadValueError, read_value
+from pytrace.frontend.expand.settings import BadValueError, Setting, read_value
 from pytrace.frontend.syntax import parser
 from tests.support.rows import each_row
 

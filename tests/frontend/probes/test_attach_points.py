@@ -11,18 +11,8 @@ from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options import CompileOptions, Config
 from pytrace.core.probe_kinds import PROBE_KINDS, NoTarget, ProbeKind, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Source, Span
-from pytrace.frontend.probes.attach_points import PROVIDERS
-from pytrace.frontend.probes.providers import (
-    Match,
-    Part,
-    Point,
-    Scope,
-    by_pattern,
-    matches_pattern,
-    nearest,
-    number_of,
-    split_point,
-)
+from pytrace.frontend.probes.attach_points import PROVIDERS, split_point
+from pytrace.frontend.probes.providers import Match, Part, Point, Scope, by_pattern, matches_pattern, nearest, number_of
 from pytrace.frontend.syntax import nodes
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel

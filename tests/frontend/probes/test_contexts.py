@@ -26,7 +26,7 @@ from pytrace.core.types import (
     Struct,
     Type,
 )
-from pytrace.frontend.probes import contexts, providers
+from pytrace.frontend.probes import attach_points, contexts, functions, providers, tracepoints, uprobes
 from pytrace.frontend.syntax import parser
 from pytrace.frontend.syntax.typed_program import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field
@@ -37,7 +37,7 @@ TARGET = TracepointTarget("a", "b")
 
 
 def test_fields_that_programs_may_not_read_are_left_out() -> None:
-    found = contexts.tracepoint(TARGET, event(tracepoint_field("x", INT32, 7), tracepoint_field("y", INT32, 8)), 64)
+    found = tracepoints.tracepoint(TARGET, event(tracepoint_field("x", INT32, 7), tracepoint_field("y", INT32, 8)), 64)
     assert [item.name for item in found.arguments] == ["y"]
     assert str(found.args_type) == "struct args(tracepoint:a:b)"
 
@@ -54,7 +54,7 @@ def test_fields_that_programs_may_not_read_are_left_out() -> None:
     ],
 )
 def test_types_of_fields(type_: Type, data_loc: bool, wanted: Type) -> None:
-    (argument,) = contexts.tracepoint(TARGET, [tracepoint_field("x", type_, 8, data_loc=data_loc)], 64).arguments
+    (argument,) = tracepoints.tracepoint(TARGET, [tracepoint_field("x", type_, 8, data_loc=data_loc)], 64).arguments
     assert argument.type == wanted
     assert argument.place == (DataLoc(8, False) if data_loc else ContextField(8))
 
@@ -84,10 +84,10 @@ def test_what_the_verifier_lets_programs_follow() -> None:
 
 
 def test_structs_by_value_end_the_arguments_of_a_kprobe() -> None:
-    found = contexts.entry("f", function("f", ("a", INT32), ("b", BIG), ("c", INT32)), KERNEL)
+    found = functions.entry("f", function("f", ("a", INT32), ("b", BIG), ("c", INT32)), KERNEL)
     assert [(item.name, item.place) for item in found.arguments] == [("a", Argument(0))]
-    assert contexts.entry("f", None, KERNEL).args_type is None
-    assert contexts.entry("f", function("f", ("b", BIG)), KERNEL).args_type is None
+    assert functions.entry("f", None, KERNEL).args_type is None
+    assert functions.entry("f", function("f", ("b", BIG)), KERNEL).args_type is None
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_where_parameters_of_binaries_are(text: str, type_: Type, place: Registe
 
 
 def test_parameters_that_are_not_known_say_why() -> None:
-    found = contexts.user_entry("f", None, KERNEL, 64, ["no debug information"])
+    found = uprobes.user_entry("f", None, KERNEL, 64, ["no debug information"])
     assert (found.args_type, found.missing) == (None, ("no debug information",))
-    assert contexts.user_entry("f", (), KERNEL, 64).args_type is not None
+    assert uprobes.user_entry("f", (), KERNEL, 64).args_type is not None
 
 
 def test_perf_events_have_a_context_without_the_kernels_description() -> None:
-    found = contexts.perf_event(KERNEL)
+    found = providers.perf_event(KERNEL)
     assert isinstance(found, Pointer)
     assert isinstance(found.target, Struct)
     assert [(item.name, item.offset) for item in found.target.fields] == [
@@ -136,7 +136,7 @@ def test_perf_events_have_a_context_without_the_kernels_description() -> None:
         ("sample_period", 168),
         ("addr", 176),
     ]
-    assert contexts.perf_event(RecordedKernel(structs={})) == Pointer(VOID, AddressSpace.BPF)
+    assert providers.perf_event(RecordedKernel(structs={})) == Pointer(VOID, AddressSpace.BPF)
     assert contexts.registers(KERNEL) == Pointer(REGISTERS, AddressSpace.BPF)
     assert contexts.registers(RecordedKernel(structs={})) == Pointer(VOID, AddressSpace.BPF)
 
@@ -159,7 +159,7 @@ def test_spaces() -> None:
 
 def uses(text: str) -> providers.Uses:
     program = parser.parse(Source("stdin", text), Diagnostics())
-    return providers.uses_of([part for probe in program.probes for part in (probe.predicate, probe.body)])
+    return attach_points.uses_of([part for probe in program.probes for part in (probe.predicate, probe.body)])
 
 
 @pytest.mark.parametrize(

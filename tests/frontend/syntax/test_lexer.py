@@ -10,13 +10,8 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax import nodes, parser
 from pytrace.frontend.syntax.lexer import ROOT, SCRIPT, Lexer, states, tokens
-from pytrace.frontend.syntax.tokens import (
-    KEYWORDS,
-    OPERATORS,
-    Token,
-    found_name,
-    kind_name,
-)
+from pytrace.frontend.syntax.parser import found_name, kind_name
+from pytrace.frontend.syntax.tokens import KEYWORDS, OPERATORS, Token
 from tests.support.rows import each_row
 
 

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.event_layout import Exit, HelperFailure, NoStaticPart, RuntimeFailure
 from pytrace.core.source import ExpandedSpan, Source, Span
+from pytrace.frontend.check.checker import user_span
+from pytrace.frontend.expand import parameters
 from pytrace.frontend.syntax import nodes, parser, typed_program
 from pytrace.frontend.syntax.nodes import RECURSION_LIMIT, run_deep
 from pytrace.frontend.syntax.typed_program import (
@@ -21,7 +23,6 @@ from pytrace.frontend.syntax.typed_program import (
     Fact,
     locate,
     location,
-    user_span,
 )
 from tests.support.rows import each_row
 
@@ -102,8 +103,8 @@ def test_deep_trees() -> None:
     node = parser.parse_expression(Source("t", "1" + " + 1" * 5000), Diagnostics())
     assert node is not None
     assert sum(1 for _ in nodes.walk(nodes.copy(node))) == 10001
-    assert nodes.deeper_than(node, 4000) is not None
-    assert nodes.deeper_than(node, 6000) is None
+    assert parser.deeper_than(node, 4000) is not None
+    assert parser.deeper_than(node, 6000) is None
 
 
 SPAN = Span(Source("stdin", "begin"), 0, 5)
@@ -153,13 +154,13 @@ def test_values(text: str, value: object) -> None:
     found = nodes.literal_value(parser.parse_expression(Source("x", text), diagnostics))
     assert not diagnostics.items
     assert (type(found), found) == (type(value), value)
-    assert nodes.is_false_literal(parser.parse_expression(Source("x", text), diagnostics)) == (value is False)
+    assert parameters.is_false_literal(parser.parse_expression(Source("x", text), diagnostics)) == (value is False)
 
 
 def test_texts_are_not_false() -> None:
-    assert not nodes.is_false_literal(parser.parse_expression(Source("x", '""'), Diagnostics()))
-    assert nodes.is_false_literal(parser.parse_expression(Source("x", "0"), Diagnostics()))
-    assert not nodes.is_false_literal(None)
+    assert not parameters.is_false_literal(parser.parse_expression(Source("x", '""'), Diagnostics()))
+    assert parameters.is_false_literal(parser.parse_expression(Source("x", "0"), Diagnostics()))
+    assert not parameters.is_false_literal(None)
 
 
 # -------------------------------------------------------------------------------------------------------- typed program
