@@ -59,11 +59,6 @@ def hierarchies(table: str = MOUNTS) -> list[Mount]:
     return list(by_device.values())
 
 
-def unified_mounts() -> list[str]:
-    """Where the hierarchy of version 2 is mounted."""
-    return [mount.point for mount in mounts() if mount.unified]
-
-
 def directories(root: str) -> Iterator[str]:
     """Each cgroup of the hierarchy at *root*; what vanishes meanwhile is left out."""
     return (path for path, _, _ in os.walk(root))

@@ -57,11 +57,6 @@ def process_state(pid: int) -> str:
     return read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1]
 
 
-def text(data: bytes) -> str:
-    """Bytes of a file of the kernel as text, in which names may be no UTF-8."""
-    return data.decode(errors="surrogateescape")
-
-
 def lines(content: str) -> list[str]:
     """The lines of a file of the kernel, which end with a newline and nothing else.
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, parse_memory, watchdog_seconds
 
@@ -416,6 +415,35 @@ GROUPS = {
 }
 
 
+class GivenLetter(msgspec.Struct, frozen=True):
+    """A letter of :data:`LETTERS` on a command line: long names of both options, and its value."""
+
+    letter: str
+    own: str
+    word: str
+    value: str
+
+    @property
+    def hint(self) -> str:
+        """The spelling of bcc's option."""
+        return f"-{self.letter} is --{self.own} in every tool; bcc's -{self.letter} of this tool is --{self.word}"
+
+    @property
+    def explains_errors(self) -> bool:
+        """Whether errors may come from it: not where ``-c`` has a command that can be started."""
+        words = self.value.split()
+        return not (self.letter == "c" and words and _is_program(words[0]))
+
+    @property
+    def works(self) -> bool:
+        """Whether a value meant for bcc's option is also valid for pytrace's, so that no error is reported."""
+        if self.letter == "c":
+            return "/" not in self.value and _is_program(self.value)
+        if self.letter == "p":
+            return os.path.exists(f"/proc/{self.value}")
+        return self.letter in "vq" or (self.letter == "o" and self.value.isdigit())
+
+
 class CommandLine(msgspec.Struct):
     """The parsed ``argv``: option values by key (True for flags, lists for repeatable options), and operands."""
 
@@ -720,6 +748,12 @@ def _others() -> str:
     """The words that are no tools, each with its summary."""
     lines = [f"  {name:10} {summary}\n" for name, summary in (*SHORTCUTS.items(), *SUBCOMMANDS.items())]
     return f"\nCommands (each with -h):\n{''.join(lines)}"
+
+
+def _is_program(name: str) -> bool:
+    """Whether a command of this name can be started."""
+    folders = ("",) if "/" in name else os.get_exec_path()
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)
 
 
 _EXAMPLES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from pytrace.cli import messages, tools
 from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
-from pytrace.cli.tools import LETTERS
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean, similar
 from pytrace.core.manifest import CompiledScript
@@ -37,6 +36,41 @@ _MOST_PIDS = 65536
 """Maximum number of processes of ``-p``."""
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
+
+LETTERS: Mapping[str, Mapping[str, str]] = {
+    "argdist": {"c": "cumulative"},
+    "biolatency": {"e": "extension"},
+    "capable": {"v": "unaudited"},
+    "compactsnoop": {"e": "extended_fields"},
+    "cpudist": {"e": "extension"},
+    "execsnoop": {"q": "quote"},
+    "funccount": {"c": "cpu"},
+    "funcslower": {"f": "folded"},
+    "hardirqs": {"c": "cpu"},
+    "klockstat": {"c": "caller"},
+    "llcstat": {"c": "sample_period"},
+    "mallocs": {"f": "folded"},
+    "memleak": {"o": "older"},
+    "offcputime": {"f": "folded"},
+    "offwaketime": {"f": "folded"},
+    "opensnoop": {"e": "extended_fields", "f": "flag_filter"},
+    "profile": {"c": "count", "f": "folded"},
+    "softirqs": {"c": "cpu"},
+    "sslsnoop": {"c": "comm", "o": "no-openssl"},
+    "stackcount": {"c": "cpu", "f": "folded"},
+    "syscount": {"c": "ppid", "e": "errno"},
+    "tcpconnect": {"c": "count"},
+    "tcpretrans": {"c": "count"},
+    "tcprtt": {"e": "extension", "p": "lport"},
+    "trace": {"c": "cgroup-path", "f": "msg-filter"},
+    "wakeuptime": {"f": "folded"},
+}
+"""The long name of the tool's option, by tool and letter."""
+
+ALONE: frozenset[str] = frozenset({"mallocs"})
+"""Tools whose ``-c`` means the command without its children. ``--follow`` puts their probes into the C library of all
+processes of the machine, whose every allocation then takes about ten microseconds; else the kernel binds them to one.
+"""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -491,7 +525,7 @@ def complete(line: CommandLine) -> None:
             line.values.setdefault(key, value)
         if not line.flag("quiet"):
             sys.stderr.write("".join(f"NOTE: {note}\n" for note in translation.notes))
-    if line.text("command") is not None and tools.resolve(line.tool)[0] not in tools.ALONE:
+    if line.text("command") is not None and tools.resolve(line.tool)[0] not in ALONE:
         line.values["follow"] = True
 
 

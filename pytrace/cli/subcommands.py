@@ -18,17 +18,18 @@ from pytrace.base.control_characters import printable_lines
 from pytrace.cli import desktop, documents, messages
 from pytrace.cli.commands import COMMANDS
 from pytrace.cli.options import CommandLine
+from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
-from pytrace.results.difference import Difference, difference, scaled
+from pytrace.results.difference import Difference, difference
 from pytrace.results.formats import table, text_and_json
 from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.merge import merge
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import Portable, SnapshotData, Value
+from pytrace.results.stack_samples import is_profile
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
 
 
 def run(words: Sequence[str]) -> int:
@@ -154,6 +155,31 @@ def _diff(line: CommandLine) -> int:
     row, options = table.chosen(line.text("format"), _path(line.text("output")))
     with ExitStack() as stack:
         return _compare(row, options, line, stack)
+
+
+def scaled(before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, dict[str, str]]:
+    """The earlier state with numbers by stack that have the total of the later one, so that shares are compared.
+
+    And a sentence for each such map.
+    """
+    maps, sentences = dict(before.maps), {}
+    for name, old in before.maps.items():
+        new = after.maps.get(name)
+        if new is None or not is_profile(old) or not all(isinstance(one.value, types.SUMS) for one in (old, new)):
+            continue
+        was, now = (sum(number for number in side.entries.values() if isinstance(number, int)) for side in (old, new))
+        if was <= 0 or now <= 0:
+            continue
+        entries: dict[Portable, Value] = {}
+        seen = 0
+        for key, number in old.entries.items():
+            assert isinstance(number, int)
+            # Ends are rounded, not numbers: many small ones keep their sum.
+            entries[key] = (seen + number) * now // was - seen * now // was
+            seen += number
+        maps[name] = replace(old, entries=entries)
+        sentences[name] = f"numbers before are multiplied by {now / was:.4g}: both have the same total"
+    return replace(before, maps=maps), sentences
 
 
 def _compare(row: Format, options: WriteOptions, line: CommandLine, stack: ExitStack) -> int:

@@ -540,24 +540,6 @@ def is_call(text: str) -> bool:
     return ":" in text and text.partition(":")[0].lower() in (CALL, SYSCALL)
 
 
-def call_entry(text: str, *, typed: bool) -> str:
-    """The attach point at which the calls of a ``call:`` or ``syscall:`` begin; *typed*: the kernel has fentry."""
-    head, _, rest = text.partition(":")
-    family, _, after = rest.partition(":")
-    if head.lower() == SYSCALL or family == SYSCALL:
-        return f"{TRACEPOINT}:syscalls:sys_enter_{after if head.lower() == CALL else rest}"
-    if family == "kernel":
-        return f"{FENTRY if typed else KPROBE}:{after}"
-    if family == PYTHON and ":" not in after:
-        return f"{PYTHON}:{':'.join(after.rpartition('.')[::2])}"
-    if family in CALL_FAMILIES:
-        return rest
-    if "::" in after and not after.startswith(('"', 'cpp:"')):
-        name = after.removeprefix("cpp:")
-        return f'{UPROBE}:{family}:cpp:"{name}"'
-    return f"{UPROBE}:{rest}"
-
-
 def call_name(text: str) -> str:
     """A text about the probes of a call (a name, a message), with the name of the call in their place."""
     for pattern, replacement in _CALL_NAMES:
@@ -607,8 +589,3 @@ HARDWARE_EVENTS = (
     PerfEvent("instructions", 1, 1_000_000),
     PerfEvent("ref-cycles", 9, 1_000_000),
 )
-
-
-def event_names(events: tuple[PerfEvent, ...]) -> list[str]:
-    """Names and aliases in order."""
-    return sorted(name for event in events for name in (event.name, event.alias) if name)

@@ -206,17 +206,6 @@ def name_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
 
 
-def within(pattern: str, excluded: bytes) -> bytes:
-    """Source of a bytes expression for a ``*`` pattern.
-
-    Args:
-        pattern: only ``*`` is special in it.
-        excluded: bytes that ``*`` does not match, as they are written inside of ``[…]``.
-    """
-    text = pattern.encode(errors="surrogateescape")
-    return (rb"[^" + excluded + rb"]*").join(re.escape(part) for part in text.split(b"*"))
-
-
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that a pattern accepts, in order."""
     if pattern == "*":

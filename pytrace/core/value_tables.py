@@ -153,20 +153,6 @@ def joined_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
 
 
-def path_names(path: str) -> list[str]:
-    """Inverse of :func:`joined_path`: the names in *path*; those in quotes may contain dots."""
-    if '"' not in path:
-        return path.split(".")
-    names, quoted = [""], False
-    for letter in path:
-        quoted ^= letter == '"'
-        if letter == "." and not quoted:
-            names.append("")
-        else:
-            names[-1] += letter
-    return names
-
-
 class TableSchema(msgspec.Struct, frozen=True):
     """The columns of a table."""
 

@@ -470,19 +470,3 @@ def filters(
 
 def _names(names: Names) -> Sequence[str]:
     return (names,) if isinstance(names, str) else names
-
-
-def of_compiled(selected: ProcessFilters, options: CompileOptions) -> ProcessFilters:
-    """The process filters of a run of a script that was compiled with *options*.
-
-    Raises:
-        TraceError: the script was compiled with other filters.
-    """
-    if not selected.pids:
-        selected = replace(selected, pids=options.filters.pids)
-    if selected.shape != options.shape:
-        raise TraceError(
-            "the script is compiled already, with other filters of processes",
-            hints=("give compile() the same arguments as open(): pid, pids, comm, uid, cgroup, container, netns",),
-        )
-    return selected

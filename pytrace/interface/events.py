@@ -14,7 +14,7 @@ from pytrace.core.event_layout import EventSpec, Formatted, LayoutWithProbe, Loc
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.core.value_tables import FlatLayout, row_schema
-from pytrace.render.events import RunHandler, Tally, compile_pieces, each, formatter, reader
+from pytrace.render.events import Formatter, Piece, RunHandler, Tally, compile_pieces, each, formatter, reader
 from pytrace.render.forms import PortableForms
 from pytrace.render.map_printer import Shown
 from pytrace.render.text import Values
@@ -357,9 +357,18 @@ def _value(collector: Collector, sources: EventSources) -> Make:
     return make
 
 
+def _line(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], bytes]:
+    """``line(data, offset)``: a row as text on its own, the members with their names."""
+    layout = FlatLayout.of(spec.layout)
+    parts: list[bytes | Piece] = []
+    for name, type_ in zip(renderer.rows.row_tables[spec.id].schema.names, layout.args, strict=True):
+        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=renderer.forms.texts.form(type_)))
+    return Formatter(layout, renderer.forms.decoders, parts).one
+
+
 def _row(collector: Collector, sources: EventSources) -> Make:
     def make(renderer: Renderer, spec: EventSpec) -> RunHandler:
-        text = rows.line(renderer, spec)
+        text = _line(renderer, spec)
         collect = _keep(collector, sources.source(renderer, spec, lambda record: text(record, 0)))
         return rows.waiting(renderer, spec, rows.keeping(renderer, spec, collect))
 

@@ -11,16 +11,30 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import RLock
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self, TypeAlias, Unpack
+
+from msgspec.structs import replace
 
 from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.failures import FAILURES, CallTotals
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, parse_memory, watchdog_seconds
+from pytrace.core.options import (
+    ACTIONS,
+    SAMPLE,
+    Budget,
+    CompileOptions,
+    ProcessFilters,
+    Rate,
+    RunOptions,
+    Surroundings,
+    parse_memory,
+    watchdog_seconds,
+)
 from pytrace.interface.compiled import (
     FIXED,
     Arguments,
@@ -30,7 +44,6 @@ from pytrace.interface.compiled import (
     check_names,
     command_text,
     folders,
-    of_compiled,
     process_filters,
     refuse,
 )
@@ -42,7 +55,6 @@ from pytrace.results.snapshot import MapData
 from pytrace.runtime.machine import privileges
 from pytrace.runtime.session.opening import open_run
 from pytrace.runtime.session.session import Embedding, Session
-from pytrace.runtime.session.signals import WakeUp
 from pytrace.runtime.stacks.image_places import MetBinaries
 
 if TYPE_CHECKING:
@@ -58,6 +70,42 @@ TOGETHER = 256
 """Maximum events that an asynchronous iteration yields before it lets other tasks run."""
 MOST_WARNINGS = 1000
 """Maximum number of warnings in :attr:`Trace.warnings`, the newest ones."""
+
+
+class WakeUp:
+    """Takes the place of signals: :meth:`wake` interrupts a wait from any thread."""
+
+    def __init__(self) -> None:
+        # Another thread must not write to a descriptor that is somebody else's by then; a handler of signals may call
+        # while this thread holds the lock.
+        self._lock = RLock()
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def begin(self) -> None:
+        """Nothing is taken over."""
+
+    def fileno(self) -> int:
+        """Readable after :meth:`wake`."""
+        return self._descriptor
+
+    def take(self) -> list[int]:
+        """No signal is handed on."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+        return []
+
+    def wake(self) -> None:
+        """Have a wait that is going on, or the next one, return at once."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.eventfd_write(self._descriptor, 1)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 class Trace:
@@ -500,6 +548,22 @@ def _forgotten(stack: ExitStack, name: str, process: int) -> None:
 
 Stream: TypeAlias = IO[str] | IO[bytes] | int
 """A file with a descriptor, a descriptor, or ``subprocess.DEVNULL``."""
+
+
+def of_compiled(selected: ProcessFilters, options: CompileOptions) -> ProcessFilters:
+    """The process filters of a run of a script that was compiled with *options*.
+
+    Raises:
+        TraceError: the script was compiled with other filters.
+    """
+    if not selected.pids:
+        selected = replace(selected, pids=options.filters.pids)
+    if selected.shape != options.shape:
+        raise TraceError(
+            "the script is compiled already, with other filters of processes",
+            hints=("give compile() the same arguments as open(): pid, pids, comm, uid, cgroup, container, netns",),
+        )
+    return selected
 
 
 def open(  # noqa: A001  (as io.open, tarfile.open and others)

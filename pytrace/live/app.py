@@ -22,10 +22,10 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from pytrace.live.arrangement import Arrangement, Log
-from pytrace.live.board import Board, footer
+from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.inquiry import QUESTIONS, Inquiry
-from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Notice, Start, State
+from pytrace.live.messages import Answer, Command, Incoming, Lines, Message, Meters, Notice, Start, State
 from pytrace.live.panels import Panel
 from pytrace.live.processes import Machine
 from pytrace.results.findings import question
@@ -162,6 +162,21 @@ class Help(ModalScreen[None]):
         else:
             # It was typed while the list was going.
             self.app.simulate_key(event.key)
+
+
+def footer(meters: Meters, used: float) -> str:
+    """What tracing costs and loses; *used* is the share of the view."""
+    programs = "not timed" if meters.programs is None else _percent(meters.programs)
+    lost = f"lost {meters.lost}" + (f" (+{meters.losing:.0f}/s)" if meters.losing else "")
+    every = f"every {meters.interval:.0f} s" if meters.interval >= 1.5 else ""
+    if meters.answered:
+        parts = [meters.answered, lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}", every]
+        return "  ".join(filter(None, parts))
+    parts = [
+        f"{meters.hits:,.0f} hits/s", lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}",
+        f"BPF {programs}", every,
+    ]  # fmt: skip
+    return "  ".join(filter(None, parts))
 
 
 class LiveApp(App[None]):
@@ -599,6 +614,10 @@ class LiveApp(App[None]):
         entry = self.query_one("#filter", Input)
         entry.display = False
         self.query_one(Panels).focus()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
 def run(start: Start, send: Callable[[Command], None], channel: int) -> int:

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, Line, columns, wrapped
-from pytrace.live.panels import CALLS, Counters, Panel, counter_lines
+from pytrace.live.panels import CALLS, Counters, Panel
 from pytrace.live.pictures import HistogramPanel
 
 LINES_KEPT = 5000
@@ -73,6 +73,13 @@ _LEAST = 4
 """Lines of a panel, the heading included; where there is room for fewer panels, the others are not shown."""
 _WIDE = 120
 """Columns from which on panels are in two columns."""
+
+
+def counter_lines(counters: list[Counters], width: int) -> list[Line]:
+    """All counters below each other."""
+    name_width = min(max(columns(item.title) for item in counters), max(width // 2, 1))
+    value_width = max(columns(item.shown()) for item in counters)
+    return [item.line(name_width, min(value_width, max(width - name_width - 13, 1)), width) for item in counters]
 
 
 class Arrangement:

@@ -183,22 +183,3 @@ def summary(snapshot: SnapshotData, glyphs: Glyphs, own: frozenset[int], width: 
             cells = [glyphs.fit(text, size, right=place < 2) for place, (text, size) in fitted]
             lines.append(glyphs.fit("    " + "  ".join(filter(None, cells)), width).rstrip())
     return lines if len(lines) > 1 else []
-
-
-def footer(meters: Meters, used: float) -> str:
-    """What tracing costs and loses; *used* is the share of the view."""
-    programs = "not timed" if meters.programs is None else _percent(meters.programs)
-    lost = f"lost {meters.lost}" + (f" (+{meters.losing:.0f}/s)" if meters.losing else "")
-    every = f"every {meters.interval:.0f} s" if meters.interval >= 1.5 else ""
-    if meters.answered:
-        parts = [meters.answered, lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}", every]
-        return "  ".join(filter(None, parts))
-    parts = [
-        f"{meters.hits:,.0f} hits/s", lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}",
-        f"BPF {programs}", every,
-    ]  # fmt: skip
-    return "  ".join(filter(None, parts))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"

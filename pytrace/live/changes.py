@@ -55,12 +55,3 @@ def counts(value: Value | None) -> dict[int, int]:
     """The buckets of a histogram that are not empty."""
     items = value.items() if isinstance(value, dict) else ()
     return {number: count for number, count in items if isinstance(count, int)}
-
-
-def added(before: Value | None, after: Value | None) -> dict[int, int]:
-    """The counts that the buckets of a histogram gained; all of them if it was cleared in between."""
-    old, new = counts(before), counts(after)
-    gained = {number: new.get(number, 0) - old.get(number, 0) for number in {*new, *old}}
-    if any(count < 0 for count in gained.values()):
-        return new
-    return {number: count for number, count in gained.items() if count}

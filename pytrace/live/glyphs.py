@@ -106,13 +106,3 @@ def _cut(text: str, width: int) -> str:
         if taken > width:
             return text[:index]
     return text
-
-
-def quantity(value: float) -> str:
-    """A number in at most five characters: ``0.5``, ``12``, ``1.2k``, ``35M``."""
-    size = abs(value)
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if size >= limit:
-            scaled = value / limit
-            return f"{scaled:.0f}{unit}" if abs(scaled) >= 10 else f"{scaled:.1f}{unit}"
-    return f"{value:.0f}" if size >= 10 or value == int(value) else f"{value:.1f}"

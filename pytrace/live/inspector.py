@@ -57,6 +57,8 @@ _COMMANDS = {
 """The words of the runs; ``-p`` and the process follow."""
 _WHOLE_STACKS = {"PYTRACE_STACK_UNWINDING": "auto", "PYTRACE_PYTHON_FRAMES": "true"}
 
+_AS_ROOT = "only root, or its user, may read it"
+
 
 def answers_for(manifest: Manifest) -> bool:
     """Whether rows of a run's maps, or calls under way, are of processes, so that there is something to ask about."""
@@ -127,6 +129,13 @@ def _become(channel: socket.socket) -> NoReturn:
         os._exit(status)
 
 
+def refused(error: OSError, pid: int) -> str:
+    """Why a process cannot be read, as a sentence."""
+    if isinstance(error, PermissionError):
+        return f"process {pid} belongs to another user: {_AS_ROOT}"
+    return f"process {pid} has ended"
+
+
 class _Answering:
     """Answers questions one at a time; a new one ends what an older one has started."""
 
@@ -176,7 +185,7 @@ class _Answering:
                 what = question.removesuffix("s") if len(rows) == 1 else question
                 answer = msgspec.structs.replace(empty, rows=rows, note=f"{len(rows)} {what}")
         except OSError as error:
-            return msgspec.structs.replace(empty, error=processes.refused(error, pid))
+            return msgspec.structs.replace(empty, error=refused(error, pid))
         after = processes.read(pid)
         if answer is not None and (after is None or after.start != command.start):
             answer = msgspec.structs.replace(answer, note=f"{answer.note}; it has ended meanwhile".lstrip("; "))

@@ -16,7 +16,7 @@ from pytrace.core import types
 from pytrace.core.failures import UnderWay
 from pytrace.core.value_tables import INTEGERS, RIGHT
 from pytrace.live import changes
-from pytrace.live.glyphs import Glyphs, Line, columns, quantity
+from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.processes import STATES, Process, Processes
 from pytrace.render.values import value_kind_of
 from pytrace.results.findings import readable
@@ -110,6 +110,16 @@ class Row(msgspec.Struct):
     """Of trees: how many processes above it are shown."""
     hidden: int = 0
     """Of trees: how many processes below it are not, as it is folded."""
+
+
+def quantity(value: float) -> str:
+    """A number in at most five characters: ``0.5``, ``12``, ``1.2k``, ``35M``."""
+    size = abs(value)
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= limit:
+            scaled = value / limit
+            return f"{scaled:.0f}{unit}" if abs(scaled) >= 10 else f"{scaled:.1f}{unit}"
+    return f"{value:.0f}" if size >= 10 or value == int(value) else f"{value:.1f}"
 
 
 class Panel:
@@ -729,13 +739,6 @@ class Counters(Panel):
     def shown(self) -> str:
         """The value as text."""
         return self.value_text(self.entries[None]) if None in self.entries else "-"
-
-
-def counter_lines(counters: list[Counters], width: int) -> list[Line]:
-    """All counters below each other."""
-    name_width = min(max(columns(item.title) for item in counters), max(width // 2, 1))
-    value_width = max(columns(item.shown()) for item in counters)
-    return [item.line(name_width, min(value_width, max(width - name_width - 13, 1)), width) for item in counters]
 
 
 def _cut_line(line: Line, width: int, glyphs: Glyphs) -> Line:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pytrace.core import types
 from pytrace.live import changes
+from pytrace.live.changes import counts
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.panels import HISTORY, Panel, Row, Selection
 from pytrace.render import histogram
@@ -24,6 +25,15 @@ _FEW = 4
 """Fewer lines are too few for bars of some buckets."""
 _LABEL = 16
 """Columns of the label of a bucket."""
+
+
+def added(before: Value | None, after: Value | None) -> dict[int, int]:
+    """The counts that the buckets of a histogram gained; all of them if it was cleared in between."""
+    old, new = counts(before), counts(after)
+    gained = {number: new.get(number, 0) - old.get(number, 0) for number in {*new, *old}}
+    if any(count < 0 for count in gained.values()):
+        return new
+    return {number: count for number, count in gained.items() if count}
 
 
 class HistogramPanel(Panel):
@@ -48,7 +58,7 @@ class HistogramPanel(Panel):
         super().update(data, others, moment, shown=shown)
         if known:
             kept = heapq.nlargest(_REMEMBERED, data.entries, key=lambda key: self._rank(data.entries[key]))
-            self.past.append({key: changes.added(before.get(key), data.entries.get(key)) for key in kept})
+            self.past.append({key: added(before.get(key), data.entries.get(key)) for key in kept})
 
     def lines(self, width: int, height: int, *, focused: bool = False, zoomed: bool = False) -> list[Line]:
         """Keys, and the picture of the chosen one where there is room for it."""

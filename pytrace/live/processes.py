@@ -29,7 +29,6 @@ _MOST_BYTES = 8 << 20
 """Bytes of a table of sockets that are read."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_AS_ROOT = "only root, or its user, may read it"
 
 STATES = {
     "R": "running", "S": "sleeping", "D": "in disk wait", "T": "stopped", "t": "held by a debugger", "Z": "zombie",
@@ -280,10 +279,3 @@ def _address(text: str) -> str:
     else:
         host = f"[{socket.inet_ntop(socket.AF_INET6, data)}]"
     return f"{host}:{int(port, 16) or '*'}"
-
-
-def refused(error: OSError, pid: int) -> str:
-    """Why a process cannot be read, as a sentence."""
-    if isinstance(error, PermissionError):
-        return f"process {pid} belongs to another user: {_AS_ROOT}"
-    return f"process {pid} has ended"

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import termios
-from contextlib import suppress
 from importlib.util import find_spec
 
 from pytrace.base import extras
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.diagnostics import TraceError
 
-_MODES = "?2048l ?2004l ?7h <u ?1000l ?1003l ?1015l ?1006l ?1016l ?1049l ?25h ?1004l 0m"
-_LEAVE = "".join(f"\x1b[{mode}" for mode in _MODES.split()).encode()
-"""What takes back the modes that textual's driver sets, for a view that could not: size reports, paste marks, line
-wrap, keyboard protocol, alternate screen, cursor, focus reports, mouse, colours."""
 _HINT = "without --live the run prints to files and pipes, too; -o FILE writes its output beside a live view"
 
 
@@ -68,18 +62,3 @@ def _capability(name: str) -> bool:
     except curses.error:
         return True
     return bool(curses.tigetstr(name)) if name == "cup" else curses.tigetnum(name) > 2
-
-
-class SavedTerminal:
-    """The state of the terminal on standard input, to be restored after the view."""
-
-    def __init__(self) -> None:
-        self._attributes = termios.tcgetattr(0)
-
-    def restore(self, descriptor: int, *, modes: bool) -> None:
-        """Restore it; *modes*: take back what the view has set by escape sequences, too, on *descriptor*."""
-        if modes:
-            with suppress(OSError):
-                os.write(descriptor, _LEAVE)
-        with suppress(termios.error):
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._attributes)

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,13 +25,33 @@ import msgspec
 
 from pytrace.live import messages
 from pytrace.live.messages import Command, Message, Start
-from pytrace.live.terminal import SavedTerminal
 
 PATIENCE = 5.0
 """Seconds that the view gets to give the terminal back."""
 _BLOCK = 1 << 16
 _LONGEST_LINE = 1 << 16
 """Bytes of a command; a view that sends more is broken."""
+
+_MODES = "?2048l ?2004l ?7h <u ?1000l ?1003l ?1015l ?1006l ?1016l ?1049l ?25h ?1004l 0m"
+
+_LEAVE = "".join(f"\x1b[{mode}" for mode in _MODES.split()).encode()
+"""What takes back the modes that textual's driver sets, for a view that could not: size reports, paste marks, line
+wrap, keyboard protocol, alternate screen, cursor, focus reports, mouse, colours."""
+
+
+class SavedTerminal:
+    """The state of the terminal on standard input, to be restored after the view."""
+
+    def __init__(self) -> None:
+        self._attributes = termios.tcgetattr(0)
+
+    def restore(self, descriptor: int, *, modes: bool) -> None:
+        """Restore it; *modes*: take back what the view has set by escape sequences, too, on *descriptor*."""
+        if modes:
+            with suppress(OSError):
+                os.write(descriptor, _LEAVE)
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._attributes)
 
 
 class ViewProcess:

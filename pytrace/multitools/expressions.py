@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Callable, Iterator
 
@@ -155,31 +154,6 @@ class Parameter(msgspec.Struct, frozen=True):
             return f"uptr((int8 *){argument})" if self.user else argument
         value = f"({self.type}){argument}"
         return f"uptr({value})" if self.user and self.type.endswith("*") else value
-
-
-_FLOATING_REGISTERS = 8
-"""Of those that pass floating-point arguments, of x86-64 and 64-bit Arm; further arguments are on the stack."""
-
-
-def places(parameters: tuple[Parameter, ...]) -> list[int | None]:
-    """The N of ``argN`` that each parameter is; None for those that are in floating-point registers, or take one's turn
-    on the stack.
-    """
-    registers = 6 if platform.machine() == "x86_64" else 8
-    whole = floating = stack = 0
-    found: list[int | None] = []
-    for item in parameters:
-        if item.fraction:
-            found.append(None)
-            floating += 1
-            stack += floating > _FLOATING_REGISTERS
-        elif whole < registers:
-            found.append(whole)
-            whole += 1
-        else:
-            found.append(registers + stack)
-            stack += 1
-    return found
 
 
 def signature(spec: SpecText) -> tuple[Parameter, ...]:

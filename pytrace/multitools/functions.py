@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
@@ -87,6 +89,23 @@ class _Pattern(msgspec.Struct, frozen=True):
         return self.attachment.leave if self.target.returns and self.attachment.leave else self.attachment.entry
 
 
+def by_regexp(target: TraceTarget) -> tuple[TraceTarget, str]:
+    """For a target whose name is a regular expression: a target with name ``*``, and the ``--probe-filter``.
+
+    Names match from their beginning.
+
+    Raises:
+        TraceError: it is not a regular expression.
+    """
+    expression = _without_anchors(target.name)
+    try:
+        re.compile(expression)
+    except re.error as problem:
+        raise target.spec.error(f"{target.name!r} is not a regular expression: {problem}") from None
+    everything = TraceTarget(target.spec, target.family, target.container, "*", target.returns, target.kind)
+    return everything, rf":(?:{expression})[^:]*$|^interval:|:sched_process_exit$"
+
+
 def _counted_pattern(options: Options, kernel: KernelInfo) -> _Pattern:
     """The pattern of a command line, with ``-r`` as a regular expression.
 
@@ -97,7 +116,7 @@ def _counted_pattern(options: Options, kernel: KernelInfo) -> _Pattern:
     target = targets.parse(SpecText.of(options.text("pattern")), regexp=regexp)
     filter_ = ""
     if regexp:
-        target, filter_ = targets.by_regexp(target)
+        target, filter_ = by_regexp(target)
     target = targets.resolve(target, kernel, options.only_pid())
     attachment = targets.attach(target, kernel, options.only_pid())
     naming = _Naming.of(target, attachment)
@@ -538,6 +557,20 @@ def _slow(target: TraceTarget, arguments: list[str], options: Options, *, result
         f'args=joined(" ", {texts})' if arguments else 'args=""',
     ]  # fmt: skip
     return [check, f"row(({', '.join(members)}));", *(f"print({stack});" for stack in stacks)]
+
+
+def _without_anchors(expression: str) -> str:
+    """The expression without its ``^``, as the filter matches text in which names are not at the beginning."""
+    characters: list[str] = []
+    escaped = inside = False
+    for character in expression:
+        if character == "^" and not escaped and not inside:
+            continue
+        if not escaped:
+            inside = character == "[" or (inside and character != "]")
+        escaped = character == "\\" and not escaped
+        characters.append(character)
+    return "".join(characters)
 
 
 FUNCSLOWER = MultiTool(

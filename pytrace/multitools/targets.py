@@ -4,6 +4,7 @@ points, and what expressions know there.
 
 from __future__ import annotations
 
+import platform
 import re
 
 import msgspec
@@ -27,17 +28,7 @@ from pytrace.core.probe_kinds import (
 from pytrace.core.probe_kinds import TRACEPOINT as TRACEPOINT_PROBE
 from pytrace.core.probe_kinds import USDT as USDT_PROBE
 from pytrace.core.types import Pointer, Void
-from pytrace.multitools.expressions import (
-    Call,
-    Names,
-    Parameter,
-    SpecText,
-    Token,
-    Translator,
-    places,
-    signature,
-    text_end,
-)
+from pytrace.multitools.expressions import Call, Names, Parameter, SpecText, Token, Translator, signature, text_end
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
 """Families of targets; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
@@ -58,6 +49,9 @@ _WILD = re.compile(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
           "u:LIBRARY:PROBE (USDT, else a function), p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point "
           "(kprobe:FUNCTION)")
+
+_FLOATING_REGISTERS = 8
+"""Of those that pass floating-point arguments, of x86-64 and 64-bit Arm; further arguments are on the stack."""
 
 
 class TraceTarget(msgspec.Struct, frozen=True):
@@ -283,37 +277,6 @@ def _in_quotes(part: str) -> str:
 # ---------------------------------------------------------------------------------------------- regular expressions
 
 
-def by_regexp(target: TraceTarget) -> tuple[TraceTarget, str]:
-    """For a target whose name is a regular expression: a target with name ``*``, and the ``--probe-filter``.
-
-    Names match from their beginning.
-
-    Raises:
-        TraceError: it is not a regular expression.
-    """
-    expression = _without_anchors(target.name)
-    try:
-        re.compile(expression)
-    except re.error as problem:
-        raise target.spec.error(f"{target.name!r} is not a regular expression: {problem}") from None
-    everything = TraceTarget(target.spec, target.family, target.container, "*", target.returns, target.kind)
-    return everything, rf":(?:{expression})[^:]*$|^interval:|:sched_process_exit$"
-
-
-def _without_anchors(expression: str) -> str:
-    """The expression without its ``^``, as the filter matches text in which names are not at the beginning."""
-    characters: list[str] = []
-    escaped = inside = False
-    for character in expression:
-        if character == "^" and not escaped and not inside:
-            continue
-        if not escaped:
-            inside = character == "[" or (inside and character != "]")
-        escaped = character == "\\" and not escaped
-        characters.append(character)
-    return "".join(characters)
-
-
 # ---------------------------------------------------------------------------------------------- names in scope
 
 
@@ -340,6 +303,27 @@ _VALUES = frozenset(
 """Builtins that are available in every probe; those that depend on the probe are in :class:`Scope`."""
 _SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_htons": "uint16", "ntohl": "uint32",
           "htonl": "uint32", "bpf_ntohl": "uint32", "bpf_htonl": "uint32"}  # fmt: skip
+
+
+def places(parameters: tuple[Parameter, ...]) -> list[int | None]:
+    """The N of ``argN`` that each parameter is; None for those that are in floating-point registers, or take one's turn
+    on the stack.
+    """
+    registers = 6 if platform.machine() == "x86_64" else 8
+    whole = floating = stack = 0
+    found: list[int | None] = []
+    for item in parameters:
+        if item.fraction:
+            found.append(None)
+            floating += 1
+            stack += floating > _FLOATING_REGISTERS
+        elif whole < registers:
+            found.append(whole)
+            whole += 1
+        else:
+            found.append(registers + stack)
+            stack += 1
+    return found
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -447,12 +431,6 @@ def _swapped(translator: Translator, token: Token) -> str:
     if len(values) != 1:
         raise translator.error(f"{token.text} takes one value", token)
     return f"bswap(({_SWAPS[token.text]}){values[0]})"
-
-
-def unknown_at_return(error: TraceError) -> TraceError:
-    """The same error, with a hint about names at the return of a function."""
-    hint = "at the return of a function only retval is known; argdist's $entry(NAME) remembers an argument"
-    return TraceError(error.message, hints=(*error.hints, hint))
 
 
 # ---------------------------------------------------------------------------------------------- probes

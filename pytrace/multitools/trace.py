@@ -25,7 +25,7 @@ from pytrace.multitools.multitool import (
     script,
     unless,
 )
-from pytrace.multitools.targets import ProbeText, Scope, unknown_at_return
+from pytrace.multitools.targets import ProbeText, Scope
 
 _CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
 _NAMES = frozenset("diuoxXcpsKU")
@@ -64,6 +64,12 @@ def _notes(options: Options) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------------------------------------- one probe
+
+
+def unknown_at_return(error: TraceError) -> TraceError:
+    """The same error, with a hint about names at the return of a function."""
+    hint = "at the return of a function only retval is known; argdist's $entry(NAME) remembers an argument"
+    return TraceError(error.message, hints=(*error.hints, hint))
 
 
 def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import socket
 import sys
 import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from types import FrameType
 
 from msgspec.structs import replace
 
@@ -34,7 +37,7 @@ from pytrace.interface.tracing import open as open_trace
 from pytrace.remote import messages
 from pytrace.remote.agent_policy import ALL, Policy
 from pytrace.remote.answer import fitting
-from pytrace.remote.channels import Inbox, Outbox, Signals, end_requests
+from pytrace.remote.channels import Inbox, Outbox, Signals
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -184,6 +187,22 @@ def _function(frame: SymbolFrame) -> Function:
     most = messages.LONGEST_NAME
     offset = min(frame.offset, messages.LARGEST_OFFSET)
     return Function(frame.name[:most], offset, frame.file[:most], frame.line, frame.inlined)
+
+
+@contextmanager
+def end_requests() -> Iterator[Signals]:
+    """Signals that end processes end the run in order, during the block."""
+    signals = Signals()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        signals.arrived = True
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield signals
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def run(*, pushed: bool = False) -> int:

@@ -372,13 +372,3 @@ def _newest(table: Table, most: int) -> Table:
     """The table of one run with at most so many rows, the newest."""
     rows = {run: list(rows)[max(len(rows) - most, 0) :] for run, rows in table.rows.items()}
     return replace(table, rows=rows, dropped=table.dropped + _rows(table) - sum(map(len, rows.values())))
-
-
-def left_out_warnings(snapshot: SnapshotData) -> list[str]:
-    """A sentence for each map of which entries were left out."""
-    bounds = snapshot.losses.get(BOUND, {})
-    return [
-        f"{name}: {counted(number, 'key')} of hosts left out, as the answer was too large"
-        + (f"; numbers may be wrong by {bounds[name]} at most" if name in bounds else "")
-        for name, number in snapshot.losses.get(LEFT_OUT, {}).items()
-    ]

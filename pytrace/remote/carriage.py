@@ -31,8 +31,6 @@ LEVEL = 5.0
 """Seconds more for each level of gateways, which wait for their hosts."""
 
 AGENT = "pytrace agent"
-PYTHON = "python3"
-"""The command on the hosts, and that with ``--push``."""
 
 
 class Carriage(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,20 +133,6 @@ class Conversation(Generic[_ConnectionT]):
 ALL = "all"
 SOAK = 10.0
 """Seconds that a stage is watched."""
-
-
-def stage_sizes(text: str, hosts: int) -> list[int]:
-    """The numbers of hosts of ``1,10,all``, each with those of the stages before; the last one is *hosts*.
-
-    Raises:
-        TraceError: it is no such list.
-    """
-    words = text.split(",")
-    numbers = [int(word) for word in words[:-1] if word.isascii() and word.isdecimal() and len(word) < 10]
-    if words != [*map(str, sorted({*numbers} - {0})), ALL]:
-        hints = ("for example --stage 1,10,all: one host, then nine more, then all others",)
-        raise TraceError(f"--stage takes rising numbers of hosts and 'all' at the end, not {text!r}", hints=hints)
-    return [*(number for number in numbers if number < hosts), hosts]
 
 
 class Rollout:

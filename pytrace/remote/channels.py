@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from pytrace.remote import messages
 from pytrace.remote.messages import Beat, Clock, End, FromAgent, Snapshot, encode
@@ -22,22 +18,6 @@ class Signals:
     """Whether a signal has asked for the end."""
 
     arrived = False
-
-
-@contextmanager
-def end_requests() -> Iterator[Signals]:
-    """Signals that end processes end the run in order, during the block."""
-    signals = Signals()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        signals.arrived = True
-
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield signals
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 class Inbox:

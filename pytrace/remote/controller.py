@@ -67,6 +67,9 @@ SHOWN = 80
 _MOST_COMPLAINT = 4096
 """Bytes kept of a line of standard error output."""
 
+_HEAD = 64
+"""Bytes at the beginning of results that say how large they are."""
+
 
 class Controller:
     """Follows all hosts, and merges what they count."""
@@ -346,7 +349,7 @@ class Controller:
                 host.state, host.text = State.LOST, "it sent no results"
             return
         with open(path, "rb") as file:
-            head = file.read(host_results.HEAD)
+            head = file.read(_HEAD)
         if not self._reading and host_results.is_small(head):
             self._settle(host, details, partial(self._merge, host, path))
             return

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pytrace.base import extras, limited_process, typed_json
 from pytrace.core import kernel_info, manifest
-from pytrace.core.diagnostics import Error, HiddenKernelError, TraceError, render_error
+from pytrace.core.diagnostics import Error, HiddenKernelError, TraceError, counted, render_error
 from pytrace.core.kernel_info import MOST_QUESTIONS, Questions
 from pytrace.core.options import SAMPLE, CompileOptions, Config
 from pytrace.core.source import Source
@@ -38,11 +38,11 @@ from pytrace.interface.compiled import (
 from pytrace.interface.errors import ScriptError
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote import controller, hosts, messages
-from pytrace.remote.answer import MOST_KEYS, Answer, left_out_warnings, renamed
-from pytrace.remote.carriage import AGENT, ALL, PYTHON, SOAK, Carriage, Rollout, Stopping, stage_sizes
+from pytrace.remote.answer import BOUND, LEFT_OUT, MOST_KEYS, Answer, renamed
+from pytrace.remote.carriage import AGENT, ALL, SOAK, Carriage, Rollout, Stopping
 from pytrace.remote.controller import Controller, Tree
 from pytrace.remote.hosts import Folded, Host, Offset
-from pytrace.remote.messages import Limits, NamedPlace, Options, Place, Relay, Request, Route
+from pytrace.remote.messages import LONGEST_REQUEST, Limits, NamedPlace, Options, Place, Relay, Request, Route, encode
 from pytrace.remote.naming import Naming, has_stacks, place_of, places
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
@@ -58,6 +58,9 @@ from pytrace.runtime.stacks.images import Images, LineReading
 
 Nodes: TypeAlias = str | Iterable[str] | Cluster
 """A node set of ClusterShell, names of hosts, or the nodes of a cluster."""
+
+_PYTHON = "python3"
+"""The command on the hosts, and that with ``--push``."""
 
 
 class AskedHosts(msgspec.Struct, frozen=True):
@@ -292,6 +295,16 @@ class HostReport(msgspec.Struct, frozen=True):
     """Seconds by which its clock is ahead of this machine's, and the error of that."""
 
 
+def left_out_warnings(snapshot: SnapshotData) -> list[str]:
+    """A sentence for each map of which entries were left out."""
+    bounds = snapshot.losses.get(BOUND, {})
+    return [
+        f"{name}: {counted(number, 'key')} of hosts left out, as the answer was too large"
+        + (f"; numbers may be wrong by {bounds[name]} at most" if name in bounds else "")
+        for name, number in snapshot.losses.get(LEFT_OUT, {}).items()
+    ]
+
+
 class Fleet:
     """A script on many hosts: :func:`fleet` makes it, ``with`` or ``async with`` starts it.
 
@@ -472,6 +485,20 @@ def _clock(offset: Offset | None) -> tuple[float, float] | None:
 # ---------------------------------------------------------------------------------------------- asking
 
 
+def stage_sizes(text: str, hosts: int) -> list[int]:
+    """The numbers of hosts of ``1,10,all``, each with those of the stages before; the last one is *hosts*.
+
+    Raises:
+        TraceError: it is no such list.
+    """
+    words = text.split(",")
+    numbers = [int(word) for word in words[:-1] if word.isascii() and word.isdecimal() and len(word) < 10]
+    if words != [*map(str, sorted({*numbers} - {0})), ALL]:
+        hints = ("for example --stage 1,10,all: one host, then nine more, then all others",)
+        raise TraceError(f"--stage takes rising numbers of hosts and 'all' at the end, not {text!r}", hints=hints)
+    return [*(number for number in numbers if number < hosts), hosts]
+
+
 def fleet(
     script: Script | CompiledScript | Program,
     nodes: Nodes,
@@ -543,7 +570,7 @@ def fleet(
         asked = of_cluster(nodes, by, agent)
     else:
         asked = of_node_set(nodes, by, Carriage(
-            command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
+            command=agent or (_PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
             worker=worker, fanout=fanout, ssh_options=ssh_options,
         ), topology)  # fmt: skip
     stages = Rollout(asked.names, stage_sizes(stage, len(asked.names)), soak, max_losses)
@@ -574,9 +601,21 @@ def _batches(rounds: int, number: int, fanout: int, duration: float | None) -> s
     return f"{line}, which take {rounds * duration:g} s and more"
 
 
+def _checked(request: Request) -> Request:
+    """A request that an agent reads.
+
+    Raises:
+        TraceError: it is too large.
+    """
+    if (size := len(encode(request))) > LONGEST_REQUEST:
+        hints = ("--compile-there sends the text only",)
+        raise TraceError(f"the request has {size} bytes, and agents read {LONGEST_REQUEST} at most", hints=hints)
+    return request
+
+
 def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     rates = arguments.get("max_rate", {})
-    return messages.checked(Request(
+    return _checked(Request(
         protocol=messages.PROTOCOL, script=program.name, text=program.source.text, limits=limits,
         compiled=program.compiled, variants=program.variants, questions=program.questions, matches=program.matches,
         places=bool(program.compiled), parameters=program.options.positional, named=program.options.named,

@@ -24,8 +24,9 @@ from pytrace.remote.answer import labelled_key, labelled_row
 from pytrace.remote.hosts import LATEST, Offset
 from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
 from pytrace.render.value_kind import MismatchError, Plain
+from pytrace.render.values import joined_types
 from pytrace.results import file_form, stored_document
-from pytrace.results.merge import described, held_type
+from pytrace.results.merge import described
 from pytrace.results.snapshot import MapData, Portable, Run, Series, SnapshotData, Table, Value
 
 LARGEST = 256 << 20
@@ -51,10 +52,6 @@ Types = tuple[Type | None, Type]
 
 
 # ---------------------------------------------------------------------------------------------- reading
-
-
-HEAD = 64
-"""Bytes at the beginning of results that say how large they are."""
 
 
 def is_small(data: bytes) -> bool:
@@ -270,6 +267,16 @@ class Script(msgspec.Struct, frozen=True):
         return replace(table, type=type_)
 
 
+def _held_type(expected: Type, given: Type) -> Type:
+    """The type that values of type *given* have where *expected* was: width and sign of integers may be larger (kernels
+    differ), all else is as expected.
+
+    Raises:
+        MismatchError: they are no such values.
+    """
+    return _held(expected, joined_types(expected, given))
+
+
 def _held_types(subject: str, expected: Type | None, given: Type | None) -> Type | None:
     """The type that values of a host have in the answer.
 
@@ -281,7 +288,7 @@ def _held_types(subject: str, expected: Type | None, given: Type | None) -> Type
     try:
         if expected is None or given is None:
             raise MismatchError
-        return held_type(expected, given)
+        return _held_type(expected, given)
     except MismatchError:
         found = shortened(described(given))
         raise TraceError(f"{subject} are {found}, those of the script {described(expected)}") from None
@@ -331,6 +338,19 @@ def _aligned_map(data: MapData, by: int) -> MapData:
         series = cast("Mapping[Portable, Series]", data.entries)
         entries = {key: _aligned_series(data.value, value, by) for key, value in series.items()}
     return replace(data, times=times, entries=entries)
+
+
+def _held(expected: Type, both: Type) -> Type:
+    match expected, both:
+        case Tuple(), Tuple():
+            return Tuple(tuple(map(_held, expected.members, both.members)))
+        case Record(), Record():
+            return Record(expected.names, tuple(map(_held, expected.members, both.members)))
+        case Array(), Array():
+            return Array(_held(expected.element, both.element), expected.count)
+        case types.Int(), _:
+            return both
+    return expected
 
 
 def _aligned_series(type_: types.TSeries, value: Series, by: int) -> Series:

@@ -14,7 +14,7 @@ import msgspec
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
-from pytrace.remote.messages import MOST_WARNINGS, Clock, Hello, Need, Send, shortened
+from pytrace.remote.messages import Clock, Hello, Need, Send, shortened
 
 SHOWN, _MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -24,6 +24,9 @@ NOTABLE = 100_000_000
 
 Folded = Callable[[Iterable[str]], str]
 """Names of hosts as a node set: ``web[003,017]``."""
+
+MOST_WARNINGS = 20
+"""Warnings that are kept of a host."""
 
 
 def said(text: str) -> str:

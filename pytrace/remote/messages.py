@@ -38,8 +38,6 @@ LONGEST_TIME = 30 * 86400.0
 """Seconds of the longest run."""
 LONGEST_TEXT = 1024
 """Characters that are sent and kept of a warning or of the reason why a host did not answer."""
-MOST_WARNINGS = 20
-"""Warnings that are kept of a host."""
 LARGEST_RATE = 1e9
 
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
@@ -65,8 +63,6 @@ Small: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
 LongName: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 NAMING = 60.0
 """Seconds in which an agent is asked for names after the end of its run."""
-ANSWERING = 20.0
-"""Seconds in which it answers at least a part of a question."""
 
 
 # ---------------------------------------------------------------------------------------------- to the agent
@@ -259,18 +255,6 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | Inquiry | NamePlaces | Beat | Stop
-
-
-def checked(request: Request) -> Request:
-    """A request that an agent reads.
-
-    Raises:
-        TraceError: it is too large.
-    """
-    if (size := len(encode(request))) > LONGEST_REQUEST:
-        hints = ("--compile-there sends the text only",)
-        raise TraceError(f"the request has {size} bytes, and agents read {LONGEST_REQUEST} at most", hints=hints)
-    return request
 
 
 # ---------------------------------------------------------------------------------------------- from the agent

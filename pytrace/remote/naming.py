@@ -28,6 +28,9 @@ _BUILD_ID = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 Own = Callable[[str, str], int]
 """How much this machine knows of a binary, by build id and path: :data:`pytrace.remote.messages.Detail`."""
 
+ANSWERING = 20.0
+"""Seconds in which it answers at least a part of a question."""
+
 
 def _no_detail(_build_id: str, _path: str) -> int:
     """What a gateway knows: its controller names functions."""
@@ -127,7 +130,7 @@ class Naming:
         """Hosts that have not answered in time, or have waited long enough; they are gone."""
         found = [
             host for host, waiting in self._waiting.items()
-            if now - waiting.since > messages.NAMING or now - waiting.heard > messages.ANSWERING
+            if now - waiting.since > messages.NAMING or now - waiting.heard > ANSWERING
         ]  # fmt: skip
         for host in found:
             self.gone(host)

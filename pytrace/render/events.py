@@ -20,13 +20,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, RECORD_HEADER, WORD, EventLayout
 from pytrace.core.types import String
-from pytrace.render.text import Value, escaped, for_any, hex_escaped, hex_spaced, integer_code
+from pytrace.render.text import Value, escaped, for_any, integer_code
 
 if TYPE_CHECKING:
     from pytrace.core.text import Conversion
@@ -277,6 +276,16 @@ def _gfp_flags(conversion: Conversion, type_: types.Type, forms: TextForms) -> P
     return _of_word(gfp_names)(conversion, type_, forms)
 
 
+def hex_spaced(data: bytes) -> bytes:
+    """``%rh``: two hex digits for each byte, separated by spaces."""
+    return data.hex(" ").encode()
+
+
+def hex_escaped(data: bytes) -> bytes:
+    """``%rx``: every byte as ``\\xNN``."""
+    return b"".join([b"\\x%02x" % code for code in data])
+
+
 ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     **dict.fromkeys(_FORMATS, _number),
     **dict.fromkeys(("f", "F", "e", "E", "g", "G"), _fraction),
@@ -289,18 +298,6 @@ ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     "rh": _buffer(hex_spaced),
 }
 """The compilation of each conversion of :data:`pytrace.core.text.CONVERSION_NAMES`."""
-
-
-def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:
-    """*piece* with its result passed through *escape*, width included."""
-    if not piece.textual:
-        return piece
-    render, layout = piece.render, piece.format
-    if layout == b"%s":
-        return replace(piece, render=escape if render is None else lambda value: escape(render(value)))
-    if render is None:
-        return replace(piece, format=b"%s", render=lambda value: escape(layout % value))
-    return replace(piece, format=b"%s", render=lambda value: escape(layout % render(value)))
 
 
 # ---------------------------------------------------------------------------------------------- decoding

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
 
 from pytrace.base import control_characters
 from pytrace.core import types
-from pytrace.render.text import Bars, Convert, Decode, Form, Memory, Value, Values, for_any, joined_members
+from pytrace.render.text import Bars, Decode, Form, Memory, Value, Values, for_any, joined_members
 from pytrace.render.value_kind import Plain
 from pytrace.render.values import portable_members, value_kind_of
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 Formatted = Callable[[types.Joined, "TextForms"], Form]
+
+_Convert = Callable[[bytes], Value]
 
 
 class ByType(Generic[Made]):
@@ -62,7 +64,7 @@ class Decoders(ByType[Decode]):
         """The decoder of values of type *type_*."""
         return self.form(type_)
 
-    def convert(self, type_: types.Type) -> tuple[str, Convert | None]:
+    def convert(self, type_: types.Type) -> tuple[str, _Convert | None]:
         """The code of *type_* as one field of a :class:`struct.Struct`, and the conversion of the result."""
         code = value_kind_of(type_).code()
         if code is not None and type_.size <= 8:
@@ -91,7 +93,7 @@ class Decoders(ByType[Decode]):
         if not kinds:
             return lambda _memory, _offset: ()
         layout, end = ["="], 0
-        converts: list[Convert | None] = []
+        converts: list[_Convert | None] = []
         for type_, offset in zip(kinds, offsets, strict=True):
             code, convert = self.convert(type_)
             layout.append(f"{offset - end}x{code}" if offset != end else code)

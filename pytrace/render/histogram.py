@@ -237,34 +237,6 @@ def _quantile(percent: str, bucket: LabelledBucket) -> Quantile:
     return Quantile(percent, middle, high - middle, low, high)
 
 
-def quantile_text(item: Quantile) -> bytes:
-    """``p99 1056 ±32`` or, at an open end, ``p99 < 0``."""
-    label = f"p{item.percent}"
-    if item.value is not None:
-        tail = f"{item.value} ±{item.error}" if item.error else f"{item.value}"
-    elif item.low is not None:
-        tail = f">= {item.low}"
-    elif item.high is not None:
-        tail = f"< {item.high + 1}"
-    else:
-        tail = "no data"
-    return f"{label:<8} {tail}\n".encode()
-
-
-def quantile_json(items: Sequence[Quantile]) -> bytes:
-    """An array of percentiles: value and maximum error (both null at an open end), and the known bounds."""
-    quantiles = []
-    for item in items:
-        parts = [
-            (b"percentile", item.percent.encode()),
-            (b"value", b"null" if item.value is None else json.number(item.value)),
-            (b"error", b"null" if item.error is None else json.number(item.error)),
-        ]
-        bounds = ((b"min", item.low), (b"max", item.high))
-        quantiles.append(json.mapping([*parts, *((name, json.number(end)) for name, end in bounds if end is not None)]))
-    return b"[%s]" % b",".join(quantiles)
-
-
 # ---------------------------------------------------------------------------------------------- Python values
 
 

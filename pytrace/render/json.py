@@ -22,7 +22,7 @@ from pytrace.render.text import for_any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytrace.render.text import Form, Value
+    from pytrace.render.text import Value
 
 P = TypeVar("P")
 
@@ -150,12 +150,6 @@ def ending(mark: str) -> bytes:
     return b', "mark": "%s"}' % mark.encode() if mark else b"}"
 
 
-def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
-    """One line of output: an object with ``type`` and more members."""
-    members = ((name.encode(errors="surrogateescape"), value) for name, value in items)
-    return mapping([(b"type", quoted(kind.encode())), *members]) + b"\n"
-
-
 # ---------------------------------------------------------------------------------------------- members
 
 
@@ -172,12 +166,6 @@ def named_members(
     return text
 
 
-def frames(text: Form, type_: types.Stack) -> Form:
-    """The frames of a stack as an array of texts, in the order in which they print."""
-    end = b";" if type_.mode.one_line else b"\n"
-    return lambda value: b"[%s]" % b", ".join([quoted(line.strip()) for line in text(value).split(end) if line.strip()])
-
-
 # ---------------------------------------------------------------------------------------------- rows of tables
 
 
@@ -185,6 +173,20 @@ ROW_START, ROW_END = b'{"type": "row", "table": %d, "data": ', b"}\n"
 """The text before and after the object of a row, with a place for the number of its table."""
 
 _Tree = dict[str, "_Tree | types.Type"]
+
+
+def _path_names(path: str) -> list[str]:
+    """Inverse of :func:`joined_path`: the names in *path*; those in quotes may contain dots."""
+    if '"' not in path:
+        return path.split(".")
+    names, quoted = [""], False
+    for letter in path:
+        quoted ^= letter == '"'
+        if letter == "." and not quoted:
+            names.append("")
+        else:
+            names[-1] += letter
+    return names
 
 
 def row_object(
@@ -203,11 +205,10 @@ def row_object(
     if list(names) == [""]:
         yield from _nested(kinds[0], leaf)
         return
-    from pytrace.core.value_tables import path_names  # few scripts have rows
 
     tree: _Tree = {}
     for path, type_ in zip(names, kinds, strict=True):
-        *above, name = path_names(path)
+        *above, name = _path_names(path)
         place = tree
         for step in above:
             inner = place.setdefault(step, {})

@@ -14,6 +14,7 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import truncated
 from pytrace.render import histogram, json, tseries
 from pytrace.render.forms import Decoders
+from pytrace.render.histogram import Quantile
 from pytrace.render.text import Decode, Value, Values, for_any, map_title
 from pytrace.render.tseries import Intervals
 from pytrace.render.value_kind import itself
@@ -239,6 +240,34 @@ class MapPrinter:
         if not isinstance(type_, types.Hist | types.LHist):
             raise InternalError(f"percentiles of {self.name}, which is no histogram")
         return histogram.shape(type_)
+
+
+def _quantile_json(items: Sequence[Quantile]) -> bytes:
+    """An array of percentiles: value and maximum error (both null at an open end), and the known bounds."""
+    quantiles = []
+    for item in items:
+        parts = [
+            (b"percentile", item.percent.encode()),
+            (b"value", b"null" if item.value is None else json.number(item.value)),
+            (b"error", b"null" if item.error is None else json.number(item.error)),
+        ]
+        bounds = ((b"min", item.low), (b"max", item.high))
+        quantiles.append(json.mapping([*parts, *((name, json.number(end)) for name, end in bounds if end is not None)]))
+    return b"[%s]" % b",".join(quantiles)
+
+
+def quantile_text(item: Quantile) -> bytes:
+    """``p99 1056 ±32`` or, at an open end, ``p99 < 0``."""
+    label = f"p{item.percent}"
+    if item.value is not None:
+        tail = f"{item.value} ±{item.error}" if item.error else f"{item.value}"
+    elif item.low is not None:
+        tail = f">= {item.low}"
+    elif item.high is not None:
+        tail = f"< {item.high + 1}"
+    else:
+        tail = "no data"
+    return f"{label:<8} {tail}\n".encode()
 
 
 class MapView(MapPrinter):
@@ -507,13 +536,13 @@ class MapView(MapPrinter):
         parts = []
         for key, counts in self.entries():
             label = self.label if self.spec.key is None else b"%s[%s]" % (self.label, self._key_text(key))
-            parts.append(b"%s:\n%s\n" % (label, b"".join(map(histogram.quantile_text, quantiles(counts)))))
+            parts.append(b"%s:\n%s\n" % (label, b"".join(map(quantile_text, quantiles(counts)))))
         return b"".join(parts)
 
     def quantiles_json(self, percents: Sequence[str]) -> bytes:
         """Percentiles of a hist map as one line of JSON."""
         quantiles = self.quantiles(percents)
-        forms = [(key, histogram.quantile_json(quantiles(counts))) for key, counts in self.entries()]
+        forms = [(key, _quantile_json(quantiles(counts))) for key, counts in self.entries()]
         if not forms:
             return b""
         data = forms[0][1] if self.spec.key is None else self._members(forms)

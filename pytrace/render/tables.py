@@ -280,20 +280,6 @@ def cell(forms: TextForms, type_: types.Type) -> Form | None:
     return one_line(form) if any(isinstance(inner, types.Stack) for inner in types.parts([type_])) else form
 
 
-def is_below(type_: types.Type) -> bool:
-    """True for values that are printed below their row: stacks, except those in one line."""
-    return isinstance(type_, types.Stack) and not type_.mode.one_line
-
-
-def lines_below(form: Form) -> Form:
-    """The frames of a stack, each on an indented line."""
-    return lambda value: _indented(form(value).split(b"\n"))
-
-
-def _indented(lines: list[bytes]) -> bytes:
-    return b"".join([b"    %s\n" % visible(line.strip()) for line in lines if line.strip()])
-
-
 def one_line(form: Form) -> Form:
     """The frames of a stack with semicolons between them, innermost first."""
     return lambda value: b";".join([line.strip() for line in form(value).split(b"\n") if line.strip()])

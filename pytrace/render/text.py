@@ -19,7 +19,6 @@ Value: TypeAlias = "int | float | bytes | tuple[Value, ...]"
 Values: TypeAlias = "tuple[Value, ...]"
 Decode = Callable[[Memory, int], Value]
 """From memory and an offset to a decoded value."""
-Convert = Callable[[bytes], Value]
 Form = Callable[[Value], bytes]
 
 Made = TypeVar("Made")
@@ -97,16 +96,6 @@ def escaped(data: bytes) -> bytes:
     if data.isascii() and data.decode().isprintable():
         return data
     return b"".join([_BYTES[code] for code in data])
-
-
-def hex_escaped(data: bytes) -> bytes:
-    """``%rx``: every byte as ``\\xNN``."""
-    return b"".join([b"\\x%02x" % code for code in data])
-
-
-def hex_spaced(data: bytes) -> bytes:
-    """``%rh``: two hex digits for each byte, separated by spaces."""
-    return data.hex(" ").encode()
 
 
 # --------------------------------------------------------------------------------------------------------------- times

@@ -191,31 +191,6 @@ def difference(
     return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses), rows)
 
 
-def scaled(before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, dict[str, str]]:
-    """The earlier state with numbers by stack that have the total of the later one, so that shares are compared.
-
-    And a sentence for each such map.
-    """
-    maps, sentences = dict(before.maps), {}
-    for name, old in before.maps.items():
-        new = after.maps.get(name)
-        if new is None or not is_profile(old) or not all(isinstance(one.value, types.SUMS) for one in (old, new)):
-            continue
-        was, now = (sum(number for number in side.entries.values() if isinstance(number, int)) for side in (old, new))
-        if was <= 0 or now <= 0:
-            continue
-        entries: dict[Portable, Value] = {}
-        seen = 0
-        for key, number in old.entries.items():
-            assert isinstance(number, int)
-            # Ends are rounded, not numbers: many small ones keep their sum.
-            entries[key] = (seen + number) * now // was - seen * now // was
-            seen += number
-        maps[name] = replace(old, entries=entries)
-        sentences[name] = f"numbers before are multiplied by {now / was:.4g}: both have the same total"
-    return replace(before, maps=maps), sentences
-
-
 def _by_function(before: MapData, after: MapData) -> tuple[MapData, MapData, str]:
     """Maps of two runs with keys that both may have, and a sentence on what was left out."""
     if before.key != after.key or any(external_sort.is_large(side.entries) for side in (before, after)):

@@ -79,13 +79,6 @@ def nothing_counted(snapshot: SnapshotData) -> list[str]:
 _WAITS = "pytrace flame --off-cpu shows where it waits"
 
 
-def findings_of(data: MapData, run: Run) -> list[str]:
-    """As :func:`findings`, of one map."""
-    if data.entries and is_profile(data):
-        return Stacks(data, run).lines()
-    return histogram_lines(data) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
-
-
 # ---------------------------------------------------------------------------------------------- stacks
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import Array, Record, Tuple, Type
+from pytrace.core.types import Tuple, Type
 from pytrace.render.value_kind import Join, MismatchError
 from pytrace.render.values import joined_types, value_kind_of
 from pytrace.results import external_sort
@@ -246,26 +246,3 @@ def common_type(subject: str, verb: str, pair: tuple[Type | None, Type | None], 
 def described(type_: Type | None) -> str:
     """The type of keys or values for a message; None is that of the keys of a map without keys."""
     return "no key" if type_ is None else value_kind_of(type_).described()
-
-
-def held_type(expected: Type, given: Type) -> Type:
-    """The type that values of type *given* have where *expected* was: width and sign of integers may be larger (kernels
-    differ), all else is as expected.
-
-    Raises:
-        MismatchError: they are no such values.
-    """
-    return _held(expected, joined_types(expected, given))
-
-
-def _held(expected: Type, both: Type) -> Type:
-    match expected, both:
-        case Tuple(), Tuple():
-            return Tuple(tuple(map(_held, expected.members, both.members)))
-        case Record(), Record():
-            return Record(expected.names, tuple(map(_held, expected.members, both.members)))
-        case Array(), Array():
-            return Array(_held(expected.element, both.element), expected.count)
-        case types.Int(), _:
-            return both
-    return expected

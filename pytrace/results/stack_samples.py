@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.value_tables import Column
@@ -171,15 +170,6 @@ def unlike(before: Collection[tuple[object, ...]], after: Collection[tuple[objec
         return set()
     pairs = zip(zip(*before, strict=True), zip(*after, strict=True), strict=True)
     return {at for at, (old, new) in enumerate(pairs) if not {*old} & {*new}}
-
-
-def without_labels(profile: Profile, positions: Collection[int]) -> Profile:
-    """A profile without some of the labels, by their number."""
-    samples = [
-        sample._replace(labels=tuple([label for at, label in enumerate(sample.labels) if at not in positions]))
-        for sample in profile.samples
-    ]
-    return replace(profile, samples=samples)
 
 
 def is_profile(data: MapData) -> bool:

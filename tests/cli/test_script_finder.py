@@ -99,8 +99,8 @@ def test_only_tools_follow_the_children_of_a_command(monkeypatch: pytest.MonkeyP
     assert line_of("opens -c ls").flag("follow")
     assert not line_of("own.bt -c ls").flag("follow")
     assert not line_of("opens").flag("follow")
-    assert all(list((Path(request.__file__).parents[1] / "tools").rglob(f"{name}.bt")) for name in tools.ALONE)
-    monkeypatch.setattr(tools, "ALONE", frozenset({"opens"}))
+    assert all(list((Path(request.__file__).parents[1] / "tools").rglob(f"{name}.bt")) for name in request.ALONE)
+    monkeypatch.setattr(request, "ALONE", frozenset({"opens"}))
     assert not line_of("opens -c ls").flag("follow")
     assert line_of("opens --follow -c ls").flag("follow")
 

@@ -10,9 +10,8 @@ import pytest
 from pytrace.cli import request, script_options
 from pytrace.cli.commands import Command, Operand
 from pytrace.cli.main import main
-from pytrace.cli.options import Option, read
+from pytrace.cli.options import GivenLetter, Option, read
 from pytrace.cli.script_options import ScriptWords
-from pytrace.cli.tools import GivenLetter
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.script_options import TYPES, ScriptOption
 from pytrace.core.source import Source

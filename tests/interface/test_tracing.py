@@ -23,7 +23,7 @@ from pytrace.core.manifest import ProgramSpec
 from pytrace.core.options import CompileOptions, Config, ProcessFilters
 from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.interface import compiled, tracing
-from pytrace.interface.compiled import filters, of_compiled
+from pytrace.interface.compiled import filters
 from pytrace.interface.errors import LossWarning, ScriptError, TraceWarning, placed, warn
 from pytrace.interface.events import (
     FOLLOWED_BY_TEXT,
@@ -35,7 +35,7 @@ from pytrace.interface.events import (
     event_handlers,
 )
 from pytrace.interface.listing import Argument, _argument, features, probes
-from pytrace.interface.tracing import Trace, _checked, _close, _forgotten, _is_loss
+from pytrace.interface.tracing import Trace, _checked, _close, _forgotten, _is_loss, of_compiled
 from pytrace.remote.fleet import StackNames
 from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace

@@ -101,9 +101,9 @@ def test_the_machine_says_how_busy_its_cpus_are(tmp_path: Path) -> None:
 
 
 def test_why_a_process_cannot_be_read() -> None:
-    said = processes.refused(PermissionError(), 5)
+    said = inspector.refused(PermissionError(), 5)
     assert said == "process 5 belongs to another user: only root, or its user, may read it"
-    assert processes.refused(FileNotFoundError(), 5) == "process 5 has ended"
+    assert inspector.refused(FileNotFoundError(), 5) == "process 5 has ended"
 
 
 def test_what_traces_print_becomes_tables() -> None:

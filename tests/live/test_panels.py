@@ -20,13 +20,14 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.failures import UnderWay
-from pytrace.live import answer_view, changes, processes, terminal
+from pytrace.live import answer_view, changes, pictures, processes, terminal, view_process
 from pytrace.live.answer_view import AnswerView
-from pytrace.live.arrangement import COUNTERS, LOG, Arrangement, Log
-from pytrace.live.board import Board, footer, sampled, summary
-from pytrace.live.glyphs import LEVELS, Glyphs, Line, columns, quantity
+from pytrace.live.app import footer
+from pytrace.live.arrangement import COUNTERS, LOG, Arrangement, Log, counter_lines
+from pytrace.live.board import Board, sampled, summary
+from pytrace.live.glyphs import LEVELS, Glyphs, Line, columns
 from pytrace.live.messages import Command, Lines, Message, Notice, Start, State
-from pytrace.live.panels import FADE, TOTAL, Counters, Panel, Selection, counter_lines
+from pytrace.live.panels import FADE, TOTAL, Counters, Panel, Selection, quantity
 from pytrace.live.pictures import HistogramPanel, SeriesPanel
 from pytrace.remote.answer import trimmed
 from pytrace.render import histogram as render
@@ -572,10 +573,10 @@ def test_rates_are_per_second_and_of_keys_that_are_known() -> None:
 
 
 def test_buckets_gain_what_was_added() -> None:
-    assert changes.added({1: 5, 2: 1}, {1: 7, 2: 1, 3: 4}) == {1: 2, 3: 4}
-    assert changes.added(None, {1: 7}) == {1: 7}
-    assert changes.added({1: 5}, {1: 2}) == {1: 2}, "it was cleared in between"
-    assert changes.added({1: 5}, None) == {}
+    assert pictures.added({1: 5, 2: 1}, {1: 7, 2: 1, 3: 4}) == {1: 2, 3: 4}
+    assert pictures.added(None, {1: 7}) == {1: 7}
+    assert pictures.added({1: 5}, {1: 2}) == {1: 2}, "it was cleared in between"
+    assert pictures.added({1: 5}, None) == {}
 
 
 # ---------------------------------------------------------------------------------------------- glyphs
@@ -872,7 +873,7 @@ def test_a_terminal_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs, ours = pty.openpty()
     attributes = termios.tcgetattr(ours)
     monkeypatch.setattr(termios, "tcgetattr", lambda _number: attributes)
-    saved = terminal.SavedTerminal()
+    saved = view_process.SavedTerminal()
     changed = [*attributes[:3], attributes[3] & ~(termios.ECHO | termios.ISIG), *attributes[4:]]
     termios.tcsetattr(ours, termios.TCSANOW, changed)
     saved.restore(ours, modes=True)

@@ -10,7 +10,7 @@ import pytest
 from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
-from pytrace.multitools import targets
+from pytrace.multitools import functions, targets
 from pytrace.multitools.expressions import (
     NoTypeError,
     SpecText,
@@ -18,22 +18,12 @@ from pytrace.multitools.expressions import (
     is_text,
     is_type_word,
     is_user,
-    places,
     script_type,
     signature,
     split,
 )
-from pytrace.multitools.targets import (
-    KERNEL,
-    OTHER,
-    TRACEPOINT,
-    USDT,
-    USER,
-    Attachment,
-    ProbeText,
-    Scope,
-    unknown_at_return,
-)
+from pytrace.multitools.targets import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment, ProbeText, Scope, places
+from pytrace.multitools.trace import unknown_at_return
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.rows import each_row
 
@@ -384,7 +374,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     ],
 )
 def test_regular_expressions(pattern: str, names: list[str]) -> None:
-    found, expression = targets.by_regexp(targets.parse(SpecText.of(pattern), regexp=True))
+    found, expression = functions.by_regexp(targets.parse(SpecText.of(pattern), regexp=True))
     assert found.name == "*"
     known = ["vfs_read", "vfs_write", "vfs_open", "do_exit"]
     assert [name for name in known if re.search(expression, f"kprobe:{name}")] == names
@@ -394,7 +384,7 @@ def test_regular_expressions(pattern: str, names: list[str]) -> None:
 
 def test_a_wrong_regular_expression() -> None:
     with pytest.raises(TraceError, match=r"'\(vfs' is not a regular expression"):
-        targets.by_regexp(targets.parse(SpecText.of("c:(vfs"), regexp=True))
+        functions.by_regexp(targets.parse(SpecText.of("c:(vfs"), regexp=True))
 
 
 # ---------------------------------------------------------------------------------------------- scope

@@ -22,7 +22,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace.remote import bootstrap, channels, messages
-from pytrace.remote.channels import Inbox, Outbox, end_requests
+from pytrace.remote.agent import end_requests
+from pytrace.remote.channels import Inbox, Outbox
 from pytrace.remote.messages import (
     Ask,
     Attached,

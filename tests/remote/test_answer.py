@@ -17,7 +17,8 @@ from pytrace.core.types import Type
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote import answer as answers
 from pytrace.remote import messages
-from pytrace.remote.answer import BOUND, LEFT_OUT, WIDTH, Answer, fitting, labelled, left_out_warnings, trimmed
+from pytrace.remote.answer import BOUND, LEFT_OUT, WIDTH, Answer, fitting, labelled, trimmed
+from pytrace.remote.fleet import left_out_warnings
 from pytrace.remote.host_results import aligned
 from pytrace.remote.hosts import LATEST, Offset, better, measured
 from pytrace.remote.messages import (

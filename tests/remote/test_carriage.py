@@ -27,17 +27,9 @@ from pytrace.base.interruption import interruptions
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import clustershell, messages, push
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import (
-    LEAVE,
-    WORKERS,
-    Carriage,
-    Conversation,
-    Relayed,
-    Rollout,
-    Stopping,
-    stage_sizes,
-)
+from pytrace.remote.carriage import LEAVE, WORKERS, Carriage, Conversation, Relayed, Rollout, Stopping
 from pytrace.remote.controller import Controller
+from pytrace.remote.fleet import stage_sizes
 from pytrace.remote.hosts import Host, State
 from pytrace.remote.messages import Beat, Code, Limits, Need, Request, Route, Send, Stop, ToAgent
 from pytrace.remote.push import Archive, Pusher

@@ -16,7 +16,7 @@ from pytrace.core import kernel_info, types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack
-from pytrace.remote import controller, host_results, messages
+from pytrace.remote import controller, host_results, hosts, messages, naming
 from pytrace.remote.answer import Answer
 from pytrace.remote.controller import Controller
 from pytrace.remote.host_results import Script
@@ -172,8 +172,8 @@ def test_a_host_that_does_not_answer_is_given_up(three: Controller) -> None:
     assert said(three, "web2", hello("web2"), ATTACHED, stacks("web2"), WAITS) == b""
     for name in ("web2", "web3"):
         three.hosts[name].heard = 1000
-    assert three.silent(1 + messages.ANSWERING) == []
-    assert three.silent(2 + messages.ANSWERING) == ["web1"]
+    assert three.silent(1 + naming.ANSWERING) == []
+    assert three.silent(2 + naming.ANSWERING) == ["web1"]
     assert said(three, "web1", named("late")) is None
     assert three.due("web2", 30) == QUESTION
     assert three.hosts["web1"].state is State.ANSWERED
@@ -221,7 +221,7 @@ def test_a_host_that_floods_is_cut_off(three: Controller, monkeypatch: pytest.Mo
     while say(three, "web2", *[Warned("w" * 1000)] * 20):
         pass
     assert three.hosts["web2"].text == "it has sent more than the 100000 bytes allowed"
-    assert len(three.hosts["web2"].warnings) <= messages.MOST_WARNINGS
+    assert len(three.hosts["web2"].warnings) <= hosts.MOST_WARNINGS
     assert count(three) == 3
 
 
@@ -615,7 +615,7 @@ def test_texts_of_hosts_are_short_and_few(tmp_path: Path) -> None:
     for number in range(30):
         controller.output("web1", messages.encode(messages.Warned(f"{number}" + "w" * 900_000)), 2)
     host = controller.hosts["web1"]
-    assert [len(text) for text in host.told] == [messages.LONGEST_TEXT] * messages.MOST_WARNINGS + [16]
+    assert [len(text) for text in host.told] == [messages.LONGEST_TEXT] * hosts.MOST_WARNINGS + [16]
     assert host.told[-1] == "10 more warnings"
     error = messages.End(reason="error", status=1, error="ERROR: " + "e" * 900_000)
     controller.output("web1", messages.encode(error), 3)

@@ -25,7 +25,7 @@ from pytrace.remote.hosts import (
     without_answer,
 )
 from pytrace.remote.messages import Function, Hello, Inquiry, Misfit, NamedPlace, NamePlaces, Place, Stated, Variant
-from pytrace.remote.naming import Naming, place_of, places
+from pytrace.remote.naming import ANSWERING, Naming, place_of, places
 from pytrace.remote.variants import MOST_KINDS, MOST_TRIES, STATING, Kind, Outcome, Variants, packed, unpacked
 from pytrace.results.snapshot import Frame, SnapshotData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, table
@@ -213,8 +213,8 @@ def test_a_lost_host_is_replaced() -> None:
     naming.gone("a")
     assert not naming.waits("a")
     assert ask(naming, "b") == [16]
-    assert naming.late(messages.ANSWERING) == []
-    assert naming.late(messages.ANSWERING + 2) == ["b"]
+    assert naming.late(ANSWERING) == []
+    assert naming.late(ANSWERING + 2) == ["b"]
     naming.begin("c", of(16), DETAILS, 0)
     assert naming.late(messages.NAMING) == []
     assert naming.late(messages.NAMING + 1) == ["c"]

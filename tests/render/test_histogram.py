@@ -32,7 +32,7 @@ from pytrace.core.types import (
     Sum,
     Tuple,
 )
-from pytrace.render import histogram
+from pytrace.render import histogram, map_printer
 from pytrace.render.forms import Decoders
 from pytrace.render.text import Bars
 from pytrace.render.value_kind import Piece
@@ -119,17 +119,17 @@ def test_the_true_percentile_is_within_the_stated_error(values: list[int], bits:
 def test_percentiles_at_open_ends() -> None:
     form = histogram.shape(LHist(0, 10, 5))
     low, high = histogram.quantiles(form, (1, 0, 0, 1), ["10", "99.9"])
-    assert histogram.quantile_text(low) == b"p10      < 0\n"
-    assert histogram.quantile_text(high) == b"p99.9    >= 10\n"
+    assert map_printer.quantile_text(low) == b"p10      < 0\n"
+    assert map_printer.quantile_text(high) == b"p99.9    >= 10\n"
     (none,) = histogram.quantiles(form, (0, 0, 0, 0), ["50"])
-    assert histogram.quantile_text(none) == b"p50      no data\n"
+    assert map_printer.quantile_text(none) == b"p50      no data\n"
 
 
 def test_percentile_text() -> None:
     kind = Hist(5)
     tally = counts(kind.buckets, [bucket(value, 5) for value in [7] * 10 + [1000] * 10])
     found = histogram.quantiles(histogram.shape(kind), tally, ["50", "99"])
-    assert b"".join(map(histogram.quantile_text, found)).decode() == "p50      7\np99      999 ±8\n"
+    assert b"".join(map(map_printer.quantile_text, found)).decode() == "p50      7\np99      999 ±8\n"
 
 
 @pytest.mark.parametrize(

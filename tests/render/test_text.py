@@ -37,7 +37,7 @@ from pytrace.core.types import (
     Tuple,
 )
 from pytrace.core.value_tables import TableSchema
-from pytrace.render import csv, json, text
+from pytrace.render import csv, events, json, text
 from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.names import Names
 from pytrace.render.tables import Page, TextTable, visible
@@ -130,7 +130,7 @@ def test_forms_are_made_once_for_each_type() -> None:
     ],
 )
 def test_bytes(data: bytes, escaped: bytes, every: bytes, spaced: bytes) -> None:
-    assert (text.escaped(data), text.hex_escaped(data), text.hex_spaced(data)) == (escaped, every, spaced)
+    assert (text.escaped(data), events.hex_escaped(data), events.hex_spaced(data)) == (escaped, every, spaced)
 
 
 def test_families_are_those_of_this_machine() -> None:

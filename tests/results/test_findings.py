@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from pytrace.cli.subcommands import scaled
 from pytrace.core import types
-from pytrace.results.difference import scaled
 from pytrace.results.findings import Stacks, changes, duration, findings, readable
 from pytrace.results.snapshot import Frame, MapData, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table

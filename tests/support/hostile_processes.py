@@ -25,7 +25,7 @@ from unittest.mock import patch
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import Libraries
 from pytrace.runtime.machine import foreign_files, procfs, selected_processes
-from pytrace.runtime.stacks import python_processes
+from pytrace.runtime.stacks import python_processes, symbolizer
 from pytrace.runtime.stacks.symbolizer import Symbolizer
 from tests.support import hostile_files
 from tests.support.hostile_files import MOST_MEMORY, STRANGERS, addresses, honest
@@ -263,7 +263,7 @@ def _other_questions(random: Random, pid: int) -> None:
     questions: tuple[Callable[[], object], ...] = (
         lambda: procfs.executable(pid), lambda: procfs.mapped_files(pid), lambda: procfs.children(pid),
         lambda: procfs.has_executed(pid), lambda: procfs.ancestors(pid), lambda: procfs.leader(pid),
-        lambda: procfs.hidden(pid), lambda: procfs.root_prefix(pid), lambda: procfs.live_thread(pid),
+        lambda: symbolizer.hidden(pid), lambda: procfs.root_prefix(pid), lambda: procfs.live_thread(pid),
         lambda: procfs.waited_for_children(pid), lambda: selected_processes.container_processes("ab" * 8),
         lambda: python_processes.runs_python(pid),
         lambda: Libraries(os.environ).find(random.choice(("", "*", "libc", "/x*y", "/dev/shm/a*b")), pid),

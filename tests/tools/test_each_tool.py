@@ -12,8 +12,8 @@ import pytrace
 from pytrace.cli import options as command_line
 from pytrace.cli import script_options, tools
 from pytrace.cli.main import main
+from pytrace.cli.request import LETTERS
 from pytrace.cli.script_texts import header
-from pytrace.cli.tools import LETTERS
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.script_options import ScriptOption, WrongValueError, convert

@@ -6,8 +6,7 @@ types of values are in :mod:`pytrace.codegen.ir.values`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -27,8 +26,6 @@ from pytrace.codegen.ir.values import (
     Ptr,
     Scope,
 )
-
-_SYMBOL = re.compile(r"@(\w+)")
 
 
 class Prologue(msgspec.Struct, eq=False):
@@ -78,18 +75,6 @@ class FunctionText(msgspec.Struct, eq=False):
             lines.extend(map(str, block.lines))
         lines.append("}\n")
         return "\n".join(lines)
-
-
-def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
-    """The functions that each of *names* calls or passes to the kernel as a callback, in the IR *text* of a module."""
-    calls: dict[str, set[str]] = {}
-    for part in text.split("\ndefine ")[1:]:
-        head, _, rest = part.partition("(")
-        body = rest.partition("\n}\n")[0]
-        name = head.rpartition("@")[2]
-        if name in names:
-            calls[name] = {callee for callee in _SYMBOL.findall(body) if callee in names}
-    return calls
 
 
 _NO_SCOPE = Scope("")

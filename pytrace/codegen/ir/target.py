@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from types import ModuleType
@@ -16,7 +17,6 @@ from llvmlite.binding import ModuleRef, TargetMachine
 from llvmlite.binding.context import ContextRef
 
 from pytrace.base.interruption import postponed
-from pytrace.codegen.ir.builder import callees
 from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.limits import memory_is_limited
@@ -31,6 +31,8 @@ _MOST_STACK = 1 << 14
 # Functions that make or free an object of llvmlite postpone Ctrl-C: one that is interrupted half-made is freed with an
 # error, or freed twice, and an interrupt in its ``__del__`` is lost. They are single calls of LLVM, which no signal
 # interrupts anyway.
+
+_SYMBOL = re.compile(r"@(\w+)")
 
 
 def _llvm() -> ModuleType:
@@ -241,6 +243,18 @@ _LOAD, _STORES = 1, (2, 3)
 _MOVE, _ADD = 0xBF, 0x07
 _FRAME = 10
 """The register that points to the end of the frame."""
+
+
+def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
+    """The functions that each of *names* calls or passes to the kernel as a callback, in the IR *text* of a module."""
+    calls: dict[str, set[str]] = {}
+    for part in text.split("\ndefine ")[1:]:
+        head, _, rest = part.partition("(")
+        body = rest.partition("\n}\n")[0]
+        name = head.rpartition("@")[2]
+        if name in names:
+            calls[name] = {callee for callee in _SYMBOL.findall(body) if callee in names}
+    return calls
 
 
 def stack_needed(elf: bytes, text: str) -> int:

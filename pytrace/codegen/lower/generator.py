@@ -19,9 +19,10 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.emit.storage import SESSION, Layout, Scratch
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.ir.values import CONTEXT, Operand
+from pytrace.codegen.ir.values import CONTEXT, FRAME, Operand
 from pytrace.codegen.lower import map_access
-from pytrace.codegen.lower.statements import ScriptEmitter, copy_function
+from pytrace.codegen.lower.map_access import bucketed, keys_symbol, padded_key, sizes, symbol
+from pytrace.codegen.lower.statements import ScriptEmitter
 from pytrace.codegen.walkers import (
     memory_images,
     program_filters,
@@ -35,16 +36,17 @@ from pytrace.codegen.walkers.service_programs import PART
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.core.manifest import DIGEST, CompiledScript, Manifest, MapSpec, MapType, ProgramSpec
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import PYTHON_KINDS, URETPROBE, Context
-from pytrace.core.types import CHUNK_MAP
+from pytrace.core.types import CHUNK_MAP, Void
 from pytrace.frontend.syntax.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
     CheckedProgram,
     FunctionInfo,
     GoroutineNumber,
+    MapInfo,
     ProbeUnit,
     VariableInfo,
     location,
@@ -52,6 +54,32 @@ from pytrace.frontend.syntax.typed_program import (
 
 _FIRST_OBJECT = 8
 """Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""
+
+
+def _declare(module: Module, layout: Layout, info: MapInfo) -> None:
+    """Define a keyed map in the ELF file; unkeyed maps are slots of a data section.
+
+    A double-buffered map is an array of one inner map, which the runtime swaps with the other one.
+    """
+    if info.key is None:
+        return
+    twice, digested = info.name in layout.generations, info.name in layout.digested
+    map_type, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info, digested)
+    module.map(
+        symbol(info.name),
+        {
+            "type": map_type,
+            "key_size": key_size,
+            "value_size": value_size,
+            "max_entries": 1 if twice else info.max_entries,
+        },
+    )
+    if digested:
+        full_size = padded_key(info) if bucketed(info.value) else info.key.size
+        # Full keys are kept when the map is cleared, until half of these entries may be in use.
+        entries = info.max_entries * (2 if info.name in layout.emptied else 1)
+        attributes = {"type": MapType.HASH, "key_size": DIGEST, "value_size": full_size, "max_entries": entries}
+        module.map(keys_symbol(info.name), attributes)
 
 
 def generate(
@@ -63,7 +91,7 @@ def generate(
     digested = map_uses.digested_maps(checked) if checked.maps else frozenset()
     layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.live)
     for info in checked.maps.values():
-        map_access.declare(module, layout, info)
+        _declare(module, layout, info)
     # With -k, each read of a missing element is reported.
     elements = map_uses.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
     script = Script(
@@ -118,6 +146,36 @@ def _decides(checked: CheckedProgram) -> bool:
     return any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
+def _copy_function(program: Program, target: FunctionInfo) -> None:
+    """Emit the program's own copy of a user function, which uses the program's scratch area and counters."""
+    module = program.script.module
+    name = f"{program.unit.symbol}__{target.symbol}"
+    program.functions[target] = name
+    result = target.result
+
+    def leave(e: Emitter, value: Operand | None) -> None:
+        if value is None or isinstance(result, Void):
+            e.b.ret(0)
+        elif result.scalar:
+            e.b.ret(e.memory.number(e.memory.convert(value, result)))
+        else:
+            e.memory.write(value, e.area(program.results[target]), result)
+            e.b.ret(0)
+
+    b = module.function(name, ("*frame",), target.span)
+    e = ScriptEmitter(program, b, target.span, 1, FRAME, leave=leave, result_type=result)
+    # A function may be called from the body of a loop over a map.
+    e.atomic = True
+    for parameter in target.parameters:
+        # Parameters are live from the start, so the function's temporaries must not overlap them.
+        e.variable(parameter)
+    if not result.scalar and not isinstance(result, Void):
+        program.results[target] = program.scratch.allocate(result.size)
+    value = e.run_block(target.body, result)
+    if not e.b.closed:
+        e.leave(value)
+
+
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     program, functions = _planned(script, unit, number)
     if script.sampling is not None:
@@ -127,7 +185,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     if uncounted and not program.plan.long and script.kernel.feature("call_return"):
         program.late = late_body(script.checked, unit)
     for function in functions:
-        copy_function(program, function)
+        _copy_function(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
         program.scratch = Scratch(program.scratch.size)
     _entry(program)

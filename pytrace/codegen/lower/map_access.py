@@ -20,10 +20,9 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.map_uses import LEAST, WORD, Words, weights_symbol, words_of
 from pytrace.codegen.emit.program import Part, Script
-from pytrace.codegen.emit.storage import Layout
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
-from pytrace.codegen.ir.module import SHARED, Module
+from pytrace.codegen.ir.module import SHARED
 from pytrace.codegen.ir.values import (
     I1,
     I64,
@@ -40,7 +39,7 @@ from pytrace.codegen.ir.values import (
     pointer_parameter,
 )
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
+from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import MapInfo
@@ -263,32 +262,6 @@ def sizes(info: MapInfo, digested: bool = False) -> tuple[int, int, int]:
     if digested:
         key_size = DIGEST + (BUCKET if bucketed(info.value) else 0)
     return MAP_TYPES[info.kind], max(key_size, 1), max(value_size, 1)
-
-
-def declare(module: Module, layout: Layout, info: MapInfo) -> None:
-    """Define a keyed map in the ELF file; unkeyed maps are slots of a data section.
-
-    A double-buffered map is an array of one inner map, which the runtime swaps with the other one.
-    """
-    if info.key is None:
-        return
-    twice, digested = info.name in layout.generations, info.name in layout.digested
-    map_type, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info, digested)
-    module.map(
-        symbol(info.name),
-        {
-            "type": map_type,
-            "key_size": key_size,
-            "value_size": value_size,
-            "max_entries": 1 if twice else info.max_entries,
-        },
-    )
-    if digested:
-        full_size = padded_key(info) if bucketed(info.value) else info.key.size
-        # Full keys are kept when the map is cleared, until half of these entries may be in use.
-        entries = info.max_entries * (2 if info.name in layout.emptied else 1)
-        attributes = {"type": MapType.HASH, "key_size": DIGEST, "value_size": full_size, "max_entries": entries}
-        module.map(keys_symbol(info.name), attributes)
 
 
 # ---------------------------------------------------------------------------------------------- names and keys

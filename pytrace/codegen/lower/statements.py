@@ -8,10 +8,9 @@ from functools import cached_property
 from pytrace.base.dispatch import handlers, handles
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Loop, Part, Program
+from pytrace.codegen.emit.program import Loop, Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import (
-    FRAME,
     I64,
     Memory,
     Number,
@@ -31,7 +30,6 @@ from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.nodes import walk
 from pytrace.frontend.syntax.typed_program import (
     CheckedProgram,
-    FunctionInfo,
     MapInfo,
     Signedness,
     VariableInfo,
@@ -359,33 +357,3 @@ class ScriptEmitter(Emitter):
 
     def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
         return self.statements.block(node, type_)
-
-
-def copy_function(program: Program, target: FunctionInfo) -> None:
-    """Emit the program's own copy of a user function, which uses the program's scratch area and counters."""
-    module = program.script.module
-    name = f"{program.unit.symbol}__{target.symbol}"
-    program.functions[target] = name
-    result = target.result
-
-    def leave(e: Emitter, value: Operand | None) -> None:
-        if value is None or isinstance(result, Void):
-            e.b.ret(0)
-        elif result.scalar:
-            e.b.ret(e.memory.number(e.memory.convert(value, result)))
-        else:
-            e.memory.write(value, e.area(program.results[target]), result)
-            e.b.ret(0)
-
-    b = module.function(name, ("*frame",), target.span)
-    e = ScriptEmitter(program, b, target.span, 1, FRAME, leave=leave, result_type=result)
-    # A function may be called from the body of a loop over a map.
-    e.atomic = True
-    for parameter in target.parameters:
-        # Parameters are live from the start, so the function's temporaries must not overlap them.
-        e.variable(parameter)
-    if not result.scalar and not isinstance(result, Void):
-        program.results[target] = program.scratch.allocate(result.size)
-    value = e.run_block(target.body, result)
-    if not e.b.closed:
-        e.leave(value)

@@ -23,7 +23,7 @@ from pytrace.codegen.walkers import frame_pointers, python_threads
 from pytrace.codegen.walkers.frame_pointers import StackTruncation
 from pytrace.codegen.walkers.python_threads import Thread
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, Word
+from pytrace.core.python_format import FRAME, INDEX_BITS, NONE, OWNED_BY_INTERPRETER, ROW, Word
 from pytrace.core.types import Stack
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.typed_program import location
@@ -41,6 +41,10 @@ BY_CODE = 1
 """In place of an address: the native frame is one of the loop's code."""
 UNPLACED = 0
 """The last run, if the walk ended before its end."""
+
+_STATE_RUN = ROW + 16
+
+_STATE_FRAME = ROW
 
 
 class _Walk(Thread, frozen=True):
@@ -63,7 +67,7 @@ class _Walk(Thread, frozen=True):
         self.load_row(done)
         self.e.b.store(0, self.area(python_threads.STATE_COUNT))
         _, frame = self.innermost(done, waits=True)
-        self.e.b.store(frame, self.area(python_threads.STATE_FRAME))
+        self.e.b.store(frame, self.area(_STATE_FRAME))
         if self.runs:
             self._begin_run(0)
 
@@ -72,12 +76,12 @@ class _Walk(Thread, frozen=True):
     def step(self) -> None:
         """One iteration: store the frame, then step to its caller; ends the loop if there is none."""
         b, buffer = self.e.b, self.area(python_threads.STATE_BUFFER)
-        frame = b.load(self.area(python_threads.STATE_FRAME))
+        frame = b.load(self.area(_STATE_FRAME))
         self._leave_if(b.icmp("eq", frame, 0))
         size = b.at_most(self.word(Word.FRAME_SIZE), python_threads.BUFFER_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, buffer, size, frame)))
         previous = self.member(Word.FRAME_PREVIOUS)
-        b.store(previous, self.area(python_threads.STATE_FRAME))
+        b.store(previous, self.area(_STATE_FRAME))
         with b.when(b.icmp("ne", self.word(Word.FRAME_OWNER), NONE)):
             owner = self.member(Word.FRAME_OWNER, 8)
             with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
@@ -129,13 +133,13 @@ class _Walk(Thread, frozen=True):
     def _begin_run(self, place: Number) -> None:
         b = self.e.b
         b.store(UNPLACED, self._place(place))
-        b.store(place, self.area(python_threads.STATE_RUN))
+        b.store(place, self.area(_STATE_RUN))
         b.store(b.add(place, 1), self.area(python_threads.STATE_COUNT))
 
     def _end_run(self, mark: Number) -> None:
         """What was stored since its begin is a run, unless that is nothing: the loop begins or ends."""
         b = self.e.b
-        run, count = b.load(self.area(python_threads.STATE_RUN)), b.load(self.area(python_threads.STATE_COUNT))
+        run, count = b.load(self.area(_STATE_RUN)), b.load(self.area(python_threads.STATE_COUNT))
         with b.when(b.icmp("ugt", count, b.add(run, 1))):
             b.store(mark, self._place(run))
             self._leave_if(b.icmp("uge", count, self.limit))

@@ -42,9 +42,7 @@ _NEW = 1
 
 HEAD_SIZE, BUFFER_SIZE = 240, 112
 """Most bytes of a code object that are read, and of a frame."""
-STATE_FRAME = ROW
 STATE_COUNT = ROW + 8
-STATE_RUN = ROW + 16
 STATE_LOOP = ROW + 24
 STATE_KEY = ROW + 32
 STATE_HEAD = STATE_KEY + KEY

@@ -39,6 +39,12 @@ _LOOPBACK_NAMES = frozenset({
 _MISDIRECTED = 421
 LONGEST_NAME = 100
 
+_OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Prometheus' text format, which came before."""
+
+_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+"""The content type of the format."""
+
 
 class Answer(NamedTuple):
     """The answer to a request."""
@@ -390,7 +396,7 @@ class Exposition:
         older = "application/openmetrics-text" not in accept
         if older not in self._texts:
             self._texts[older] = openmetrics.exposition(self._families, older=older)
-        return openmetrics.OLDER_CONTENT_TYPE if older else openmetrics.CONTENT_TYPE, self._texts[older]
+        return _OLDER_CONTENT_TYPE if older else _CONTENT_TYPE, self._texts[older]
 
 
 def _left_out(numbers: Mapping[str, int]) -> Family:

@@ -307,12 +307,6 @@ def _at(family: Family, time: int) -> Family:
 # ---------------------------------------------------------------------------------------------- openmetrics
 
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-"""The content type of the format."""
-OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Prometheus' text format, which came before."""
-
-
 def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
     """Write runs, losses, and maps by name."""
     file.writelines(_lines(families(snapshot, timestamps=options.flag("timestamps"))))

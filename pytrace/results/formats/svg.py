@@ -10,7 +10,7 @@ import math
 import textwrap
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import BinaryIO
 from xml.sax.saxutils import escape
@@ -31,7 +31,7 @@ from pytrace.results.findings import (
     amounts_of,
     changes,
     duration,
-    findings_of,
+    histogram_lines,
     quantiles_text,
     readable,
     title_of,
@@ -70,10 +70,10 @@ from pytrace.results.stack_samples import (
     Profile,
     Sample,
     Text,
+    is_profile,
     is_remainder,
     profiles,
     unlike,
-    without_labels,
 )
 
 LEAST_WIDTH, MOST_WIDTH = 200, 20_000
@@ -243,6 +243,22 @@ def _begun(options: WriteOptions) -> tuple[Drawing, Options]:
     return Drawing(int(text)), style
 
 
+def _without_labels(profile: Profile, positions: Collection[int]) -> Profile:
+    """A profile without some of the labels, by their number."""
+    samples = [
+        sample._replace(labels=tuple([label for at, label in enumerate(sample.labels) if at not in positions]))
+        for sample in profile.samples
+    ]
+    return replace(profile, samples=samples)
+
+
+def _findings_of(data: MapData, run: Run) -> list[str]:
+    """As :func:`findings`, of one map."""
+    if data.entries and is_profile(data):
+        return Stacks(data, run).lines()
+    return histogram_lines(data) if data.entries and isinstance(data.value, types.Hist | types.LHist) else []
+
+
 def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Options, run: Run | None) -> None:
     """The answer and the flame graph of a map of stacks; with *before* a differential one."""
     (profile,) = profiles([data], Printers().portable_text)
@@ -250,13 +266,13 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
     if before is not None:
         (earlier,) = profiles([before], Printers().portable_text)
         other = unlike(*[[sample.labels for sample in side.samples] for side in (earlier, profile)])
-        profile, earlier = without_labels(profile, other), without_labels(earlier, other)
+        profile, earlier = _without_labels(profile, other), _without_labels(earlier, other)
     note = ""
     at = data.slice_column
     if at is not None and profile.samples:
         stacks = sum(isinstance(column.type, types.Stack) for column in data.key_columns[:at])
-        profile = without_labels(profile, [at - stacks])
-        earlier = earlier and without_labels(earlier, [at - stacks])
+        profile = _without_labels(profile, [at - stacks])
+        earlier = earlier and _without_labels(earlier, [at - stacks])
     if profile.samples and profile.samples[0].labels:
         columns = enumerate(zip(data.key_columns, data.key_titles, strict=True))
         titles = [
@@ -270,7 +286,7 @@ def _flames(drawing: Drawing, data: MapData, before: MapData | None, style: Opti
         elif before is not None:
             lines = changes(Stacks(data, run, before))
         else:
-            lines = findings_of(data, run) if run is not None else []
+            lines = _findings_of(data, run) if run is not None else []
         name = f"{profile.name} ({of.part})" if of.part else profile.name
         if lines:
             drawing.line(f"{name}: {lines[0]}", "h")
@@ -296,7 +312,7 @@ def _by_one_label(
         if at not in differ and labels[0].text != known[at]
     )
     left_out = [at for at in range(len(found)) if at not in differ[:1]]
-    sides = [None if side is None else without_labels(side, left_out) for side in (profile, earlier)]
+    sides = [None if side is None else _without_labels(side, left_out) for side in (profile, earlier)]
     assert sides[0] is not None
     return sides[0], sides[1], f"all of {same}" if same else ""
 

@@ -14,29 +14,20 @@ from __future__ import annotations
 
 import os
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
-from elftools.common.exceptions import DWARFError
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.construct import ConstructError
 
 from pytrace.base import terminal
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries import debug_files, go_parameters
-from pytrace.runtime.binaries.dwarf_lines import Functions, LineTable, segments
+from pytrace.runtime.binaries.dwarf_lines import Functions, LineTable, Scope, Segment
 from pytrace.runtime.binaries.dwarf_parameters import placed_parameters
 from pytrace.runtime.binaries.dwarf_types import DwarfTypes, described
-from pytrace.runtime.binaries.dwarf_units import (
-    COMPLAINTS,
-    Die,
-    FileSections,
-    MissingFileError,
-    SectionParts,
-    Unit,
-    UnitTable,
-    explained,
-    ranges,
-)
+from pytrace.runtime.binaries.dwarf_units import Die, FileSections, SectionParts, Unit, UnitTable, ranges
 from pytrace.runtime.binaries.elf_file import ElfFile, quoted
 from pytrace.runtime.binaries.function_places import Place, Places
 from pytrace.runtime.machine.procfs import normalized, resolved
@@ -53,6 +44,15 @@ _COLUMNS = {
     5: {1: "info", 3: "abbrev", 4: "line", 5: "loclists", 6: "str_offsets", 7: "macro", 8: "rnglists"},
 }
 """Which section a column of an index is about (``DW_SECT_*``), by version."""
+
+_COMPLAINTS = (
+    DWARFError, ELFError, ConstructError, LookupError, ValueError, TypeError, ArithmeticError, AssertionError,
+    AttributeError, NotImplementedError, RecursionError, struct.error,
+)  # fmt: skip
+"""Exceptions of pyelftools for malformed data; references in a cycle end as a RecursionError."""
+
+_LANGUAGE = 0x16
+"""``DW_LANG_Go``."""
 
 
 class PackageIndex:
@@ -146,6 +146,11 @@ def _unit_of(table: UnitTable, identity: int) -> Unit | None:
     return next((unit for unit in table if _identity(unit) == identity), None)
 
 
+def explained(error: BaseException) -> str:
+    """One of :data:`_COMPLAINTS` as a message; some have no words of their own."""
+    return str(error) or type(error).__name__
+
+
 class SplitUnits:
     """Finds the units that the skeletons of one file stand for.
 
@@ -210,7 +215,7 @@ class SplitUnits:
             return look()
         except TraceError as error:
             self.problems[error.message] = None
-        except COMPLAINTS as error:
+        except _COMPLAINTS as error:
             self.problems[f"{path}: its DWARF cannot be read: {quoted(explained(error))}"] = None
         return None
 
@@ -258,7 +263,7 @@ class SplitUnits:
                 if sections is not None:
                     try:
                         self._packages.append(Package(sections))
-                    except COMPLAINTS as error:
+                    except _COMPLAINTS as error:
                         self.problems[f"{path}: it cannot be read as a package: {explained(error)}"] = None
         return self._packages
 
@@ -291,6 +296,10 @@ _NAMED = {
 }
 
 
+class MissingFileError(Exception):
+    """A file that the debug information goes on in is not there; the message is for the user."""
+
+
 class _Reading:
     """Converts exceptions of pyelftools to a message with the file's name, and collects those about missing files."""
 
@@ -304,7 +313,7 @@ class _Reading:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         self._step.__exit__(None, None, None)
-        if isinstance(error, COMPLAINTS):
+        if isinstance(error, _COMPLAINTS):
             raise TraceError(f"{self._path}: its DWARF cannot be read: {explained(error)}") from error
         if isinstance(error, MissingFileError):
             self._missing[str(error)] = None
@@ -316,6 +325,32 @@ MOST_READ = 24 << 20
 """Bytes, about, of line tables and functions of units in memory: what stacks needed of them is cached as places."""
 _ROW, _EXTENT, _UNIT = 20, 100, 1 << 15
 """Bytes, about, that a row of a line table takes, an entry whose end is known, and a unit."""
+
+
+def segments(low: int, high: int, function: Scope | None, table: LineTable) -> list[Segment]:
+    """The code from *low* to *high* in pieces of one line in one function."""
+    inside = list(function.inside()) if function is not None else []
+    lines = list(table.between(low, high))
+    edges = {low, *(start for start, _, _ in lines), *(edge for row in inside for edge in row[:2] if low < edge < high)}
+    starts = sorted(edges)
+    scopes: list[Scope | None] = [function] * len(starts)
+    for first, end, inner in inside:
+        one, other = bisect_left(starts, first), bisect_left(starts, end)
+        scopes[one:other] = [inner] * (other - one)
+    pieces: list[Segment] = []
+    file, line, at = -1, 0, 0
+    for start, scope in zip(starts, scopes, strict=True):
+        while at < len(lines) and lines[at][0] <= start:
+            _, file, line = lines[at]
+            at += 1
+        if not pieces or pieces[-1][1:] != (scope, file, line):
+            pieces.append(Segment(start, scope, file, line))
+    return pieces
+
+
+def _is_go(die: Die) -> bool:
+    """True if an entry is from a compiler of Go."""
+    return die.cu.top.number("DW_AT_language") == _LANGUAGE
 
 
 class DebugInfo:
@@ -381,7 +416,7 @@ class DebugInfo:
             if die is None:
                 return None
             entry = address if address is not None else ranges(die)[0][0]
-            if go_parameters.is_go(die):
+            if _is_go(die):
                 return tuple(go_parameters.parameters(die, entry, self._types))
             return tuple(placed_parameters(die, entry, symbol, self._elf.machine, self._types))
         return None
@@ -397,7 +432,7 @@ class DebugInfo:
         """The results of a function of Go when it returns; empty when it has none, or is not known."""
         with self._reading():
             die = self._function(symbol, address)
-            return () if die is None or not go_parameters.is_go(die) else tuple(go_parameters.results(die, self._types))
+            return () if die is None or not _is_go(die) else tuple(go_parameters.results(die, self._types))
         return ()
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
@@ -531,7 +566,7 @@ class DebugInfo:
             low, high, scope = functions.around(address)
             low, high = max(low, first), min(high, end)
             self._places.add(low, high, segments(low, high, scope, table), table)
-        except COMPLAINTS:
+        except _COMPLAINTS:
             # What was read in part shall not be taken for the whole.
             self._functions.pop(unit, None)
             self._tables.pop(unit, None)

@@ -740,24 +740,3 @@ class Segment(NamedTuple):
     scope: Scope | None
     file: int
     line: int
-
-
-def segments(low: int, high: int, function: Scope | None, table: LineTable) -> list[Segment]:
-    """The code from *low* to *high* in pieces of one line in one function."""
-    inside = list(function.inside()) if function is not None else []
-    lines = list(table.between(low, high))
-    edges = {low, *(start for start, _, _ in lines), *(edge for row in inside for edge in row[:2] if low < edge < high)}
-    starts = sorted(edges)
-    scopes: list[Scope | None] = [function] * len(starts)
-    for first, end, inner in inside:
-        one, other = bisect_left(starts, first), bisect_left(starts, end)
-        scopes[one:other] = [inner] * (other - one)
-    pieces: list[Segment] = []
-    file, line, at = -1, 0, 0
-    for start, scope in zip(starts, scopes, strict=True):
-        while at < len(lines) and lines[at][0] <= start:
-            _, file, line = lines[at]
-            at += 1
-        if not pieces or pieces[-1][1:] != (scope, file, line):
-            pieces.append(Segment(start, scope, file, line))
-    return pieces

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pytrace.core.kernel_info import RegisterPart, UserParameter
 from pytrace.core.types import UINT8, Array, Float, Struct, Type
-from pytrace.runtime.binaries.dwarf_types import DwarfTypes, described, plain, type_text
+from pytrace.runtime.binaries.dwarf_types import DwarfTypes, definition, described, plain
 from pytrace.runtime.binaries.dwarf_units import locations
 from pytrace.runtime.binaries.elf_file import EM_AARCH64, EM_X86_64
 
@@ -48,6 +48,20 @@ _HOMOGENEOUS = 4
 _CLONE = re.compile(r"\.(isra|constprop|part)\b")
 """In names of functions that gcc made for some callers, with parameters of its own choice."""
 _CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"))
+
+_BEFORE: dict[str | int | None, str] = {"DW_TAG_const_type": "const ", "DW_TAG_volatile_type": "volatile "}
+
+_BEHIND: dict[str | int | None, str] = {
+    "DW_TAG_pointer_type": "*",
+    "DW_TAG_reference_type": "&",
+    "DW_TAG_rvalue_reference_type": "&&",
+}
+
+_WORDS: dict[str | int | None, str] = {
+    "DW_TAG_structure_type": "struct ",
+    "DW_TAG_union_type": "union ",
+    "DW_TAG_enumeration_type": "enum ",
+}
 
 
 class _Convention(msgspec.Struct, frozen=True):
@@ -110,6 +124,24 @@ _CONVENTIONS = {
     ),
 }
 _UNKNOWN = _Convention((), 0, (), 0, False, False)
+
+
+def type_text(die: Die) -> str:
+    """The type of what a DIE describes, as C text: ``const char*``."""
+    if "DW_AT_type" not in die:
+        return "void"
+    target = definition(die.follow("DW_AT_type"))
+    if target.tag in _BEFORE:
+        inner = type_text(target)
+        # The qualifier of a pointer stands after the star.
+        return f"{inner} {_BEFORE[target.tag].strip()}" if inner.endswith("*") else _BEFORE[target.tag] + inner
+    if target.tag in _BEHIND:
+        return type_text(target) + _BEHIND[target.tag]
+    if target.tag == "DW_TAG_array_type":
+        return f"{type_text(target)}[]"
+    if target.tag == "DW_TAG_subroutine_type":
+        return f"{type_text(target)} ()"
+    return _WORDS.get(target.tag, "") + (target.text("DW_AT_name") or "{…}")
 
 
 def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: DwarfTypes) -> Iterator[UserParameter]:

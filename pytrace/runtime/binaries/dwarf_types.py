@@ -169,19 +169,6 @@ class DwarfTypes:
         return place_field(die.text("DW_AT_name"), kind, start, bits, size)
 
 
-_WORDS: dict[str | int | None, str] = {
-    "DW_TAG_structure_type": "struct ",
-    "DW_TAG_union_type": "union ",
-    "DW_TAG_enumeration_type": "enum ",
-}
-_BEHIND: dict[str | int | None, str] = {
-    "DW_TAG_pointer_type": "*",
-    "DW_TAG_reference_type": "&",
-    "DW_TAG_rvalue_reference_type": "&&",
-}
-_BEFORE: dict[str | int | None, str] = {"DW_TAG_const_type": "const ", "DW_TAG_volatile_type": "volatile "}
-
-
 def described(die: Die, attribute: str) -> Die:
     """The entry that carries an attribute: itself, or what it is an instance or the definition of."""
     for _ in range(_MOST_LINKS):
@@ -215,21 +202,3 @@ def _location(die: Die) -> int:
     # DWARF 2 has an expression; that of a plain member adds a constant. Virtual base classes have no fixed place.
     operations = die.operations(bytes(value))
     return int(operations[0].args[0]) if operations and operations[0].op_name == "DW_OP_plus_uconst" else 0
-
-
-def type_text(die: Die) -> str:
-    """The type of what a DIE describes, as C text: ``const char*``."""
-    if "DW_AT_type" not in die:
-        return "void"
-    target = definition(die.follow("DW_AT_type"))
-    if target.tag in _BEFORE:
-        inner = type_text(target)
-        # The qualifier of a pointer stands after the star.
-        return f"{inner} {_BEFORE[target.tag].strip()}" if inner.endswith("*") else _BEFORE[target.tag] + inner
-    if target.tag in _BEHIND:
-        return type_text(target) + _BEHIND[target.tag]
-    if target.tag == "DW_TAG_array_type":
-        return f"{type_text(target)}[]"
-    if target.tag == "DW_TAG_subroutine_type":
-        return f"{type_text(target)} ()"
-    return _WORDS.get(target.tag, "") + (target.text("DW_AT_name") or "{…}")

@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from elftools.common.construct_utils import ULEB128, RepeatUntilExcluding, StreamOffset
-from elftools.common.exceptions import DWARFError, ELFError
+from elftools.common.exceptions import DWARFError
 from elftools.common.utils import struct_parse
 from elftools.construct import (
     Construct,
@@ -45,7 +45,7 @@ from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, Locati
 from elftools.dwarf.ranges import RangeEntry, RangeListsPair
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.binaries.elf_file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, unsigned
+from pytrace.runtime.binaries.elf_file import SHT_NOBITS, ElfFile, unsigned
 from pytrace.runtime.binaries.elftools_overrides import (
     MODERN,
     WIDE,
@@ -73,6 +73,10 @@ _CHUNK = 1 << 20
 _INPUT = 1 << 16
 _MOST_RATIO = 100
 """What debug information becomes by decompression at most, as a multiple; 3 to 10 are usual, and 1,032 possible."""
+
+SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
+
+SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 
 
 class ViewStream:
@@ -405,22 +409,6 @@ _UNUSED = (
     "debug_frame_sec", "eh_frame_sec", "debug_pubtypes_sec", "debug_pubnames_sec", "debug_sup_sec",
     "gnu_debugaltlink_sec",
 )  # fmt: skip
-
-
-COMPLAINTS = (
-    DWARFError, ELFError, ConstructError, LookupError, ValueError, TypeError, ArithmeticError, AssertionError,
-    AttributeError, NotImplementedError, RecursionError, struct.error,
-)  # fmt: skip
-"""Exceptions of pyelftools for malformed data; references in a cycle end as a RecursionError."""
-
-
-class MissingFileError(Exception):
-    """A file that the debug information goes on in is not there; the message is for the user."""
-
-
-def explained(error: BaseException) -> str:
-    """One of :data:`COMPLAINTS` as a message; some have no words of their own."""
-    return str(error) or type(error).__name__
 
 
 class Die(DeferredEntry):

@@ -25,7 +25,6 @@ import msgspec
 
 from pytrace.base import cgroups, limited_process, typed_json
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.text import within
 from pytrace.runtime.machine.foreign_files import (
     Contents,
     contents_of,
@@ -110,6 +109,17 @@ class Symbol(msgspec.Struct, frozen=True):
     indirect: bool = False
     thread_local: bool = False
     """Each thread has its own; *address* is where it is in the thread's block."""
+
+
+def within(pattern: str, excluded: bytes) -> bytes:
+    """Source of a bytes expression for a ``*`` pattern.
+
+    Args:
+        pattern: only ``*`` is special in it.
+        excluded: bytes that ``*`` does not match, as they are written inside of ``[…]``.
+    """
+    text = pattern.encode(errors="surrogateescape")
+    return (rb"[^" + excluded + rb"]*").join(re.escape(part) for part in text.split(b"*"))
 
 
 class SymbolTable:
@@ -332,7 +342,6 @@ def function_names(file: ElfFile, section: Section) -> list[str]:
 Result = TypeVar("Result")
 
 SHT_SYMTAB, _SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
 PT_LOAD, _PF_X = 1, 1
 EM_X86_64, EM_AARCH64 = 62, 183
 _ELSEWHERE = 0xFFFF

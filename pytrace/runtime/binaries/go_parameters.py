@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pytrace.runtime.binaries.dwarf_units import Die
 
 
-_LANGUAGE = 0x16
-"""``DW_LANG_Go``."""
 _INTEGERS = ("ax", "bx", "cx", "di", "si", "r8", "r9", "r10", "r11")
 _FLOATS = 15
 _NUMBERED = ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16)))
@@ -41,11 +39,6 @@ _UNNAMED = "~r"
 _WORD = 8
 _STACK = 8
 """Distance from the stack pointer to the first argument in memory, at the entry and at the return."""
-
-
-def is_go(die: Die) -> bool:
-    """True if an entry is from a compiler of Go."""
-    return die.cu.top.number("DW_AT_language") == _LANGUAGE
 
 
 def parameters(die: Die, entry: int, types: DwarfTypes) -> list[UserParameter]:

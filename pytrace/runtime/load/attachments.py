@@ -483,8 +483,6 @@ def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
     return _attach_everywhere(job, target, attr, opened.watchpoint(place.address), pids)
 
 
-
-
 # ----------------------------------------------------------------------------------------------------------------- iter
 
 

@@ -22,6 +22,8 @@ from pytrace.core.manifest import Target
 from pytrace.core.probe_kinds import (
     BEGIN,
     BENCH,
+    CALL,
+    CALL_FAMILIES,
     END,
     FENTRY,
     FEXIT,
@@ -37,6 +39,7 @@ from pytrace.core.probe_kinds import (
     RAWTRACEPOINT,
     SELF,
     SOFTWARE,
+    SYSCALL,
     TEST,
     TIMER_UNITS,
     TRACEPOINT,
@@ -47,6 +50,7 @@ from pytrace.core.probe_kinds import (
     IteratorTarget,
     KernelFunctionTarget,
     NoTarget,
+    PerfEvent,
     ProbeTarget,
     PythonTarget,
     RawTracepointTarget,
@@ -108,6 +112,24 @@ def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, 
     return "".join(listing_pieces(kernel, operand, pid=pid, verbose=verbose))
 
 
+def call_entry(text: str, *, typed: bool) -> str:
+    """The attach point at which the calls of a ``call:`` or ``syscall:`` begin; *typed*: the kernel has fentry."""
+    head, _, rest = text.partition(":")
+    family, _, after = rest.partition(":")
+    if head.lower() == SYSCALL or family == SYSCALL:
+        return f"{TRACEPOINT}:syscalls:sys_enter_{after if head.lower() == CALL else rest}"
+    if family == "kernel":
+        return f"{FENTRY if typed else KPROBE}:{after}"
+    if family == PYTHON and ":" not in after:
+        return f"{PYTHON}:{':'.join(after.rpartition('.')[::2])}"
+    if family in CALL_FAMILIES:
+        return rest
+    if "::" in after and not after.startswith(('"', 'cpp:"')):
+        name = after.removeprefix("cpp:")
+        return f'{UPROBE}:{family}:cpp:"{name}"'
+    return f"{UPROBE}:{rest}"
+
+
 def listing_pieces(
     kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False
 ) -> Iterator[str]:
@@ -132,7 +154,7 @@ def listing_pieces(
     for pattern in patterns:
         word = _type_word(pattern)
         if probe_kinds.is_call(pattern):
-            entry = probe_kinds.call_entry(pattern, typed=kernel.feature("fentry"))
+            entry = call_entry(pattern, typed=kernel.feature("fentry"))
             lines.update(dict.fromkeys(map(probe_kinds.call_name, _probes(kernel, entry, pid, verbose))))
         elif word:
             lines.update(dict.fromkeys(_types(kernel, word, pattern.removeprefix(word).strip(), verbose)))
@@ -299,9 +321,14 @@ def _iterators(question: Question) -> Iterator[Group]:
             yield _one(f"iter:{name}", IteratorTarget(name))
 
 
+def _event_names(events: tuple[PerfEvent, ...]) -> list[str]:
+    """Names and aliases in order."""
+    return sorted(name for event in events for name in (event.name, event.alias) if name)
+
+
 def _events(question: Question) -> Iterator[Group]:
     table = probe_kinds.SOFTWARE_EVENTS if question.kind == SOFTWARE else probe_kinds.HARDWARE_EVENTS
-    for name in matching((question.parts or ("*",))[0] or "*", probe_kinds.event_names(table)):
+    for name in matching((question.parts or ("*",))[0] or "*", _event_names(table)):
         yield _one(f"{question.kind}:{name}:")
 
 

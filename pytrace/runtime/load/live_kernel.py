@@ -34,10 +34,11 @@ from pytrace.runtime.binaries.btf_types import Kind
 from pytrace.runtime.binaries.elf_file import attach_path
 from pytrace.runtime.binaries.kernel_types import SYSTEM_BTF, KernelTypes, absence, locate, program_functions
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import fingerprints, perf, procfs, tracefs
+from pytrace.runtime.machine import fingerprints, perf, tracefs
 from pytrace.runtime.machine.fingerprints import Fact
 from pytrace.runtime.machine.foreign_files import open_regular
 from pytrace.runtime.machine.kernel_functions import Kallsyms, KernelFunctions, ModuleIndex, never_traceable
+from pytrace.runtime.machine.procfs import check_exists
 from pytrace.runtime.machine.tracefs import Tracepoints
 
 if TYPE_CHECKING:
@@ -48,6 +49,25 @@ if TYPE_CHECKING:
 
 AHEAD_CPUS = 64
 """Number of CPUs that ahead-of-time files have room for at least; of a larger machine, as many as that has."""
+
+
+def check_visible(pid: int) -> None:
+    """Refuse a process that does not exist, or whose program this user may not see.
+
+    Raises:
+        TraceError: with what is missing.
+    """
+    check_exists(pid)
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        raise TraceError(
+            f"process {pid} belongs to another user, and its program and files cannot be seen",
+            hints=("that needs CAP_SYS_PTRACE, or root",),
+        ) from None
+    except OSError:
+        # Kernel threads have no program.
+        return
 
 
 class LiveKernel:
@@ -391,7 +411,7 @@ class LiveKernel:
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         paths = self._binaries.libraries.find(target, pid, command)
         if not paths and pid is not None:
-            procfs.check_visible(pid)
+            check_visible(pid)
         if "*" in target:
             # Files of other processes come and go; what has been opened can be asked about to the end.
             paths = [path for path in paths if self._binaries.can_open(path)]

@@ -38,7 +38,7 @@ from pytrace.core.manifest import (
 )
 from pytrace.core.options import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters, Rate, RunOptions
 from pytrace.core.probe_kinds import INTERVAL, ITER, known_kind, probe_kind
-from pytrace.runtime.machine import bpf, perf
+from pytrace.runtime.machine import bpf
 from pytrace.runtime.machine.clocks import Clock, read_both
 
 NEVER = (1 << 64) - 1
@@ -401,17 +401,6 @@ def planned_bytes(size: MapSize, cpus: int) -> int:
     spare = 0 if size.type in _LRU | PER_CPU_TYPES else cpus
     buckets = 1 << (max(1, size.entries) - 1).bit_length()
     return size.copies * (element * (size.entries + spare) + _BUCKET * buckets)
-
-
-def planned_by_symbol(sizes: Iterable[MapSize]) -> dict[str, int]:
-    """Bytes by symbol."""
-    cpus = len(perf.possible_cpus())
-    return {size.symbol: planned_bytes(size, cpus) for size in sizes}
-
-
-def charged_by_symbol(descriptors: Mapping[str, Iterable[int]]) -> dict[str, int]:
-    """Bytes by symbol that the kernel has charged."""
-    return {symbol: sum(map(charged_bytes, several)) for symbol, several in descriptors.items()}
 
 
 def charged_bytes(descriptor: int) -> int:

@@ -10,15 +10,15 @@ import errno
 import mmap
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, ProgramSpec
+from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, ProgramSpec, RandomWords
 from pytrace.core.probe_kinds import (
     RAW_TRACEPOINT,
     SYSTEM_CALLS,
@@ -27,8 +27,7 @@ from pytrace.core.probe_kinds import (
     program_type,
     type_name,
 )
-from pytrace.runtime.load import map_reader
-from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadError, MapSize, planned_by_symbol
+from pytrace.runtime.load.loaded_script import Generations, LoadedScript, LoadError, MapSize, planned_bytes
 from pytrace.runtime.machine import bpf, libbpf, perf
 from pytrace.runtime.machine.bpf import AttachType, ProgramType
 from pytrace.runtime.machine.syscalls import ZeroedMemory
@@ -59,6 +58,9 @@ _BRIEF = 4
 
 RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
+
+_ZERO_SEED = 1 << 6
+"""``BPF_F_ZERO_SEED``."""
 
 
 def has_feature(name: str) -> bool:
@@ -171,6 +173,11 @@ def available_memory() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def draw_random_words(section: memoryview, place: RandomWords) -> None:
+    """Fill in the random words of a script that was just loaded, so that nobody can choose keys of the same digest."""
+    section[place.offset : place.offset + place.size] = os.urandom(place.size)
+
+
 def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> LoadedScript:
     """Load all programs and maps of *script*; *stack* unloads them.
 
@@ -190,13 +197,19 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
                 raise other from None
         raise
     if words := script.manifest.random_words:
-        map_reader.draw_random_words(loaded.section(words.section), words)
+        draw_random_words(loaded.section(words.section), words)
     for depth in script.manifest.stack_depths:
         most = perf.max_stack()
         struct.pack_into("=QQ", loaded.section(depth.section), depth.offset, min(most, depth.limit), most)
     for symbol, buffers in loaded.generations.items():
         buffers.start(loaded.map_fd(symbol))
     return loaded
+
+
+def _planned_by_symbol(sizes: Iterable[MapSize]) -> dict[str, int]:
+    """Bytes by symbol."""
+    cpus = len(perf.possible_cpus())
+    return {size.symbol: planned_bytes(size, cpus) for size in sizes}
 
 
 def _load(
@@ -213,7 +226,7 @@ def _load(
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
         if options.admit is not None:
-            options.admit(planned_by_symbol(_map_sizes(lib, maps, script)))
+            options.admit(_planned_by_symbol(_map_sizes(lib, maps, script)))
         generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
@@ -278,6 +291,20 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
     return name[name.index(".") :] if lib.bpf_map__is_internal(item) and "." in name else name
 
 
+@cache
+def same_order_flag() -> int:
+    """The flag for maps of digests and of keys that makes the kernel keep both in the same order, 0 if it refuses.
+
+    Otherwise each map has a random order. That is so because who chooses keys could choose those of one bucket: nobody
+    can choose digests. The kernel wants CAP_SYS_ADMIN.
+    """
+    try:
+        os.close(bpf.map_create(MapType.HASH, 4, 4, 1, flags=_ZERO_SEED))
+    except OSError:
+        return 0
+    return _ZERO_SEED
+
+
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
     specs = [spec for spec in script.manifest.maps if spec.keys]
     digested = {spec.keys for spec in specs} | {spec.symbol for spec in specs if spec.inner is None}
@@ -289,7 +316,7 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)
         if name in digested:
-            lib.bpf_map__set_map_flags(item, map_reader.same_order_flag())
+            lib.bpf_map__set_map_flags(item, same_order_flag())
 
 
 def _map_sizes(lib: libbpf.Library, maps: list[int], script: CompiledScript) -> list[MapSize]:
@@ -315,7 +342,7 @@ def _prepare_generations(
     generations: dict[str, Generations] = {}
     for spec in script.manifest.maps:
         if spec.inner is not None:
-            flags = map_reader.same_order_flag() if spec.keys else 0
+            flags = same_order_flag() if spec.keys else 0
             try:
                 buffers = Generations(spec.inner, spec.max_entries, spec.symbol, stack, flags)
             except OSError as error:
@@ -402,4 +429,3 @@ def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: Exit
         hints = ("types of modules and of BPF programs need CAP_SYS_ADMIN",) if error.errno == errno.EPERM else ()
         raise LoadError(f"{target.probe}: {error.strerror}", program=spec, hints=hints) from None
     return True
-

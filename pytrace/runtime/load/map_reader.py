@@ -12,15 +12,13 @@ before the digest itself, and never remove one, so each digest that is found has
 from __future__ import annotations
 
 import errno
-import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import compress
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
-from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec, MapType, RandomWords
+from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.core.types import CHUNK_SIZE
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, perf
@@ -365,29 +363,6 @@ def _by_keys(descriptor: int, key_size: int, value_size: int, entries: int) -> I
 
 
 # ------------------------------------------------------------------------------------------------------ digests of keys
-
-
-_ZERO_SEED = 1 << 6
-"""``BPF_F_ZERO_SEED``."""
-
-
-def draw_random_words(section: memoryview, place: RandomWords) -> None:
-    """Fill in the random words of a script that was just loaded, so that nobody can choose keys of the same digest."""
-    section[place.offset : place.offset + place.size] = os.urandom(place.size)
-
-
-@cache
-def same_order_flag() -> int:
-    """The flag for maps of digests and of keys that makes the kernel keep both in the same order, 0 if it refuses.
-
-    Otherwise each map has a random order. That is so because who chooses keys could choose those of one bucket: nobody
-    can choose digests. The kernel wants CAP_SYS_ADMIN.
-    """
-    try:
-        os.close(bpf.map_create(MapType.HASH, 4, 4, 1, flags=_ZERO_SEED))
-    except OSError:
-        return 0
-    return _ZERO_SEED
 
 
 def join_keys(name: str, rows: Iterable[Block], keys: Iterable[Block]) -> Iterator[Block]:

@@ -25,6 +25,7 @@ from pytrace.core.probe_kinds import (
     StaticProbeTarget,
     UserTarget,
 )
+from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import (
     Attached,
@@ -42,6 +43,7 @@ from pytrace.runtime.load.probe_links import (
 from pytrace.runtime.machine import bpf, perf, procfs, syscalls
 from pytrace.runtime.machine.foreign_files import kernel_path, open_regular
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
+from pytrace.runtime.stacks.python_interpreters import eval_loop, interpreter
 
 if TYPE_CHECKING:
     from pytrace.runtime.stacks.python_interpreters import EvalLoop
@@ -271,6 +273,13 @@ def _attach_interpreter_file(job: Job, target: Target, path: str, loop: EvalLoop
                 attach_event(job, _open_uprobe(file, offset, 0, returns=False, pid=bound), target.cookie, opened)
 
 
+def _eval_loop_of(path: str) -> EvalLoop | None:
+    """The places of the interpreter in a file; None if it has none. Errors: :func:`eval_loop`."""
+    with ElfFile.open(path) as file:
+        found = interpreter(file)
+        return None if found is None else eval_loop(file, found.layout)
+
+
 def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     """The file of a process's interpreter, and the places in it.
 
@@ -289,7 +298,7 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
         path = procfs.root_prefix(pid) + name
         with suppress(OSError, TraceError):
             try:
-                loop = python_interpreters.eval_loop_of(path)
+                loop = _eval_loop_of(path)
                 if loop is not None:
                     return path, loop
             except python_interpreters.UnsupportedError as error:

@@ -56,6 +56,11 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
+def _text(data: bytes) -> str:
+    """Bytes of a file of the kernel as text, in which names may be no UTF-8."""
+    return data.decode(errors="surrogateescape")
+
+
 class Kallsyms:
     """One reading of the symbol table."""
 
@@ -164,7 +169,7 @@ class Kallsyms:
         while at >= 0:
             match = accepts.match(self.text, at - 2)
             if match:
-                modules[kernel_files.text(match.group(1) or b"")] = None
+                modules[_text(match.group(1) or b"")] = None
             at = self.text.find(needle, at + 1)
         return list(modules)
 
@@ -173,7 +178,7 @@ class Kallsyms:
 
         *without* is the source of an expression for the starts of names that are left out.
         """
-        core, added = kernel_files.text(self.text[: self._core_end]), kernel_files.text(self.text[self._core_end :])
+        core, added = _text(self.text[: self._core_end]), _text(self.text[self._core_end :])
         by_module = {"": re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)}
         for name, owner in re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added):
             by_module.setdefault(owner, []).append(name)
@@ -198,7 +203,7 @@ class Kallsyms:
             return None
         # Aliases share an address; the kernel itself names the first of them.
         line = self._core[bisect_left(self._core, digits)]
-        return KernelPlace(kernel_files.text(line[19:]), address - base, "")
+        return KernelPlace(_text(line[19:]), address - base, "")
 
     @cached_property
     def _core_limit(self) -> int:
@@ -214,7 +219,7 @@ class Kallsyms:
         for digits, name, module in _ADDED.findall(self.text, self._core_end):
             address = int(digits, 16)
             if address >= KERNEL_HALF:
-                rows.append((address, kernel_files.text(name), kernel_files.text(module)))
+                rows.append((address, _text(name), _text(module)))
         rows.sort(key=lambda row: row[0])
         return [row[0] for row in rows], [row[1:] for row in rows]
 
@@ -255,7 +260,6 @@ class Kallsyms:
 
 
 # ---------------------------------------------------------------------------------------------- traceable functions
-
 
 
 _BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"
@@ -355,7 +359,7 @@ def blacklist(path: str = _BLACKLIST) -> frozenset[str]:
 def traceable_functions(path: str) -> _ByModule:
     """The functions that ftrace can hook, from a list with lines ``name`` or ``name [module]``."""
     with open(path, "rb") as file:
-        text = kernel_files.text(file.read())
+        text = _text(file.read())
     by_module: _ByModule = {"": []}
     line = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
     for name, owner in line.findall(text):

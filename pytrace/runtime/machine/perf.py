@@ -134,15 +134,6 @@ def barred() -> str:
     return f"this kernel reserves perf events for CAP_SYS_ADMIN ({setting})"
 
 
-def measures_cpus() -> bool:
-    """Whether this process may open perf events of CPUs, as far as its rights are concerned."""
-    try:
-        os.close(open_event(EventAttr(EventType.SOFTWARE, SOFTWARE_DUMMY), cpu=online_cpus()[0]))
-    except PermissionError:
-        return False
-    return True
-
-
 def disable(event: int) -> None:
     """Stop counting."""
     fcntl.ioctl(event, _IOC_DISABLE, 0)

@@ -239,17 +239,6 @@ def executable(pid: int) -> str:
         return ""
 
 
-def hidden(pid: int) -> bool:
-    """True if a process exists whose mappings this user may not read."""
-    try:
-        with open(f"/proc/{pid}/maps", "rb"):
-            return False
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-
-
 def leader(tid: int) -> int | None:
     """The process of a thread (``Tgid`` of ``/proc/TID/status``, proc(5)); None when there is no such thread."""
     try:
@@ -288,25 +277,6 @@ def check_traceable(pid: int) -> None:
     if status.get("State", "").startswith("Z") and status.get("Threads") in ("0", "1"):
         hint = f"its parent, process {status.get('PPid')}, has not waited for it yet"
         raise TraceError(f"process {pid} has ended: it is a zombie", hints=(hint,))
-
-
-def check_visible(pid: int) -> None:
-    """Refuse a process that does not exist, or whose program this user may not see.
-
-    Raises:
-        TraceError: with what is missing.
-    """
-    check_exists(pid)
-    try:
-        os.readlink(f"/proc/{pid}/exe")
-    except PermissionError:
-        raise TraceError(
-            f"process {pid} belongs to another user, and its program and files cannot be seen",
-            hints=("that needs CAP_SYS_PTRACE, or root",),
-        ) from None
-    except OSError:
-        # Kernel threads have no program.
-        return
 
 
 def mapped_files(pid: int) -> list[str]:

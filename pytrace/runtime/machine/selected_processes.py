@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.base import kernel_files
-from pytrace.base.cgroups import directories, mounts, unified_mounts
+from pytrace.base.cgroups import directories, mounts
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options import COMM_SIZE
 from pytrace.runtime.machine.host_names import open_network_namespace
@@ -89,8 +89,13 @@ def cgroups(paths: Iterable[str], identities: Iterable[str] = ()) -> tuple[tuple
     return _distinct(selected, "--cgroup")
 
 
+def _unified_mounts() -> list[str]:
+    """Where the hierarchy of version 2 is mounted."""
+    return [mount.point for mount in mounts() if mount.unified]
+
+
 def _cgroup(path: str) -> tuple[int, int]:
-    points = unified_mounts()
+    points = _unified_mounts()
     if not points:
         raise TraceError(
             "--cgroup needs a mounted cgroup version 2 hierarchy, and there is none",
@@ -111,7 +116,7 @@ def _cgroup(path: str) -> tuple[int, int]:
 def _placed(directory: str) -> tuple[int, int]:
     """Depth below the root of the hierarchy and id (inode) of the cgroup *directory*."""
     directory = os.path.realpath(directory)
-    for mount in sorted(map(os.path.realpath, unified_mounts()), key=len, reverse=True):
+    for mount in sorted(map(os.path.realpath, _unified_mounts()), key=len, reverse=True):
         if directory == mount or directory.startswith(f"{mount.rstrip('/')}/"):
             depth = len([part for part in directory[len(mount) :].split("/") if part])
             return depth + _depth_of_mount(mount), os.stat(directory).st_ino
@@ -182,12 +187,12 @@ def container_cgroups(wanted: str) -> list[str]:
     """
     digits = _without_separators(wanted)
     identity = digits if re.fullmatch(_ID_PREFIX, wanted, re.IGNORECASE) and len(digits) >= _SHORTEST_ID else ""
-    by_id = _cgroups_by_id(identity, unified_mounts()) if identity else {}
+    by_id = _cgroups_by_id(identity, _unified_mounts()) if identity else {}
     if not by_id:
         # Names may look like ids.
         named = container_by_name(wanted)
         if named:
-            identity, by_id = named, _cgroups_by_id(named, unified_mounts())
+            identity, by_id = named, _cgroups_by_id(named, _unified_mounts())
     if len(by_id) > 1:
         raise TraceError(
             f"{len(by_id)} containers have an id that begins with {wanted!r}", hints=("they are " + ", ".join(by_id),)
@@ -273,7 +278,7 @@ def _no_container(wanted: str, identity: str) -> TraceError:
             ),
         )
     hints = ("no cgroup has this id in its name: docker ps --no-trunc, podman ps or crictl ps show ids",)
-    if not unified_mounts():
+    if not _unified_mounts():
         hints = ("no cgroup version 2 hierarchy is mounted",)
     return TraceError(f"there is no running container {wanted!r}", hints=hints)
 

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import (
@@ -34,7 +36,7 @@ from pytrace.core.event_layout import (
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.core.value_tables import FlatLayout
 from pytrace.render import events, json
-from pytrace.render.events import Formatter, RunHandler, Tally, Texts, each, formatter, reader
+from pytrace.render.events import Formatter, Piece, RunHandler, Tally, Texts, each, formatter, reader
 from pytrace.render.text import strftime
 from pytrace.runtime.output import messages
 
@@ -92,9 +94,21 @@ _QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
 """Types whose values are short and printed without look-ups of names."""
 
 
+def _escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:
+    """*piece* with its result passed through *escape*, width included."""
+    if not piece.textual:
+        return piece
+    render, layout = piece.render, piece.format
+    if layout == b"%s":
+        return replace(piece, render=escape if render is None else lambda value: escape(render(value)))
+    if render is None:
+        return replace(piece, format=b"%s", render=lambda value: escape(layout % value))
+    return replace(piece, format=b"%s", render=lambda value: escape(layout % render(value)))
+
+
 def _json_parts(kind: str, parts: list[bytes | events.Piece], mark: str) -> list[bytes | events.Piece]:
     inside: list[bytes | events.Piece] = [
-        events.escaping(part, json.escape) if isinstance(part, events.Piece) else json.escape(part) for part in parts
+        _escaping(part, json.escape) if isinstance(part, events.Piece) else json.escape(part) for part in parts
     ]
     return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"%s\n' % json.ending(mark)]
 

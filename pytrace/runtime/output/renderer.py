@@ -27,6 +27,7 @@ from pytrace.core.manifest import Manifest
 from pytrace.render import events, json
 from pytrace.render.events import RunHandler, Tally
 from pytrace.render.events import reader as event_reader
+from pytrace.render.json import mapping, quoted
 from pytrace.render.text import Bars, Values
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.output import messages
@@ -115,6 +116,12 @@ class RenderOptions(msgspec.Struct, frozen=True):
     bars: Bars = Bars.SIGNS
     heat: Bars | None = None
     tool: bool = False
+
+
+def _fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
+    """One line of output: an object with ``type`` and more members."""
+    members = ((name.encode(errors="surrogateescape"), value) for name, value in items)
+    return mapping([(b"type", quoted(kind.encode())), *members]) + b"\n"
 
 
 class Renderer:
@@ -239,7 +246,7 @@ class Renderer:
         """A message about a place in the script: on standard error, or as a JSON object of type *kind*."""
         if self.output.json:
             members = [("msg", json.quoted(text)), *extra, *_place(spec.location)]
-            self.output.write(json.fields_line(kind, members))
+            self.output.write(_fields_line(kind, members))
             return
         shown, colour = text.decode("utf-8", "surrogateescape"), self.output.colour
         if self.options.tool and kind in _OF_SCRIPTS:
@@ -446,7 +453,7 @@ class Renderer:
         if self.output.json:
             counts = _numbers(messages.by_kind(self.manifest, skipped).get("skipped", {}))
             times = b", ".join(b'{"start": %d, "duration": %d}' % gap for gap in gaps)
-            self.output.write(json.fields_line("gap", [("data", b"[%s]" % times), ("skipped", counts)]))
+            self.output.write(_fields_line("gap", [("data", b"[%s]" % times), ("skipped", counts)]))
             return
         for text in (*(messages.gap(*gap) for gap in gaps), *messages.summary_lines(self.manifest, skipped)):
             self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
@@ -493,7 +500,7 @@ class Renderer:
             if "map_full" in counts:
                 sizes = messages.map_sizes(self.manifest, counts["map_full"])
                 members.append(("sizes", _numbers(sizes)))
-            self.output.write(json.fields_line(kind, members))
+            self.output.write(_fields_line(kind, members))
             return
         for text in messages.summary_lines(self.manifest, totals, self._told if kind == "losses" else ()):
             self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
@@ -501,7 +508,7 @@ class Renderer:
     def _json(self, kind: str, count: int, name: str) -> None:
         number = b"%d" % count
         data = json.mapping([(name.encode(), number)])
-        self.output.write(json.fields_line(kind, [("count", number), ("data", data)]))
+        self.output.write(_fields_line(kind, [("count", number), ("data", data)]))
 
 
 def _counts(counts: dict[str, dict[str, int]]) -> bytes:

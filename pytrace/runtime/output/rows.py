@@ -19,10 +19,12 @@ from pytrace.core.event_layout import RECORD_HEADER, EventSpec, RowMembers
 from pytrace.core.value_tables import INTEGERS, JOINED_TEXTS, FlatLayout, RowTable, row_schema, row_tables
 from pytrace.render import csv, json
 from pytrace.render.events import Formatter, Piece, RowFormatter, RunHandler, Texts, reader
-from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below
+from pytrace.render.json import quoted
+from pytrace.render.tables import Page, Table, TextTable, cell, visible
 from pytrace.render.text import Values
 
 if TYPE_CHECKING:
+    from pytrace.render.text import Form
     from pytrace.runtime.output.renderer import Renderer
 
 class Rows:
@@ -76,15 +78,6 @@ def waiting(renderer: Renderer, spec: EventSpec, shown: RunHandler) -> RunHandle
     return renderer.rows.sorted.keeping(spec, values(renderer, spec), shown)
 
 
-def line(renderer: Renderer, spec: EventSpec) -> Callable[[bytes, int], bytes]:
-    """``line(data, offset)``: a row as text on its own, the members with their names."""
-    layout = FlatLayout.of(spec.layout)
-    parts: list[bytes | Piece] = []
-    for name, type_ in zip(renderer.rows.row_tables[spec.id].schema.names, layout.args, strict=True):
-        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=renderer.forms.texts.form(type_)))
-    return Formatter(layout, renderer.forms.decoders, parts).one
-
-
 def keeping(renderer: Renderer, spec: EventSpec, shown: RunHandler) -> RunHandler:
     """The handler *shown*, which also keeps rows where :attr:`Renderer.keep_row` is set."""
     keep = renderer.keep_row
@@ -117,10 +110,15 @@ def _table(renderer: Renderer, row_table: RowTable) -> Table:
     return Table(renderer.rows.page, csv.heading(row_table.schema.names), csv.END)
 
 
+def _is_below(type_: types.Type) -> bool:
+    """True for values that are printed below their row: stacks, except those in one line."""
+    return isinstance(type_, types.Stack) and not type_.mode.one_line
+
+
 def _below(row_table: RowTable) -> list[int]:
     """The columns whose values stand below their row, unless there are no others."""
     columns = row_table.schema.columns
-    below = [index for index, column in enumerate(columns) if is_below(column.type)]
+    below = [index for index, column in enumerate(columns) if _is_below(column.type)]
     return below if len(below) < len(columns) else []
 
 
@@ -136,11 +134,16 @@ def _text(renderer: Renderer, spec: EventSpec, table: Table) -> Formatter:
     return RowFormatter(layout, renderer.forms.decoders, pieces, table)
 
 
+def _lines_below(form: Form) -> Form:
+    """The frames of a stack, each on an indented line."""
+    return lambda value: _indented(form(value).split(b"\n"))
+
+
 def _text_piece(renderer: Renderer, type_: types.Type, *, below: bool) -> Piece:
     if isinstance(type_, INTEGERS):
         return Piece(b"%d")
     texts = renderer.forms.raw_texts  # tables have escapes of their own
-    return Piece(b"%s", render=lines_below(texts.form(type_)) if below else cell(texts, type_))
+    return Piece(b"%s", render=_lines_below(texts.form(type_)) if below else cell(texts, type_))
 
 
 def _csv(renderer: Renderer, spec: EventSpec, _table: Table) -> Formatter:
@@ -160,13 +163,19 @@ def _json(renderer: Renderer, spec: EventSpec) -> Formatter:
     return Formatter(FlatLayout.of(spec.layout), renderer.forms.decoders, parts)
 
 
+def _frames(text: Form, type_: types.Stack) -> Form:
+    """The frames of a stack as an array of texts, in the order in which they print."""
+    end = b";" if type_.mode.one_line else b"\n"
+    return lambda value: b"[%s]" % b", ".join([quoted(line.strip()) for line in text(value).split(end) if line.strip()])
+
+
 def _json_piece(renderer: Renderer, type_: types.Type) -> Piece:
     if isinstance(type_, types.Int) and type_.width <= 4:
         return Piece(b"%d")
     if isinstance(type_, types.String):
         return Piece(b'"%s"', render=json.escape)
     if isinstance(type_, types.Stack):
-        return Piece(b"%s", render=json.frames(renderer.forms.raw_texts.form(type_), type_))
+        return Piece(b"%s", render=_frames(renderer.forms.raw_texts.form(type_), type_))
     return Piece(b"%s", render=renderer.forms.jsons.form(type_))
 
 
@@ -276,6 +285,10 @@ def _entries(number: int, statement: _Statement) -> Iterator[_Entry]:
     records, read = bytes(statement.records), statement.read
     for place, length in statement.places:
         yield read(records, place), number, place, length
+
+
+def _indented(lines: list[bytes]) -> bytes:
+    return b"".join([b"    %s\n" % visible(line.strip()) for line in lines if line.strip()])
 
 
 def _show(table: _Table, entries: list[_Entry]) -> None:

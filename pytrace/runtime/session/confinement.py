@@ -22,6 +22,7 @@ from pytrace.core.probe_kinds import END, FileTarget
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.machine import bpf, confine, perf, privileges
+from pytrace.runtime.machine.perf import SOFTWARE_DUMMY, EventAttr, EventType, online_cpus, open_event
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.services import Service
@@ -360,6 +361,15 @@ def mask(names: Iterable[str]) -> int:
     return sum(1 << privileges.CAPABILITIES[name] for name in set(names))
 
 
+def _measures_cpus() -> bool:
+    """Whether this process may open perf events of CPUs, as far as its rights are concerned."""
+    try:
+        os.close(open_event(EventAttr(EventType.SOFTWARE, SOFTWARE_DUMMY), cpu=online_cpus()[0]))
+    except PermissionError:
+        return False
+    return True
+
+
 def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[str, str]:
     """Capabilities without which this process lacks an access, with the reason. They are off during the check."""
     missed: dict[str, str] = {}
@@ -368,7 +378,7 @@ def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[s
     except PermissionError:
         # Before Linux 5.19 bpf(2) refuses every command without CAP_BPF, unless unprivileged BPF is on.
         missed["CAP_BPF"] = _OLD_MAPS
-    if wanted.cpu_events and not perf.measures_cpus():
+    if wanted.cpu_events and not _measures_cpus():
         missed["CAP_SYS_ADMIN"] = CPUS
     if not all(map(_readable, installed)):
         missed["CAP_DAC_READ_SEARCH"] = _INSTALLATION

@@ -7,8 +7,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from threading import RLock
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
@@ -116,39 +114,3 @@ class Signals:
         """A second signal that came within a callback of C code, which goes on: the next one breaks off."""
         if not isinstance(unraisable.exc_value, Interrupted):
             self._unraisable(unraisable)
-
-
-class WakeUp:
-    """Takes the place of signals: :meth:`wake` interrupts a wait from any thread."""
-
-    def __init__(self) -> None:
-        # Another thread must not write to a descriptor that is somebody else's by then; a handler of signals may call
-        # while this thread holds the lock.
-        self._lock = RLock()
-        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-
-    def begin(self) -> None:
-        """Nothing is taken over."""
-
-    def fileno(self) -> int:
-        """Readable after :meth:`wake`."""
-        return self._descriptor
-
-    def take(self) -> list[int]:
-        """No signal is handed on."""
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
-        return []
-
-    def wake(self) -> None:
-        """Have a wait that is going on, or the next one, return at once."""
-        with self._lock:
-            if self._descriptor >= 0:
-                os.eventfd_write(self._descriptor, 1)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        with self._lock:
-            descriptor, self._descriptor = self._descriptor, -1
-            if descriptor >= 0:
-                os.close(descriptor)

@@ -15,7 +15,7 @@ from pytrace.core import types
 from pytrace.core.manifest import MapSpec
 from pytrace.render.values import chunked_stack
 from pytrace.runtime.session.services import EndOfRun, Service
-from pytrace.runtime.stacks.compiled_code import Address, KeyPeriods
+from pytrace.runtime.stacks.compiled_code import Address, Period
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_reader import MapReader
@@ -33,6 +33,53 @@ _REMEMBERED = 1 << 16
 """Maximum number of addresses that are remembered as read."""
 
 Block = tuple[bytes, bytes, int]
+
+SLACK = 1_000_000
+"""Nanoseconds from the taking of a stack until it is in a map."""
+
+
+class KeyPeriods:
+    """Notes when rows of maps appeared and changed. *compiles* says of a process whether it compiles code."""
+
+    def __init__(self, compiles: Callable[[int], bool]) -> None:
+        self._compiles = compiles
+        self._asked: dict[int, bool] = {}
+        self._rows: dict[int, tuple[int, Period]] = {}
+        """By digest of a key: the digest of its value, and its period."""
+        self._fresh: dict[int, tuple[int, Period]] = {}
+        self.addresses: dict[Address, Period] = {}
+        """The periods of all keys that have an address, as one."""
+        self.begun = self._before = time.monotonic_ns()
+        """When the last search began, and the one before it."""
+
+    def begin(self) -> None:
+        """A search of all maps begins."""
+        self._before, self.begun = self.begun, time.monotonic_ns()
+        self._rows, self._fresh = self._fresh, {}
+        self._asked, self.addresses = {}, {}
+
+    def wanted(self, process: int) -> bool:
+        """True if the rows of a process are to be noted."""
+        known = self._asked.get(process)
+        if known is None:
+            known = self._asked[process] = self._compiles(process)
+        return known
+
+    def note(self, process: int, addresses: Iterable[int], key: bytes, value: bytes) -> None:
+        """A row with addresses of a process; *key* is with what tells its map from others."""
+        digest, content = hash(key), hash(value)
+        known = self._rows.get(digest)
+        now = time.monotonic_ns()
+        if known is None:
+            period = self._before - SLACK, now
+        elif known[0] != content:
+            period = known[1][0], now
+        else:
+            period = known[1]
+        self._fresh[digest] = content, period
+        for address in addresses:
+            first, last = self.addresses.get((process, address), period)
+            self.addresses[process, address] = min(first, period[0]), max(last, period[1])
 
 
 class ReadingAhead(Service):

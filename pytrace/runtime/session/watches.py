@@ -27,8 +27,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, SessionData
 from pytrace.core.options import NOT_YET, RunOptions, parse_memory, shown_memory
 from pytrace.core.probe_kinds import KernelFunctionTarget
-from pytrace.runtime.load import loaded_script
-from pytrace.runtime.load.loaded_script import NEVER, LoadedScript
+from pytrace.runtime.load.loaded_script import NEVER, LoadedScript, charged_bytes
 from pytrace.runtime.machine import clocks, perf, procfs, syscalls
 from pytrace.runtime.output.ring import RingReader
 from pytrace.runtime.session.confinement import probed_files
@@ -163,6 +162,11 @@ OWN = "pytrace itself with its symbol caches"
 PROGRAMS = "variables and scratch memory of the programs"
 
 
+def charged_by_symbol(descriptors: Mapping[str, Iterable[int]]) -> dict[str, int]:
+    """Bytes by symbol that the kernel has charged."""
+    return {symbol: sum(map(charged_bytes, several)) for symbol, several in descriptors.items()}
+
+
 class MemoryWatch(Service):
     """Ends a run that exceeds *wanted*, a value of ``--max-memory``; empty for the default.
 
@@ -200,7 +204,7 @@ class MemoryWatch(Service):
         self, script: LoadedScript, ring: RingReader, tell: Callable[[str], None], warn: Callable[[str], None]
     ) -> None:
         """After loading: report the memory of maps by *tell*, if it is much."""
-        charged = self._named(loaded_script.charged_by_symbol(script.fds_by_symbol()))
+        charged = self._named(charged_by_symbol(script.fds_by_symbol()))
         # Kernels before 6.4 do not know the memory of a map exactly.
         self._maps = {name: max(size, charged.get(name, 0)) for name, size in self._maps.items()}
         self._ring, self._warn = ring, warn

@@ -16,6 +16,7 @@ import copy
 import itertools
 import mmap
 import os
+import re
 import struct
 import sys
 import time
@@ -31,7 +32,7 @@ from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange
 from pytrace.runtime.machine import bpf, perf, procfs
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.machine.syscalls import file_facts
-from pytrace.runtime.stacks.compiled_code import NAME, JitDump, PerfMap
+from pytrace.runtime.stacks.compiled_code import JitDump, PerfMap
 from pytrace.runtime.stacks.image_places import is_file
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ KEPT_PAST, KEPT_PAST_ENDED = 1 << 16, 1 << 19
 _OF_THE_KERNEL = ("[vdso]", "[vsyscall]")
 NEVER = 1 << 63
 """The end of what has not ended."""
+
+
+JIT_DUMP_NAME = re.compile(r"(?:^|/)jit-\d+\.dump$")
+"""The name of the file in a process's mappings."""
 
 
 class _Past(msgspec.Struct, frozen=True, gc=False):
@@ -218,7 +223,7 @@ class AddressSpace:
             self._look_for_names(row)
 
     def _look_for_names(self, row: Mapping) -> None:
-        if row.path.endswith(".dump") and not self._dump_path and NAME.search(row.path):
+        if row.path.endswith(".dump") and not self._dump_path and JIT_DUMP_NAME.search(row.path):
             self._dump_path = row.path
         if self.perf_map is None and (self._dump_path or _compiles(row)):
             self.perf_map = PerfMap(self.pid)

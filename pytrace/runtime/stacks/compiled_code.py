@@ -26,7 +26,6 @@ import sys
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
@@ -544,9 +543,6 @@ def _identity(status: str, pid: int) -> tuple[int, set[int]]:
     return int(inner[-1]) if inner else pid, set(map(int, fields.get("Uid", "").split()))
 
 
-NAME = re.compile(r"(?:^|/)jit-\d+\.dump$")
-"""The name of the file in a process's mappings."""
-
 MOST_DUMPED = 1 << 17
 """Functions of one file that are remembered."""
 _MOST_RECORDS = 1 << 21
@@ -766,51 +762,5 @@ class CompiledCode:
         return [*([known] if known is not None else ()), (late - _SLACK, time.monotonic_ns())]
 
 
-SLACK = 1_000_000
-"""Nanoseconds from the taking of a stack until it is in a map."""
 Address = tuple[int, int]
 """A process and an address in it."""
-
-
-class KeyPeriods:
-    """Notes when rows of maps appeared and changed. *compiles* says of a process whether it compiles code."""
-
-    def __init__(self, compiles: Callable[[int], bool]) -> None:
-        self._compiles = compiles
-        self._asked: dict[int, bool] = {}
-        self._rows: dict[int, tuple[int, Period]] = {}
-        """By digest of a key: the digest of its value, and its period."""
-        self._fresh: dict[int, tuple[int, Period]] = {}
-        self.addresses: dict[Address, Period] = {}
-        """The periods of all keys that have an address, as one."""
-        self.begun = self._before = time.monotonic_ns()
-        """When the last search began, and the one before it."""
-
-    def begin(self) -> None:
-        """A search of all maps begins."""
-        self._before, self.begun = self.begun, time.monotonic_ns()
-        self._rows, self._fresh = self._fresh, {}
-        self._asked, self.addresses = {}, {}
-
-    def wanted(self, process: int) -> bool:
-        """True if the rows of a process are to be noted."""
-        known = self._asked.get(process)
-        if known is None:
-            known = self._asked[process] = self._compiles(process)
-        return known
-
-    def note(self, process: int, addresses: Iterable[int], key: bytes, value: bytes) -> None:
-        """A row with addresses of a process; *key* is with what tells its map from others."""
-        digest, content = hash(key), hash(value)
-        known = self._rows.get(digest)
-        now = time.monotonic_ns()
-        if known is None:
-            period = self._before - SLACK, now
-        elif known[0] != content:
-            period = known[1][0], now
-        else:
-            period = known[1]
-        self._fresh[digest] = content, period
-        for address in addresses:
-            first, last = self.addresses.get((process, address), period)
-            self.addresses[process, address] = min(first, period[0]), max(last, period[1])

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.elf_file import parse_notes
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.stacks.images import vdso_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -129,26 +128,6 @@ def linked(
     if inside is None or len(identity) not in _BUILD_ID:
         return None
     return LinkedPlace(mapping.path, identity, inside), opened
-
-
-def in_process(
-    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], AnyBinary | None]
-) -> ImagePlace:
-    """Where an address of a process lies; *binary* opens the file of a mapping."""
-    mapping = image.find(address)
-    if mapping is None:
-        return ImagePlace("", address)
-    distance = address - mapping.start
-    if mapping.path == "[vdso]":
-        vdso = vdso_image()
-        return ImagePlace("" if vdso is None else build_id(vdso), distance)
-    opened = binary(image.space, mapping) if is_file(mapping) or is_memory_file(mapping) else None
-    if opened is None and not is_file(mapping):
-        return ImagePlace("", 0 if is_generated(mapping) else address)
-    inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
-    if opened is None or inside is None:
-        return ImagePlace("", distance + mapping.offset)
-    return ImagePlace(build_id(opened), inside)
 
 
 def build_id(binary: AnyBinary) -> str:

@@ -200,22 +200,8 @@ _Value = TypeVar("_Value")
 
 _BINARIES = 256
 """Binaries that are remembered: a machine that builds programs runs ever new ones."""
-_REASONS = 512
 _PLACES = 1 << 15
 """Places whose functions are remembered, over all binaries."""
-
-
-class Unreadable(dict[str, str]):
-    """Reasons why names are missing, by what is missing: of as many as are said at the end several times over."""
-
-    left_out = 0
-    """Reasons that came later: a long run meets ever new programs."""
-
-    def __setitem__(self, what: str, why: str) -> None:
-        if what in self or len(self) < _REASONS:
-            super().__setitem__(what, why)
-        else:
-            self.left_out += 1
 
 
 class Images:

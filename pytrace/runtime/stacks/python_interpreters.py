@@ -578,13 +578,6 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
     return EvalLoop(tuple(map(found.offset, entries)), tuple(map(found.offset, ends)), register)
 
 
-def eval_loop_of(path: str) -> EvalLoop | None:
-    """The places of the interpreter in a file; None if it has none. Errors: :func:`eval_loop`."""
-    with ElfFile.open(path) as file:
-        found = interpreter(file)
-        return None if found is None else eval_loop(file, found.layout)
-
-
 class _Loop:
     def __init__(self, file: ElfFile, layout: Layout) -> None:
         symbol = file.any_symbol(LOOP)

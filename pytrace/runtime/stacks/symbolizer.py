@@ -24,9 +24,10 @@ from pytrace.runtime.stacks.image_places import (
     KernelImages,
     LinkedPlace,
     MetBinaries,
+    build_id,
     detail,
-    in_process,
     is_file,
+    is_generated,
     is_memory_file,
     linked,
     replaced,
@@ -38,7 +39,6 @@ from pytrace.runtime.stacks.images import (
     Images,
     LineReading,
     SymbolFrame,
-    Unreadable,
     reason,
     remember,
     returned,
@@ -74,6 +74,52 @@ _TRAMPOLINES = (bytes.fromhex("48c7c00f0000000f05"), bytes.fromhex("681180d20100
 """Code that signal handlers return to: ``rt_sigreturn(2)`` in x86-64 (in libc) and arm64 (in the vdso)."""
 _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
+
+_REASONS = 512
+
+
+def hidden(pid: int) -> bool:
+    """True if a process exists whose mappings this user may not read."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb"):
+            return False
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def _in_process(
+    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], AnyBinary | None]
+) -> ImagePlace:
+    """Where an address of a process lies; *binary* opens the file of a mapping."""
+    mapping = image.find(address)
+    if mapping is None:
+        return ImagePlace("", address)
+    distance = address - mapping.start
+    if mapping.path == "[vdso]":
+        vdso = vdso_image()
+        return ImagePlace("" if vdso is None else build_id(vdso), distance)
+    opened = binary(image.space, mapping) if is_file(mapping) or is_memory_file(mapping) else None
+    if opened is None and not is_file(mapping):
+        return ImagePlace("", 0 if is_generated(mapping) else address)
+    inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
+    if opened is None or inside is None:
+        return ImagePlace("", distance + mapping.offset)
+    return ImagePlace(build_id(opened), inside)
+
+
+class Unreadable(dict[str, str]):
+    """Reasons why names are missing, by what is missing: of as many as are said at the end several times over."""
+
+    left_out = 0
+    """Reasons that came later: a long run meets ever new programs."""
+
+    def __setitem__(self, what: str, why: str) -> None:
+        if what in self or len(self) < _REASONS:
+            super().__setitem__(what, why)
+        else:
+            self.left_out += 1
 
 
 class Symbolizer:
@@ -298,7 +344,7 @@ class Symbolizer:
         space, mapping = image.space, image.find(address)
         pid = space.pid
         if mapping is None:
-            if not space.known and procfs.hidden(pid):
+            if not space.known and hidden(pid):
                 self._unreadable["names of functions of other users' processes"] = (
                     "their mappings may not be read (that needs CAP_SYS_PTRACE, or root)"
                 )
@@ -337,7 +383,7 @@ class Symbolizer:
         if self._python is not None and self._python.has(address):
             return ImagePlace("", 0)
         image = self._image(pid) if self._reading.names_left() else None
-        return ImagePlace("", address) if image is None else in_process(image, address, self._binary)
+        return ImagePlace("", address) if image is None else _in_process(image, address, self._binary)
 
     def linked(self, pid: int, address: int) -> LinkedPlace | None:
         """Where an address of a process lies in a binary with a build id, which is remembered; None elsewhere."""

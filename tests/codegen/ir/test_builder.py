@@ -13,10 +13,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytrace.codegen.ir import helpers, machine, target
-from pytrace.codegen.ir.builder import AT_ONCE, Builder, FunctionText, callees
+from pytrace.codegen.ir.builder import AT_ONCE, Builder, FunctionText
 from pytrace.codegen.ir.helpers import HELPERS, LOOP, Helper
 from pytrace.codegen.ir.machine import registers_of
 from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.target import callees
 from pytrace.codegen.ir.values import (
     CONTEXT,
     NULL,

@@ -8,13 +8,13 @@ from pytrace.cli.completion import attach_points
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.options import CompileOptions
-from pytrace.core.probe_kinds import call_entry
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.expand import call_probes
 from pytrace.frontend.syntax import nodes
 from pytrace.frontend.syntax.parser import parse
 from pytrace.frontend.syntax.typed_program import CheckedProgram
+from pytrace.runtime.load.listing import call_entry
 from tests.support import front
 from tests.support.recorded import COMMON, TRACEPOINTS, Facts
 

@@ -143,7 +143,7 @@ def python_arguments(data: bytes) -> None:
     if not isinstance(arguments, dict) or any(key in arguments for key in _LOOK_ELSEWHERE):
         return
     compiled.check_names(cast(Arguments, arguments))
-    options = compiled._options(cast(Arguments, arguments))
+    options = compiled.compile_options(cast(Arguments, arguments))
     pipeline.compile_script(Source("fuzz", PARAMETERS), options, Facts(), Diagnostics())
 
 

@@ -27,8 +27,8 @@ from pytrace.core.types import (
     String,
     Struct,
 )
-from pytrace.runtime.binaries.debug_info import DebugInfo
-from pytrace.runtime.binaries.dwarf_lines import Functions, LineMachine, LineRows, LineTable, Scope, segments
+from pytrace.runtime.binaries.debug_info import DebugInfo, segments
+from pytrace.runtime.binaries.dwarf_lines import Functions, LineMachine, LineRows, LineTable, Scope
 from pytrace.runtime.binaries.dwarf_units import FileSections, Unit, UnitTable, low_high
 from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo, UserBinaries

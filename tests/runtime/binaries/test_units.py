@@ -23,20 +23,22 @@ from elftools.dwarf.dwarfinfo import DwarfConfig, DWARFInfo
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries import elftools_overrides
+from pytrace.runtime.binaries.debug_info import explained
 from pytrace.runtime.binaries.dwarf_units import (
     EVERYWHERE,
+    SHF_COMPRESSED,
+    SHF_GROUP,
     Die,
     FileSections,
     SectionParts,
     Unit,
     UnitTable,
     ViewStream,
-    explained,
     locations,
     low_high,
     ranges,
 )
-from pytrace.runtime.binaries.elf_file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile, Section
+from pytrace.runtime.binaries.elf_file import SHT_NOBITS, ElfFile, Section
 from pytrace.runtime.binaries.elftools_overrides import PRIVATE
 from tests.support.compile import SOURCES, compiled, tool
 from tests.support.dwarf_programs import FORMS as LISTS_FORMS

@@ -28,7 +28,8 @@ from pytrace.core.types import (
     Struct,
     Type,
 )
-from pytrace.runtime.binaries.dwarf_types import DwarfTypes, described, plain, type_text
+from pytrace.runtime.binaries.dwarf_parameters import type_text
+from pytrace.runtime.binaries.dwarf_types import DwarfTypes, described, plain
 from pytrace.runtime.binaries.dwarf_units import Die, Unit
 from tests.support.compile import SOURCES
 from tests.support.dwarf_programs import unit

@@ -14,9 +14,9 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FunctionPrototype, UserSymbol
 from pytrace.core.types import VOID, Struct
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.load import features
+from pytrace.runtime.load import features, live_kernel
 from pytrace.runtime.load.live_kernel import LiveKernel
-from pytrace.runtime.machine import fingerprints, perf, procfs
+from pytrace.runtime.machine import fingerprints, perf
 from tests.support.small_program import built, split
 
 
@@ -244,7 +244,7 @@ def test_a_process_whose_files_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -
     def check_visible(pid: int) -> None:
         raise PermissionError(f"process {pid} belongs to somebody else")
 
-    monkeypatch.setattr(procfs, "check_visible", check_visible)
+    monkeypatch.setattr(live_kernel, "check_visible", check_visible)
     libraries = SimpleNamespace(find=lambda *_: [], dependencies=lambda *_: [])
     kernel = with_parts(_binaries=SimpleNamespace(libraries=libraries))
     assert kernel.binaries("x", None) == []

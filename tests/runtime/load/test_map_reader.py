@@ -15,11 +15,12 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.manifest import GlobalSlot, MapSpec, MapType, RandomWords
 from pytrace.core.types import INT32, UINT64, String
-from pytrace.runtime.load import loaded_script, map_reader
+from pytrace.runtime.load import loaded_script, loader, map_reader
 from pytrace.runtime.load.loaded_script import MapSize
 from pytrace.runtime.load.map_reader import MapReader, join_keys, paired, read_blocks, round_up
 from pytrace.runtime.machine import bpf, perf, syscalls
 from pytrace.runtime.machine.bpf import Command
+from pytrace.runtime.session import watches
 from tests.support.fake_maps import FakeMaps, install
 
 # ---------------------------------------------------------------------------------------------- map reader
@@ -466,9 +467,9 @@ def test_it_is_what_the_kernel_charges(size: MapSize) -> None:
 
 def test_several_maps_of_one_symbol_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loaded_script.kernel_files, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
-    assert loaded_script.charged_by_symbol({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
+    assert watches.charged_by_symbol({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
     monkeypatch.setattr(loaded_script.kernel_files, "read_text", lambda _path: "")
-    assert loaded_script.charged_by_symbol({"a": (3,)}) == {"a": 0}
+    assert watches.charged_by_symbol({"a": (3,)}) == {"a": 0}
 
 
 # ---------------------------------------------------------------------------------------------- key digests
@@ -542,7 +543,7 @@ def test_random_words_are_drawn_where_they_belong() -> None:
     drawn = []
     for _ in range(2):
         section = bytearray(64)
-        map_reader.draw_random_words(memoryview(section), RandomWords(".bss", 16, 32))
+        loader.draw_random_words(memoryview(section), RandomWords(".bss", 16, 32))
         assert section[:16] == bytes(16)
         assert section[48:] == bytes(16)
         drawn.append(bytes(section[16:48]))
@@ -553,7 +554,7 @@ def test_random_words_are_drawn_where_they_belong() -> None:
 def test_one_order_where_the_kernel_allows_it(monkeypatch: pytest.MonkeyPatch, refused: bool, flag: int) -> None:
     maps = install(monkeypatch)
     maps.refused = errno.EPERM if refused else 0
-    map_reader.same_order_flag.cache_clear()
-    assert map_reader.same_order_flag() == flag
-    map_reader.same_order_flag.cache_clear()
+    loader.same_order_flag.cache_clear()
+    assert loader.same_order_flag() == flag
+    loader.same_order_flag.cache_clear()
     assert [made.flags for made in maps.maps.values()] == ([] if refused else [64])

@@ -14,7 +14,7 @@ import pytest
 
 from pytrace.base import private_files
 from pytrace.core.kernel_info import NO_HEADERS, DefinedEvent, KernelFunction, KernelHeaders
-from pytrace.core.text import matching, name_pattern, within
+from pytrace.core.text import matching, name_pattern
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -32,6 +32,7 @@ from pytrace.core.types import (
     Struct,
     Type,
 )
+from pytrace.runtime.binaries.elf_file import within
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, kernel_functions, kernel_headers, tracefs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms, KernelPlace, ModuleIndex, module_name

@@ -17,12 +17,14 @@ import pytest
 
 from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.load import live_kernel
 from pytrace.runtime.machine import clocks, fingerprints, procfs, selected_processes
 from pytrace.runtime.machine import selected_processes as module
 from pytrace.runtime.machine.clocks import Clock
 from pytrace.runtime.machine.host_names import CgroupPaths
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.machine.selected_processes import _cgroups_by_id, container_by_name, container_processes
+from pytrace.runtime.stacks import symbolizer
 from tests.support.waiting import until
 
 # ---------------------------------------------------------------------------------------------- procfs
@@ -78,8 +80,8 @@ def test_this_process() -> None:
     assert pids == sorted(pids)
     assert procfs.root_prefix(me) == ""
     assert os.path.samefile(procfs.executable(me), sys.executable)
-    assert not procfs.hidden(me)
-    procfs.check_visible(me)
+    assert not symbolizer.hidden(me)
+    live_kernel.check_visible(me)
     files = procfs.mapped_files(me)
     assert any(os.path.samefile(path, sys.executable) for path in files if os.path.exists(path))
     assert len(files) == len(set(files))
@@ -138,8 +140,8 @@ def test_a_process_that_is_gone() -> None:
     assert procfs.root_prefix(NOBODY) == ""
     assert procfs.executable(NOBODY) == ""
     assert procfs.mapped_files(NOBODY) == []
-    assert not procfs.hidden(NOBODY)
-    for check in (procfs.check_exists, procfs.check_visible):
+    assert not symbolizer.hidden(NOBODY)
+    for check in (procfs.check_exists, live_kernel.check_visible):
         with pytest.raises(TraceError, match=f"there is no process {NOBODY}$"):
             check(NOBODY)
 
@@ -177,10 +179,10 @@ def test_a_process_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "readlink", refuse)
     monkeypatch.setattr(builtins, "open", refuse)
-    assert procfs.hidden(os.getpid())
+    assert symbolizer.hidden(os.getpid())
     assert procfs.read_maps(os.getpid()) == b""
     with pytest.raises(TraceError, match="belongs to another user") as raised:
-        procfs.check_visible(os.getpid())
+        live_kernel.check_visible(os.getpid())
     assert raised.value.hints == ("that needs CAP_SYS_PTRACE, or root",)
 
 
@@ -194,7 +196,7 @@ def ended() -> Iterator[int]:
 
 
 def test_a_process_without_a_program(ended: int) -> None:
-    procfs.check_visible(ended)
+    live_kernel.check_visible(ended)
     assert procfs.executable(ended) == ""
     assert procfs.mapped_files(ended) == []
 
@@ -271,7 +273,7 @@ def hierarchy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of the mounted hierarchy."""
     root = tmp_path / "unified"
     (root / "app.slice" / "web").mkdir(parents=True)
-    monkeypatch.setattr(module, "unified_mounts", lambda: [str(root)])
+    monkeypatch.setattr(module, "_unified_mounts", lambda: [str(root)])
     return root
 
 
@@ -289,7 +291,7 @@ def test_what_is_no_cgroup(hierarchy: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "app.slice" in caught.value.hints[0]
     with pytest.raises(TraceError, match="'/proc' is not a cgroup of version 2"):
         module.cgroups(["/proc"])
-    monkeypatch.setattr(module, "unified_mounts", list)
+    monkeypatch.setattr(module, "_unified_mounts", list)
     with pytest.raises(TraceError, match="needs a mounted cgroup version 2 hierarchy"):
         module.cgroups(["app.slice"])
 
@@ -334,7 +336,7 @@ def test_pods(tmp_path: Path, name: str) -> None:
 
 
 def test_an_id_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selected_processes, "unified_mounts", lambda: [str(tmp_path)])
+    monkeypatch.setattr(selected_processes, "_unified_mounts", lambda: [str(tmp_path)])
     for identity in (ID, OTHER):
         (tmp_path / f"docker-{identity}.scope").mkdir()
     with pytest.raises(TraceError, match="2 containers have an id that begins with '0123456789ab'") as caught:
@@ -345,7 +347,7 @@ def test_an_id_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_no_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selected_processes, "unified_mounts", lambda: [str(tmp_path)])
+    monkeypatch.setattr(selected_processes, "_unified_mounts", lambda: [str(tmp_path)])
     for wanted, part in (("0123456", "there is no container"), ("web", "there is no container"), (ID, "no running")):
         with pytest.raises(TraceError, match=part):
             selected_processes.container_cgroups(wanted)
@@ -369,7 +371,7 @@ def test_a_container_in_a_cgroup_of_version_1_is_told_by_its_processes(
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cgroup").write_text(text)
     assert container_processes(ID[:12], str(tmp_path)) == [7, 12]
-    monkeypatch.setattr(selected_processes, "unified_mounts", list)
+    monkeypatch.setattr(selected_processes, "_unified_mounts", list)
     monkeypatch.setattr(selected_processes, "container_processes", lambda _identity: [7, 12])
     with pytest.raises(TraceError, match="is one of version 1") as caught:
         selected_processes.container_cgroups(ID[:12])

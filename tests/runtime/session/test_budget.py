@@ -397,7 +397,7 @@ class Machine:
         self.said: list[str] = []
         monkeypatch.setattr(watches, "machine_memory", lambda: (1000 * M, "this machine"))
         monkeypatch.setattr(watches, "own_memory", lambda: self.own)
-        monkeypatch.setattr(watches.loaded_script, "charged_by_symbol", lambda _fds: self.charged)
+        monkeypatch.setattr(watches, "charged_by_symbol", lambda _fds: self.charged)
         monkeypatch.setattr(watches.time, "monotonic", lambda: self.now)
         self.watch = MemoryWatch(wanted, Manifest((), MAPS, (), (), Config()), embedded=embedded)
 

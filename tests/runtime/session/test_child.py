@@ -24,7 +24,7 @@ from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.manifest import Manifest, PythonMaps
 from pytrace.core.options import Config, RunOptions
 from pytrace.core.types import UINT64, InterfaceName, KSym, Stack, Type, Username, USym
-from pytrace.runtime.machine import bpf, perf, privileges
+from pytrace.runtime.machine import bpf, privileges
 from pytrace.runtime.machine.confine import Family
 from pytrace.runtime.machine.privileges import CAPABILITIES
 from pytrace.runtime.session import child, confinement
@@ -440,7 +440,7 @@ def test_functions_that_reach_out() -> None:
 @pytest.mark.parametrize(("measures", "missed"), [(True, {}), (False, {"CAP_SYS_ADMIN": confinement.CPUS})])
 def test_kernels_that_reserve_perf_events(monkeypatch: pytest.MonkeyPatch, measures: bool, missed: object) -> None:
     """As Debian's do: then CAP_PERFMON is not enough for a CPU that comes online."""
-    monkeypatch.setattr(perf, "measures_cpus", lambda: measures)
+    monkeypatch.setattr(confinement, "_measures_cpus", lambda: measures)
     monkeypatch.setattr(bpf, "map_info", lambda _: None)
     loaded: Any = SimpleNamespace(manifest=Manifest((), (), (), (), Config()), map_fd=lambda _: 0)
     assert confinement._missed(of(on_cpus=True), [], loaded) == missed

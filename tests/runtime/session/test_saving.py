@@ -28,9 +28,8 @@ from pytrace.runtime.session import saving, stack_rows, watches
 from pytrace.runtime.session.opening import has_user_stacks
 from pytrace.runtime.session.saving import Export, Saving
 from pytrace.runtime.session.services import EndOfRun
-from pytrace.runtime.session.stack_rows import Place, ReadingAhead, collect, places
+from pytrace.runtime.session.stack_rows import KeyPeriods, Place, ReadingAhead, collect, places
 from pytrace.runtime.session.watches import EXEC_EVERY, RunEnd
-from pytrace.runtime.stacks.compiled_code import KeyPeriods
 from tests.support.encode import Run as ReadingAheadRun
 from tests.support.encode import encode
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack

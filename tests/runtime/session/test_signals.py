@@ -13,8 +13,9 @@ import pytest
 
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import Interrupted
+from pytrace.interface.tracing import WakeUp
 from pytrace.runtime.session import signals
-from pytrace.runtime.session.signals import Signals, WakeUp
+from pytrace.runtime.session.signals import Signals
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

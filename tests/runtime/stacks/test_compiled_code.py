@@ -15,8 +15,8 @@ import pytest
 
 from pytrace.runtime.machine.procfs import Mapping
 from pytrace.runtime.stacks import compiled_code
-from pytrace.runtime.stacks.address_space import AddressSpace
-from pytrace.runtime.stacks.compiled_code import NAME, Code, CodeHistory, CompiledCode, JitDump, PerfMap
+from pytrace.runtime.stacks.address_space import JIT_DUMP_NAME, AddressSpace
+from pytrace.runtime.stacks.compiled_code import Code, CodeHistory, CompiledCode, JitDump, PerfMap
 from tests.support.compiled_names import last
 
 # ---------------------------------------------------------------------------------------------- compiled code
@@ -531,7 +531,7 @@ def test_large_files_are_read_in_part(path: Path, monkeypatch: pytest.MonkeyPatc
     [("/tmp/jit-12.dump", True), ("/srv/a b/jit-1.dump", True), ("/tmp/xjit-1.dump", False), ("/tmp/jit-.dump", False)],
 )
 def test_names_of_files(name: str, is_one: bool) -> None:
-    assert bool(NAME.search(name)) is is_one
+    assert bool(JIT_DUMP_NAME.search(name)) is is_one
 
 
 # ---------------------------------------------------------------------------------------------- code history

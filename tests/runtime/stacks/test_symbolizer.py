@@ -16,8 +16,9 @@ from pytrace.runtime.binaries.elf_file import ElfFile
 from pytrace.runtime.binaries.user_binary import Binary, CachedDebugInfo
 from pytrace.runtime.machine import procfs
 from pytrace.runtime.machine.kernel_functions import KERNEL_HALF, Kallsyms
-from pytrace.runtime.stacks import compiled_code, images
-from pytrace.runtime.stacks.compiled_code import KeyPeriods
+from pytrace.runtime.session import stack_rows
+from pytrace.runtime.session.stack_rows import KeyPeriods
+from pytrace.runtime.stacks import compiled_code, images, symbolizer
 from pytrace.runtime.stacks.images import SymbolFrame
 from pytrace.runtime.stacks.lazy_symbols import LazySymbols
 from pytrace.runtime.stacks.symbolizer import Symbolizer
@@ -32,7 +33,7 @@ from tests.support.rows import each_row
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels before 6.16 show their mappings to CAP_SYS_PTRACE only."""
     monkeypatch.setattr(procfs, "read_maps", lambda pid: b"")
-    monkeypatch.setattr(procfs, "hidden", lambda pid: True)
+    monkeypatch.setattr(symbolizer, "hidden", lambda pid: True)
     symbols = Symbolizer()
     assert [frame.name for frame in symbols.user(os.getpid(), 0x1000)] == [""]
     (notice,) = symbols.notices()
@@ -46,8 +47,8 @@ def test_ended_processes_are_told_as_such() -> None:
     symbols = Symbolizer()
     assert [frame.name for frame in symbols.user(ended.pid, 0x1000)] == [""]
     assert symbols.notices() == [f"user addresses of exited processes are shown as numbers (pid {ended.pid})"]
-    assert not procfs.hidden(ended.pid)
-    assert not procfs.hidden(os.getpid())
+    assert not symbolizer.hidden(ended.pid)
+    assert not symbolizer.hidden(os.getpid())
 
 
 def test_what_programs_lack_is_told_in_short() -> None:
@@ -290,7 +291,7 @@ def test_every_question_of_the_symboliser_that_a_session_asks_is_there() -> None
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     now = [100]
-    monkeypatch.setattr(compiled_code, "SLACK", 0)
+    monkeypatch.setattr(stack_rows, "SLACK", 0)
     monkeypatch.setattr(compiled_code.time, "monotonic_ns", lambda: now[0])
     return now
 
