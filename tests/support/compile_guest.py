@@ -12,6 +12,7 @@ import fcntl
 import os
 import pickle
 import subprocess
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -97,7 +98,11 @@ def use() -> None:
         script: Script, compile_options: CompileOptions, options: RunOptions, *, tool: bool = False
     ) -> CompiledScript:
         found = compiled_outside(folder, script, compile_options, options) if _ordinary(options) else None
-        return found or here(script, compile_options, options, tool=tool)
+        if found is None:
+            return here(script, compile_options, options, tool=tool)
+        if options.warnings:
+            sys.stderr.write("".join(found.manifest.warnings))
+        return found
 
     main.compile_script = compile_script
 
