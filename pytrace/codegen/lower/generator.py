@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import replace
 
 from pytrace.codegen.emit import load_time, loops, map_uses, storage
 from pytrace.codegen.emit.bodies import (
@@ -83,13 +82,22 @@ def _declare(module: Module, layout: Layout, info: MapInfo) -> None:
 
 
 def generate(
-    checked: CheckedProgram, kernel: KernelInfo, options: CompileOptions, *, sparing: bool = False
+    checked: CheckedProgram,
+    kernel: KernelInfo,
+    options: CompileOptions,
+    *,
+    sparing: bool = False,
+    resets: bool = True,
 ) -> tuple[str, Manifest]:
-    """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
+    """LLVM IR text and manifest of a script.
+
+    *sparing* generates code that uses less of the stack. With ``--live`` the user may empty any map, unless *resets* is
+    False.
+    """
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license, atomics=kernel.feature("atomic_fetch"))
     digested = map_uses.digested_maps(checked) if checked.maps else frozenset()
-    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.live)
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=resets and options.live)
     for info in checked.maps.values():
         _declare(module, layout, info)
     # With -k, each read of a missing element is reported.
@@ -414,15 +422,14 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
         TraceError: the machine lacks a feature that the script needs.
     """
     size = 0
-    for sparing in (False, True):
-        text, manifest = generate(checked, kernel, options, sparing=sparing)
+    # A program has the address of each double-buffered map, and with --live all are: those are given up last.
+    ways = [(sparing, resets) for resets in ((True, False) if options.live else (False,)) for sparing in (False, True)]
+    for sparing, resets in ways:
+        text, manifest = generate(checked, kernel, options, sparing=sparing, resets=resets)
         elf = target.compiled(text)
         size = target.stack_needed(elf, text)
         if size <= target.STACK_LIMIT:
             return CompiledScript(elf, manifest)
-    if options.live:
-        # A program has the address of each double-buffered map.
-        return compile_program(checked, kernel, replace(options, live=False))
     raise TraceError(
         f"a program of the script needs {size} bytes of stack, and the kernel has {target.STACK_LIMIT}",
         hints=("keep fewer values at the same time, or split the block into several probes",),

@@ -421,6 +421,16 @@ def test_what_cannot_be_helped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         generator.compile_program(stack_use_checked(wide(5)), RecordedKernel(), CompileOptions())
 
 
+def test_a_live_view_of_very_many_maps_has_the_names_of_calls() -> None:
+    # The stack has no room for the addresses of so many double-buffered maps.
+    maps = " ".join(f"@m{number}[pid] = count();" for number in range(90))
+    options = CompileOptions(live=True)
+    program = analyse(f"call:kernel:vfs_read {{ {maps} print(duration); }}", options).checked()
+    manifest = generator.compile_program(program, RecordedKernel(), options).manifest
+    assert manifest.calls_named
+    assert not [spec for spec in manifest.maps if spec.inner]
+
+
 # ----------------------------------------------------------------------------------------------------- evaluation order
 
 
