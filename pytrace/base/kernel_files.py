@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+ENDED = ("Z", "X")
+"""States of processes and threads that have ended."""
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_START = 19
-"""Field of ``/proc/TID/stat`` after the name: when the thread began, in ticks since boot (proc(5))."""
 ONE_STACK = 8 << 20
 """Places further apart are of two stacks (of coroutines, of signal handlers): neither tells about the other."""
 
@@ -27,6 +27,37 @@ def process_name(pid: int | str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
+class Statistics(NamedTuple):
+    """``/proc/PID/stat`` of a process or thread (proc(5))."""
+
+    name: str
+    state: str
+    """As ``ps`` shows it: ``R``, ``S``, ``D`` …"""
+    parent: int
+    flags: int
+    """Of the kernel: ``PF_FORKNOEXEC`` …"""
+    faults_of_children: int
+    """Minor page faults of children that have been waited for."""
+    ticks: int
+    """Of processor time, in user space and in the kernel."""
+    threads: int
+    start: int
+    """In ticks since boot."""
+    pages: int
+    """Resident ones."""
+
+
+def statistics(process: int | str, root: str = "/proc") -> Statistics | None:
+    """The statistics of a process, or of the thread ``PID/task/TID``; None of one that has gone."""
+    # The name may contain anything, parentheses and newlines, too.
+    before, _, after = read_text(f"{root}/{process}/stat").rpartition(")")
+    fields = after.split()
+    if len(fields) < 22:
+        return None
+    parent, flags, faults, user, system, threads, start, pages = (int(fields[n]) for n in (1, 6, 8, 11, 12, 17, 19, 21))
+    return Statistics(before.partition("(")[2], fields[0], parent, flags, faults, user + system, threads, start, pages)
+
+
 class Thread(NamedTuple):
     """A thread that has not ended."""
 
@@ -43,18 +74,18 @@ class Thread(NamedTuple):
 
 def thread(number: int) -> Thread | None:
     """A thread by its number; None for one that has ended."""
-    before, _, after = read_text(f"/proc/{number}/stat").rpartition(")")
-    fields = after.split()
-    if len(fields) <= _START or fields[0] in ("Z", "X"):
+    found = statistics(number)
+    if found is None or found.state in ENDED:
         return None
     words = read_text(f"/proc/{number}/syscall").split()
     stack = int(words[-2], 16) if len(words) > 1 else 0
-    return Thread(before.partition("(")[2], int(fields[_START]) * _TICK, stack)
+    return Thread(found.name, found.start * _TICK, stack)
 
 
 def process_state(pid: int) -> str:
-    """The state of a process as ``ps`` shows it (``R``, ``S``, ``D`` …, proc(5)); empty when it has gone."""
-    return read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1]
+    """The state of a process (:attr:`Statistics.state`); empty when it has gone."""
+    found = statistics(pid)
+    return found.state if found else ""
 
 
 def lines(content: str) -> list[str]:

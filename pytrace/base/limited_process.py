@@ -488,12 +488,8 @@ def _receive(own: socket.socket, size: int) -> tuple[bytes, list[int]]:
 
 def _progress(pid: int) -> tuple[bool, int]:
     """Whether a process runs, and what it has used of the processor; of one that has ended that it runs."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return True, 0
-    return fields[0] not in (b"S", b"D"), int(fields[11]) + int(fields[12])
+    statistics = kernel_files.statistics(pid)
+    return (statistics.state not in ("S", "D"), statistics.ticks) if statistics else (True, 0)
 
 
 # ---------------------------------------------------------------------------------------------- a program

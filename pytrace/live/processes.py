@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.results.findings import readable
 
 MOST = 4096
@@ -60,25 +61,21 @@ class Process(msgspec.Struct, frozen=True, array_like=True):
 def read(pid: int, root: str = "/proc") -> Process | None:
     """A process; None if there is none (any more)."""
     folder = f"{root}/{pid}"
+    found = kernel_files.statistics(pid, root)
     try:
-        with open(f"{folder}/stat", "rb") as file:
-            stat = file.read(_LONGEST)
         with open(f"{folder}/status", "rb") as file:
             status = file.read(_LONGEST)
         with open(f"{folder}/cmdline", "rb") as file:
             command = file.read(_LONGEST)
     except OSError:
         return None
-    # The name may contain anything, parentheses and newlines, too.
-    before, _, after = stat.rpartition(b")")
-    name, fields = before.partition(b"(")[2].decode("utf-8", "surrogateescape"), after.split()
     uid = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
-    if len(fields) < 22 or uid is None:
+    if found is None or uid is None:
         return None
-    words = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "surrogateescape") or f"[{name}]"
+    words = command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "surrogateescape") or f"[{found.name}]"
     return Process(
-        pid, name, fields[0].decode(), int(fields[1]), int(uid[1]), int(fields[21]) * _PAGE, int(fields[17]),
-        int(fields[19]), words, (int(fields[11]) + int(fields[12])) / _TICKS,
+        pid, found.name, found.state, found.parent, int(uid[1]), found.pages * _PAGE, found.threads, found.start, words,
+        found.ticks / _TICKS,
     )  # fmt: skip
 
 

@@ -187,10 +187,8 @@ def environment_fact(variable: str) -> Fact:
 
 
 def _start_time(pid: int) -> str:
-    text = kernel_files.read_text(f"/proc/{pid}/stat")
-    # The command name may hold spaces and parentheses; start time is field 22, the 20th after it.
-    rest = text.rpartition(")")[2].split()
-    return rest[19] if len(rest) > 19 else ""
+    found = kernel_files.statistics(pid)
+    return str(found.start) if found else ""
 
 
 # ---------------------------------------------------------------------------------------------- checking facts

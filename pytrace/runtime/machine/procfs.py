@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import FORKED_ONLY
 
@@ -101,10 +102,8 @@ def is_cut(text: bytes) -> bool:
 
 _LONGEST_ROW = 1 << 15
 """Bytes of a row, more than those of a path with all of its characters escaped."""
-
-
-_ENDED, _ENDING, _FLAGS_AT = frozenset("ZX"), 0x4, 6
-"""States of threads that have ended; ``PF_EXITING`` and where the flags stand behind the name (proc(5))."""
+_EXITING = 0x4
+"""``PF_EXITING`` of the kernel's flags."""
 
 
 def live_thread(pid: int) -> int:
@@ -114,12 +113,8 @@ def live_thread(pid: int) -> int:
     except (OSError, ValueError):
         return 0
     for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
-                state = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if state and state[0].decode("ascii", "replace") not in _ENDED and not int(state[_FLAGS_AT]) & _ENDING:
+        statistics = kernel_files.statistics(f"{pid}/task/{thread}")
+        if statistics and statistics.state not in kernel_files.ENDED and not statistics.flags & _EXITING:
             return thread
     return 0
 
@@ -136,36 +131,28 @@ def children(pid: int) -> list[int]:
 
 def has_executed(pid: int) -> bool:
     """Whether a process has executed a program since it was forked; true of one that is gone."""
-    return not _statistic(pid, 6) & FORKED_ONLY
+    statistics = kernel_files.statistics(pid)
+    return statistics is None or not statistics.flags & FORKED_ONLY
 
 
 def waited_for_children(pid: int) -> bool:
     """Whether a process, which may have ended, has waited for one of its children: they had page faults."""
-    return _statistic(pid, 8) > 0
+    statistics = kernel_files.statistics(pid)
+    return statistics is not None and statistics.faults_of_children > 0
 
 
 def cpu_seconds(pid: int) -> float:
     """CPU time that a process has used so far; 0 of one that is gone."""
-    return (_statistic(pid, 11) + _statistic(pid, 12)) / _TICKS
-
-
-def _statistic(pid: int, number: int) -> int:
-    """A number after the name in ``/proc/PID/stat``, where the state is number 0; 0 of a process that is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[number])
-    except OSError:
-        return 0
+    statistics = kernel_files.statistics(pid)
+    return statistics.ticks / _TICKS if statistics else 0
 
 
 def ancestors(pid: int) -> list[int]:
     """The parent of a process, its parent, and so on, as far as they are visible."""
     found: list[int] = []
-    with suppress(OSError, IndexError, ValueError):
-        while pid and pid not in found[:-1]:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-            found.append(pid)
+    while pid and pid not in found[:-1] and (statistics := kernel_files.statistics(pid)):
+        pid = statistics.parent
+        found.append(pid)
     return [pid for pid in found if pid]
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stack_formats import FIRST_IMAGE, REPORT_SIZE, ImageChange
 from pytrace.runtime.machine import bpf, perf, procfs
@@ -441,16 +442,15 @@ class Image(msgspec.Struct, eq=False):
         return found[0] if found else None
 
 
-def _identity(pid: int) -> tuple[int, int, str] | None:
+def _identity(pid: int) -> tuple[int, int, int] | None:
     """Device and inode of the program of a process, and its start time; None when the process is gone."""
     try:
         # Its file system may not answer.
         facts = file_facts(path=f"/proc/{procfs.entry(pid)}/exe")
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            started = file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
+    except OSError:
         return None
-    return facts.device, facts.inode, started
+    statistics = kernel_files.statistics(pid)
+    return (facts.device, facts.inode, statistics.start) if statistics else None
 
 
 # ---------------------------------------------------------------------------------------------- records of the kernel
