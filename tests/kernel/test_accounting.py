@@ -569,6 +569,23 @@ def test_maps_come_after_a_slow_reader(programs: Path, tmp_path: Path) -> None:
     tracer.check(text.decode())
 
 
+@pytest.mark.parametrize("option", ["", "-q"])
+def test_events_before_an_exit_that_finds_no_room_are_printed(tmp_path: Path, option: str) -> None:
+    """The tracer is stopped while the ring fills up: that exit() was called is told by the programs' memory alone."""
+    calls = "import os\nfor _ in range(40000): os.getppid()"
+    script = f'{PROBE} /comm == "calls"/ {{ @n++; printf("%d\\n", @n); if (@n == 30000) {{ exit(3); }} }}'
+    (tmp_path / "calls.py").write_text(calls)
+    (tmp_path / "calls").symlink_to(os.path.realpath(sys.executable))
+    command = f"kill -STOP $PPID; {tmp_path}/calls {tmp_path}/calls.py; kill -CONT $PPID; exec sleep 5"
+    run = Run(tmp_path, script, *([option] if option else []), "-c", f"sh -c '{command}'")
+    printed = [int(line) for line in run.text.splitlines() if line.isdigit()]
+    assert printed == [*range(1, len(printed) + 1)]
+    assert len(printed) > 100
+    assert run.sums() == {"lost": 30_000 - len(printed)}
+    assert run.done.returncode == 3
+    assert "@n: 30000" in run.text
+
+
 def test_memory_stays_within_its_bound(tmp_path: Path, programs: Path) -> None:
     """Nobody reads; what waits fills the backlog, and nothing more."""
     read, write = os.pipe()

@@ -395,6 +395,7 @@ class Session:
     def __init__(self, run: Resources) -> None:
         self._run = run
         self._over_at_once = run.options.command is None and run.kinds() <= _OVER_AT_ONCE
+        self._lost_exit: int | None = None
         self._summed_up = False
 
     def run(self) -> int:
@@ -563,14 +564,12 @@ class Session:
         """Whether the script has called ``exit()``, the user asked for the end, or nobody reads the output."""
         run = self._run
         # Output before an exit() that was noticed may still be waiting.
-        exiting = run.renderer.state.exit_requested or run.ring.noticed
+        exiting = run.renderer.state.exit_requested or run.ring.noticed or self._lost_exit is not None
         return exiting or run.requests.ending or run.output.broken
 
     def _look_for_exit(self) -> None:
-        """Check for an ``exit()`` whose event did not fit the ring."""
-        status = self._run.loaded.exit_status()
-        if status is not None and not self._run.renderer.state.exit_requested:
-            self._run.renderer.exit(status)
+        """Check for an ``exit()`` whose event did not fit the ring: all that is in there was sent before."""
+        self._lost_exit = self._run.loaded.exit_status()
 
     def fileno(self) -> int:
         """A descriptor that is readable when :meth:`step` has something to do, unless :attr:`busy`."""
@@ -651,6 +650,8 @@ class Session:
         """Handle the events that wait, then run end probes."""
         run = self._run
         run.consumer.finish()
+        if self._lost_exit is not None and not run.renderer.state.exit_requested:
+            run.renderer.exit(self._lost_exit)
         run.renderer.resume()
         self._run_programs(END)
         run.consumer.finish()

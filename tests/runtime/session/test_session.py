@@ -421,7 +421,9 @@ def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
     # 1 more than the status.
     struct.pack_into("=I", memory, 40, 8)
     assert loop.step()
-    assert (run.state.exit_code, loop.step()) == (7, False)
+    assert not loop.step()
+    assert not run.state.exit_requested, "what is in the ring was sent before, and is handled first"
+    assert (loop.finish(), run.state.exit_code) == (7, 7)
 
 
 # ---------------------------------------------------------------------------------------------- ending
