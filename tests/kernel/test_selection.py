@@ -129,7 +129,7 @@ def test_children_of_a_running_process(server: Server, programs: Path, follow: b
         expected = ["@born[0]: 1", "@exits: 1"]
         if follow:
             expected = ["@born[0]: 1", "@born[1]: 2", "@born[2]: 4", "@exits: 7"]
-        assert sorted(lines(result)) == expected
+        assert sorted(lines(result)) == expected, result
 
 
 @contextmanager
