@@ -447,7 +447,7 @@ class Reading:
             if left <= 0:
                 shift = bucket // 8 - 1
                 end = bucket if bucket < 16 else ((bucket - shift * 8 + 1) << shift) - 1
-                return min(end * 1000, most)
+                return min(end * 1000 + 999, most)  # buckets are of whole microseconds
         return 0
 
     # ---- chains
