@@ -37,6 +37,8 @@ _MOST_PIDS = 65536
 COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
 
+# ``-c -p -f -o -q -v -e`` have the same meaning in all tools; the tool's own option has only a long name. Users who
+# type such a letter as in bcc get a hint with the long name.
 LETTERS: Mapping[str, Mapping[str, str]] = {
     "argdist": {"c": "cumulative"},
     "biolatency": {"e": "extension"},

@@ -205,10 +205,3 @@ def listing(word: str = "") -> str:
         if lines:
             parts.append(f"{group}:\n{''.join(lines)}")
     return "\n".join((*parts, "pytrace NAME -h shows the options of a tool.\n"))
-
-
-# ---------------------------------------------------------------------------------------------- letters of bcc
-
-
-# ``-c -p -f -o -q -v -e`` have the same meaning in all tools; the tool's own option has only a long name. Users who
-# type such a letter as in bcc get a hint with the long name.

@@ -32,8 +32,6 @@ _MOST_STACK = 1 << 14
 # error, or freed twice, and an interrupt in its ``__del__`` is lost. They are single calls of LLVM, which no signal
 # interrupts anyway.
 
-_SYMBOL = re.compile(r"@(\w+)")
-
 
 def _llvm() -> ModuleType:
     """Llvmlite's binding. It is imported late: where memory is limited only the child of :func:`_in_a_child` has it."""
@@ -243,6 +241,9 @@ _LOAD, _STORES = 1, (2, 3)
 _MOVE, _ADD = 0xBF, 0x07
 _FRAME = 10
 """The register that points to the end of the frame."""
+
+
+_SYMBOL = re.compile(r"@(\w+)")
 
 
 def callees(text: str, names: Container[str]) -> dict[str, set[str]]:

@@ -119,8 +119,3 @@ TYPE_NAMES = (
     )
 )
 """Names that are types wherever a type is allowed (except ``username``, which is also a value)."""
-
-
-# ----------------------------------------------------------------------------------------------------- values of tokens
-
-# Values of number, string and positional parameter tokens.
