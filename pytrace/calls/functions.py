@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -114,7 +115,7 @@ class Selection:
         self._shapes: set[tuple[str, ...]] = set()
         self._found: dict[tuple[str, int], tuple[str, str]] = {}
         """Path and name of the functions that were found, by file and address."""
-        self.others: dict[str, set[str]] = {}
+        self.others: defaultdict[str, set[str]] = defaultdict(set)
         """Further names of functions, which are not shown: what runs is the same, whichever of them is called."""
 
     def functions(self, targets: Iterable[str]) -> list[Function]:
@@ -191,21 +192,22 @@ class Selection:
 
         A probe of a name is on all functions that have it.
         """
-        file, imported = os.path.realpath(path), self._imported(path)
-        places: dict[str, set[int]] = {}
+        file = os.path.realpath(path)
+        places: defaultdict[str, set[int]] = defaultdict(set)
+        also: defaultdict[str, set[str]] = defaultdict(set)
         for symbol, name in symbols:
             found = self._implementations(path, symbol)
-            addresses = {place.address for place in found.functions} or {symbol.address}
-            places[name] = places.get(name, set()) | addresses
+            places[name].update([place.address for place in found.functions] or [symbol.address])
+            also[name].update(found.also)
+        imported = self._imported(path) if any(also.values()) else frozenset()
         for symbol, name in symbols:
             known = {self._found.setdefault((file, address), (path, name)) for address in places[name]}
             if known == {(path, name)}:
-                also = self._implementations(path, symbol).also
-                self.others.setdefault(name, set()).update(set(also) & imported if imported else also)
+                self.others[name] |= also[name] & imported if imported else also[name]
                 yield symbol, name
             else:
                 (_, shown), *_ = sorted(known - {(path, name)})
-                self.others.setdefault(shown, set()).update({name} - {shown})
+                self.others[shown] |= {name} - {shown}
 
     def _implementations(self, path: str, symbol: UserSymbol) -> IndirectFunction:
         """The functions that calls of a symbol go to: others for one that is chosen when programs start."""
