@@ -22,6 +22,7 @@ from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
 from pytrace.results import file_form
 from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.machine import procfs
 from tests.runtime.binaries.test_debug_files import Site
 from tests.support import bad_line, faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
@@ -550,9 +551,5 @@ def test_live_answers(tmp_path: Path) -> None:
 def process_of_view(view: Terminal) -> int:
     """The process that has the terminal: of the children of the command, the one that is a copy of it."""
     (shell,) = map(int, view._tmux("display-message", "-p", "#{pane_pid}").split())
-    (run,) = children(shell)
-    return next(child for child in children(run) if os.readlink(f"/proc/{child}/fd/0").startswith("/dev/pts/"))
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+    (run,) = procfs.children(shell)
+    return next(child for child in procfs.children(run) if os.readlink(f"/proc/{child}/fd/0").startswith("/dev/pts/"))

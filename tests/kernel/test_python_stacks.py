@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.machine import procfs
 from tests.support.pythons import PYTHONS, Python
 from tests.support.server import Running, Server
 
@@ -561,9 +562,8 @@ def check(server: Server, *command: str | Path, inside: bool = False, **variable
         try:
             assert program.stdout is not None
             assert program.stdout.readline() == b"serves\n"
-            children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()
-            pid = children.split()[0] if inside else str(program.pid)
-            result = server.run(("-q", "-p", pid, "-e", SCRIPT), timeout=60)
+            pid = procfs.children(program.pid)[0] if inside else program.pid
+            result = server.run(("-q", "-p", str(pid), "-e", SCRIPT), timeout=60)
         finally:
             os.killpg(program.pid, signal.SIGKILL)
     assert "no Python stacks" not in result.stderr

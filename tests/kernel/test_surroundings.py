@@ -21,7 +21,7 @@ import pytest
 
 from pytrace.runtime.load import probe_links
 from pytrace.runtime.load.probe_links import Opened
-from pytrace.runtime.machine import fingerprints
+from pytrace.runtime.machine import fingerprints, procfs
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.running import Tracer
@@ -244,7 +244,7 @@ def test_signals_end_a_run_in_order(tmp_path: Path, number: signal.Signals, comm
 
 def test_nohup_is_heeded(tmp_path: Path) -> None:
     tracer = started("-o", str(tmp_path / "out"), "-e", "interval:s:60 { } end { }", "-c", "sleep 60", nohup=True)
-    child = int(Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()[0])
+    child = procfs.children(tracer.pid)[0]
     tracer.send_signal(signal.SIGHUP)
     os.kill(child, signal.SIGHUP)
     time.sleep(0.3)
@@ -256,7 +256,7 @@ def test_nohup_is_heeded(tmp_path: Path) -> None:
 
 def test_a_killed_tracer_takes_its_command_along(tmp_path: Path) -> None:
     tracer = started("-o", str(tmp_path / "out"), "-e", "interval:s:60 { }", "-c", "sleep 60")
-    child = int(Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()[0])
+    child = procfs.children(tracer.pid)[0]
     tracer.kill()
     tracer.communicate(timeout=patience(30))
     until(lambda: not os.path.exists(f"/proc/{child}"))

@@ -55,7 +55,7 @@ def definitions() -> set[str]:
 def _held_by_others() -> set[tuple[str, int]]:
     """Objects that processes other than this one and its children hold open."""
     found = set()
-    family = set(descendants(os.getpid()))
+    family = _family()
     for process in os.listdir("/proc"):
         if not process.isdigit() or int(process) in family:
             continue
@@ -68,6 +68,11 @@ def _held_by_others() -> set[tuple[str, int]]:
                         held = re.findall(r"^(prog|map|link)_id:\s*(\d+)", text, re.MULTILINE)
                         found |= {(kind, int(number)) for kind, number in held}
     return found
+
+
+def _family() -> set[int]:
+    """This process, and all that it started."""
+    return set(descendants(os.getpid()))
 
 
 @dataclass
@@ -132,11 +137,11 @@ def _command(process: int) -> str:
 def no_leaks() -> Iterator[None]:
     """Fail when what runs inside leaves BPF objects, probes in tracefs or child processes behind."""
     watch = Watch()
-    children, defined = set(descendants(os.getpid())), definitions()
+    children, defined = _family(), definitions()
     yield
     assert not watch.leaked(), "left in the kernel"
     until(lambda: definitions() <= defined)
     with suppress(AssertionError):  # one that is on its way out is gone in a moment
-        until(lambda: all(map(_serves, set(descendants(os.getpid())) - children)))
-    left = {process for process in set(descendants(os.getpid())) - children if not _serves(process)}
+        until(lambda: all(map(_serves, _family() - children)))
+    left = {process for process in _family() - children if not _serves(process)}
     assert not left, f"processes left: {[(process, _command(process)) for process in left]}"

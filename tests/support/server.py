@@ -23,9 +23,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from pytrace.runtime.machine import procfs
 from tests.support.expect import Result
 from tests.support.patience import patience
-from tests.support.waiting import children
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
@@ -400,7 +400,7 @@ def _orphans() -> list[int]:
     for pid in list(_stuck):
         if os.waitpid(pid, os.WNOHANG)[0]:
             _stuck.discard(pid)
-    return [pid for pid in children(os.getpid()) if pid not in _stuck]
+    return [pid for pid in procfs.children(os.getpid()) if pid not in _stuck]
 
 
 def _clear() -> list[str]:

@@ -7,10 +7,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from pytrace.runtime.machine import procfs
 from tests.support.patience import patience
 
 SERVED = f"sh {Path(__file__).resolve().parent}/served.sh"
@@ -55,16 +55,6 @@ def sleeps(pid: int, program: str) -> bool:
     return runs(pid, program) and Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"S"
 
 
-def children(pid: int) -> list[int]:
-    """Processes that a process and its threads forked or adopted; none of one that has ended."""
-    found: list[int] = []
-    with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError):  # a thread may have ended
-                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
-    return found
-
-
 def taken(pid: int) -> bool:
     """Whether a process has begun to handle all signals that were sent to it."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -75,7 +65,7 @@ def descendants(pid: int) -> list[int]:
     """A process and all that it and its threads forked, parents first."""
     found = [pid]
     for number in found:
-        found += children(number)
+        found += procfs.children(number)
     return found
 
 
