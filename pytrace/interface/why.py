@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from typing import Unpack
 
@@ -94,6 +95,8 @@ def traced(
                 pass
         else:
             trace.wait(duration)
+        # Detaching takes milliseconds, which are no part of the account.
+        trace.maps["@over"][None] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         trace.stop()
         stolen = _stolen() - stolen
         alive = {number: kernel_files.process_name(number) for number in _numbers(trace)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -296,6 +297,29 @@ def test_sessions_one_after_another(programs: Path, script: str, count: int) -> 
     assert (descriptors, threads) == (0, 0)
     assert mappings <= 20
     assert not watch.leaked()
+
+
+WHOLE = """
+%s /pid == $1/ { @begun = @begun + 1; for ($i : 0..8000000) { @latest = $i; } @ended = @ended + 1; }
+interval:ms:300 { exit(); }
+end { printf("%%d begun, %%d ended\\n", @begun, @ended); clear(@begun); clear(@ended); clear(@latest); }
+"""
+"""A program runs for a tenth of a second, nearly always."""
+
+
+@pytest.mark.parametrize("probe", ["rawtracepoint:sys_enter", "tracepoint:syscalls:sys_enter_getppid"])
+def test_end_probes_see_all_or_nothing_of_an_event(server: Server, probe: str) -> None:
+    need("rawtracepoint", "bpf_loop")
+    calls = "import os\nwhile True: os.getppid()"
+    with subprocess.Popen([sys.executable, "-c", calls]) as busy:
+        try:
+            for _ in range(3):
+                result = server.run(("-q", "-e", WHOLE % probe, str(busy.pid)), timeout=60)
+                begun, ended = re.findall(r"\d+", result.stdout)
+                assert int(begun) > 0
+                assert begun == ended
+        finally:
+            busy.kill()
 
 
 def test_failed_attachments_leave_nothing(server: Server, programs: Path) -> None:

@@ -253,19 +253,27 @@ class Probes:
         self._loaded.stop_programs()
 
     def detach(self) -> None:
-        """Detach all probes, if they are attached. Programs return at once from the first moment on."""
+        """Detach all probes, if they are attached. Programs return at once from the first moment on.
+
+        The kernel detaches raw tracepoints without waiting for the programs that run on other CPUs, for milliseconds
+        where a hypervisor takes a CPU away. This waits: end probes and printed maps have all of an event or nothing.
+        """
         self._heartbeat.stop()
         self._loaded.stop_programs()
         self.missed()
         self._miss_readers.clear()
         with terminal.step("detaching probes"):
             self.links.close()
+            if self._opened and self._detached is None:
+                self._loaded.quiescence.wait()
         self._detached = self._detached or _now()
 
     def reserve(self) -> None:
         """Make what detaching needs, while it is allowed."""
         for opened in self._opened:
             opened.reserve()
+        if self._opened:
+            self._loaded.quiescence.reserve()
 
     @property
     def detach_by_files(self) -> bool:

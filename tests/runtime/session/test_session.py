@@ -654,6 +654,7 @@ class Kernel:
         self.failures: tuple[RefusedTarget, ...] = ()
         self.services: tuple[Attached, ...] = ()
         self.closed = 0
+        self.waited = 0
         self.missed = 0
         self.said: list[str] = []
         self.unwound: list[int] = []
@@ -676,11 +677,19 @@ class Kernel:
     def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
         self.said += [text, *hints]
 
+    def wait(self) -> None:
+        self.waited += 1
+
     def probes(
         self, *programs: ProgramSpec, command: int | None = None, follow_map: str = "", **options: Any
     ) -> Probes:
         manifest = Manifest(programs, (), (), (), Config(missing_probes="warn"), follow_map=follow_map)
-        loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5, stop_programs=lambda: None)
+        loaded = SimpleNamespace(
+            manifest=manifest,
+            map_fd=lambda _: 5,
+            stop_programs=lambda: None,
+            quiescence=SimpleNamespace(wait=self.wait),
+        )
         processes = SimpleNamespace(add=self.unwound.append)
         made = Probes(
             cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), NoHeartbeat()
@@ -741,7 +750,7 @@ def test_probes_are_detached_once(kernel: Kernel) -> None:
     probes.detach()
     after = probes.period()
     probes.detach()
-    assert kernel.closed == 1
+    assert (kernel.closed, kernel.waited) == (1, 1)
     assert before[0] == after[0]
     assert probes.period() == after
 
