@@ -95,7 +95,8 @@ def traced(
                 pass
         else:
             trace.wait(duration)
-        # Detaching takes milliseconds, which are no part of the account.
+        # Detaching takes milliseconds, which are no part of the account. Programs stop before the moment is read.
+        trace.maps["@over"][None] = 1
         trace.maps["@over"][None] = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         trace.stop()
         stolen = _stolen() - stolen
