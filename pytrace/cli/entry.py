@@ -28,7 +28,7 @@ def command() -> None:
 
 
 def _memory_is_limited() -> bool:
-    """As ``pytrace.core.limits.memory_is_limited``, whose import may be what failed."""
+    """As ``pytrace.core.diagnostics.memory_is_limited``, whose import may be what failed."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_DATA, getrlimit
     except (MemoryError, SystemError, ImportError):

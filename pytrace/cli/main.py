@@ -22,8 +22,15 @@ from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.cli.request import Script
-from pytrace.core import limits
-from pytrace.core.diagnostics import Diagnostics, InternalError, Interrupted, ScriptError, TraceError, bytes_shown
+from pytrace.core.diagnostics import (
+    Diagnostics,
+    InternalError,
+    Interrupted,
+    ScriptError,
+    TraceError,
+    bytes_shown,
+    resource_limit,
+)
 from pytrace.core.manifest import CompiledScript, Target
 from pytrace.core.options import CompileOptions, RunOptions
 from pytrace.core.probe_kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
@@ -104,7 +111,7 @@ def _failed(error: Exception) -> int:
     """Report an error that no step expected: a limit of the machine, files of pytrace that are gone, or a bug."""
     known: TraceError | None = None
     try:
-        known = limits.met_by(error)
+        known = resource_limit(error)
     except ImportError as other:
         # The package was removed, and what finds the hints of the error with it.
         error = error if isinstance(error, ImportError) else other

@@ -13,7 +13,7 @@ from msgspec import convert, to_builtins
 
 from pytrace.base import cgroups
 from pytrace.cli import main
-from pytrace.core import limits
+from pytrace.core import diagnostics
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import Config
 from pytrace.core.text import escaped_utf8, parse_integer, printable_utf8
@@ -131,7 +131,7 @@ MEMORY = [
 
 @pytest.mark.parametrize("error", MEMORY, ids=repr)
 def test_memory(error: Exception) -> None:
-    found = limits.met_by(error)
+    found = diagnostics.resource_limit(error)
     assert found is not None
     assert found.message == "out of memory"
 
@@ -146,21 +146,21 @@ def test_memory(error: Exception) -> None:
     ids=repr,
 )
 def test_files(error: Exception, hint: str) -> None:
-    found = limits.met_by(error)
+    found = diagnostics.resource_limit(error)
     assert found is not None
     assert found.message.startswith("too many open files: Too many open files")
     assert hint in found.hints[0]
 
 
 def test_threads_and_output() -> None:
-    found = limits.met_by(RuntimeError("can't start new thread"))
+    found = diagnostics.resource_limit(RuntimeError("can't start new thread"))
     assert found is not None
     assert found.message == "cannot start another thread"
-    found = limits.met_by(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
+    found = diagnostics.resource_limit(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
     assert found is not None
     assert found.message == "cannot start another process"
     assert found.hints == ("see ulimit -u and pids.max of the cgroup",)
-    found = limits.met_by(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    found = diagnostics.resource_limit(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     assert found is not None
     assert found.message == "cannot write output: No space left on device"
 
@@ -174,7 +174,7 @@ def test_threads_and_output() -> None:
     ids=repr,
 )  # fmt: skip
 def test_everything_else_is_none(error: Exception) -> None:
-    assert limits.met_by(error) is None
+    assert diagnostics.resource_limit(error) is None
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_everything_else_is_none(error: Exception) -> None:
 def test_a_limit_of_memory_is_named(limit: int, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = (resource.RLIM_INFINITY,) * 2
     monkeypatch.setattr(resource, "getrlimit", lambda asked: (300 << 20, 300 << 20) if asked == limit else endless)
-    (hint,) = limits.no_memory().hints
+    (hint,) = diagnostics.no_memory().hints
     assert "300 MiB" in hint
     assert f"ulimit {option}" in hint
 
 
 def test_without_a_limit_the_hint_says_what_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert "max_map_keys" in limits.no_memory().hints[0]
+    assert "max_map_keys" in diagnostics.no_memory().hints[0]
 
 
 def test_the_command_line_tells_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,17 +207,17 @@ WITHOUT = ["error return without exception set", "<method> returned NULL without
 
 @pytest.mark.parametrize("text", WITHOUT)
 def test_a_failed_allocation_that_says_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "memory_is_limited", lambda: True)
-    found = limits.met_by(SystemError(text))
+    monkeypatch.setattr(diagnostics, "memory_is_limited", lambda: True)
+    found = diagnostics.resource_limit(SystemError(text))
     assert found is not None
     assert found.message == "out of memory"
-    assert limits.met_by(SystemError("bad argument to internal function")) is None
-    monkeypatch.setattr(limits, "memory_is_limited", lambda: False)
-    assert limits.met_by(SystemError(text)) is None
+    assert diagnostics.resource_limit(SystemError("bad argument to internal function")) is None
+    monkeypatch.setattr(diagnostics, "memory_is_limited", lambda: False)
+    assert diagnostics.resource_limit(SystemError(text)) is None
 
 
 def test_the_limit_of_the_memory_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "memory_limit", lambda: cgroups.MemoryLimit(100 << 20, "/a"))
-    assert limits.memory_cgroup_hints() == ["the memory of cgroup /a is limited to 100 MiB, maps included"]
+    assert diagnostics.memory_cgroup_hints() == ["the memory of cgroup /a is limited to 100 MiB, maps included"]
     monkeypatch.setattr(cgroups, "memory_limit", lambda: None)
-    assert limits.memory_cgroup_hints() == []
+    assert diagnostics.memory_cgroup_hints() == []

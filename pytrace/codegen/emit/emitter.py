@@ -15,8 +15,7 @@ from pytrace.codegen.emit.events import DeferredEvents, Events
 from pytrace.codegen.emit.load_time import LoadTimeValues
 from pytrace.codegen.emit.loops import Loops
 from pytrace.codegen.emit.memory import ForeignMemory, OwnMemory, Strings
-from pytrace.codegen.emit.program import Loop, Program, Variable
-from pytrace.codegen.emit.storage import CLAIM, COPIES
+from pytrace.codegen.emit.program import CLAIM, COPIES, Loop, Program, Variable
 from pytrace.codegen.emit.tasks import Tasks
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from pytrace.base.dispatch import handlers, handles, handles_names
-from pytrace.codegen.emit.program import Part
-from pytrace.codegen.emit.storage import Ahead
+from pytrace.codegen.emit.program import Ahead, Part
 from pytrace.codegen.ir.values import Memory, Number, Operand, Scalar, signed_constant
 from pytrace.core.builtins import argument_number
 from pytrace.core.diagnostics import TraceError

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import errno
 
-from pytrace.codegen.emit.program import Part, Program
-from pytrace.codegen.emit.storage import COPIES
+from pytrace.codegen.emit.program import COPIES, Part, Program
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import (
     I1,

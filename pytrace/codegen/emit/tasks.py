@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.emit.program import Part
-from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.program import SESSION, Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.core.diagnostics import TraceError

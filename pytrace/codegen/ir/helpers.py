@@ -49,13 +49,9 @@ class Helper(Generic[P, _R_co]):
         return f"bpf_{self.name}"
 
 
-def _none(_register: str) -> None:
-    return None
-
-
 _P: Kind[Ptr, Ptr] = Kind("ptr", Ptr)
 _I: Kind[Number, I64] = Kind("i64", I64)
-_NOTHING: Kind[object, None] = Kind("void", _none)
+_NOTHING: Kind[object, str] = Kind("void", str)
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -17,9 +17,7 @@ from llvmlite.binding import ModuleRef, TargetMachine
 from llvmlite.binding.context import ContextRef
 
 from pytrace.base.interruption import postponed
-from pytrace.core import limits
-from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.limits import memory_is_limited
+from pytrace.core.diagnostics import InternalError, TraceError, memory_is_limited, no_memory, resource_limit
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
@@ -215,8 +213,8 @@ def _emit(emit: Callable[[], bytes], result: int, messages: int) -> NoReturn:
             file.write(emit())
         os._exit(0)
     except BaseException as error:  # noqa: BLE001  (the parent tries it itself, and reports what is wrong)
-        limit = limits.met_by(error)
-        if limit is not None and limit.message == limits.no_memory().message:
+        limit = resource_limit(error)
+        if limit is not None and limit.message == no_memory().message:
             os.write(messages, _NO_MEMORY[0])
     finally:
         os._exit(1)

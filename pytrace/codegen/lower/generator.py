@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pytrace.codegen.emit import load_time, loops, map_uses, storage
+from pytrace.codegen.emit import load_time, loops, map_uses
 from pytrace.codegen.emit.bodies import (
     all_variables,
     called_functions,
@@ -14,8 +14,7 @@ from pytrace.codegen.emit.bodies import (
     split_plan,
 )
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Program, Script
-from pytrace.codegen.emit.storage import SESSION, Layout, Scratch
+from pytrace.codegen.emit.program import SESSION, Ahead, Layout, Program, Scratch, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import CONTEXT, FRAME, Operand
@@ -110,7 +109,7 @@ def generate(
         layout,
         checked.config.on_stack_limit,
         {name: number for number, name in enumerate(checked.maps)},
-        ahead=storage.Ahead(kernel) if options.ahead else None,
+        ahead=Ahead(kernel) if options.ahead else None,
         sparing=sparing,
         element_maps=elements,
         inserted=map_uses.inserted_maps(checked, elements) if elements else {},

@@ -12,8 +12,7 @@ from pytrace.base.dispatch import handles
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.bodies import called_functions
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Part, Script
-from pytrace.codegen.emit.storage import SESSION, USER_AREA, unit_area
+from pytrace.codegen.emit.program import SESSION, USER_AREA, Part, Script, unit_area
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.values import (
@@ -62,7 +61,7 @@ def contended(script: Script, info: MapInfo) -> bool:
     """Whether a program that updates the map can be interrupted on its CPU by another one that also updates it.
 
     Programs that share a scratch area run one at a time on a CPU (see
-    :mod:`pytrace.codegen.emit.storage`), except for those of user probes.
+    :mod:`pytrace.codegen.emit.program`), except for those of user probes.
     """
     if not script.writers:
         for unit in script.checked.units:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pytrace.base.dispatch import handles_names
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.program import SESSION
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Nothing, Number, Operand, Ptr, Scalar
 from pytrace.codegen.lower.expressions import Builtins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.base.dispatch import handles_names
-from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.program import SESSION
 from pytrace.codegen.emit.tasks import COMM, CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I64, Made, Number, Operand, Ptr, Remote, Scalar

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from pytrace.codegen.emit import map_uses, tasks
 from pytrace.codegen.emit.map_uses import SamplingPlan, gated
-from pytrace.codegen.emit.program import Part, Program, Script
-from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.program import SESSION, Part, Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module

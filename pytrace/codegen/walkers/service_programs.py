@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pytrace.codegen.emit import tasks
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Part, Program, Script
-from pytrace.codegen.emit.storage import SESSION
+from pytrace.codegen.emit.program import SESSION, Part, Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import SHARED, Module, program_section

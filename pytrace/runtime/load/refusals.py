@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core import limits
-from pytrace.core.diagnostics import cut_line
+from pytrace.core.diagnostics import cut_line, memory_cgroup_hints
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
 from pytrace.runtime.load.loaded_script import LOG_HINT, LoadError
@@ -344,7 +343,7 @@ def _ring_refused(pages: int, error: OSError) -> LoadError:
 def _memory_hints(error: OSError) -> list[str]:
     if error.errno != errno.ENOMEM:
         return []
-    return limits.memory_cgroup_hints()
+    return memory_cgroup_hints()
 
 
 def _too_many_files(manifest: Manifest) -> bool:

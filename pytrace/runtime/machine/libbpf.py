@@ -17,8 +17,7 @@ from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Never, Protocol
 
-from pytrace.core import limits
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import TraceError, resource_limit
 from pytrace.runtime.machine import syscalls
 
 LIBRARY = "libbpf.so.1"
@@ -175,7 +174,7 @@ def library() -> Library:
     except OSError as error:
         # dlopen(3) only has words for it.
         if os.strerror(errno.ENOENT) not in str(error):
-            limit = limits.met_by(error)
+            limit = resource_limit(error)
             raise limit or TraceError(f"the library {LIBRARY} cannot be loaded: {error}") from None
         raise TraceError(
             f"the library {LIBRARY} is not installed",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core import limits
+from pytrace.core.diagnostics import no_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def call(name: str, *arguments: int) -> int:
     if result < 0:
         error = ctypes.get_errno()
         if error in (errno.EMFILE, errno.ENFILE):
-            raise limits.no_files(error)
+            raise no_files(error)
         raise failure(error, name)
     return result
 

@@ -24,8 +24,7 @@ from typing import NoReturn
 
 from pytrace.base import kernel_files
 from pytrace.base.interruption import deliver
-from pytrace.core import limits
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import NO_PROCESSES, TraceError
 from pytrace.core.options import Surroundings
 from pytrace.runtime.machine import procfs, syscalls
 from pytrace.runtime.machine.host_names import CLONE_NEWNET
@@ -540,7 +539,7 @@ def start(
         except OSError as error:
             for descriptor in (gate_read, gate, report, report_write):
                 os.close(descriptor)
-            hints = (f"see {limits.NO_PROCESSES}",) if error.errno == errno.EAGAIN else ()
+            hints = (f"see {NO_PROCESSES}",) if error.errno == errno.EAGAIN else ()
             raise TraceError(f"cannot run {words[0]}: {error.strerror}", hints=hints) from None
         if pid == 0:
             _become(path, words, gate_read, report_write, [gate, report], namespace, bound, surroundings)

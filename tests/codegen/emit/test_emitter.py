@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from pytrace import pipeline
 from pytrace.codegen.emit.comparison import FOLLOWED_BYTES, UNROLLED
 from pytrace.codegen.emit.map_uses import weights_symbol
-from pytrace.codegen.emit.storage import COPIES
+from pytrace.codegen.emit.program import COPIES
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import RegisterPart, UserParameter
 from pytrace.core.manifest import WEIGHT, CompiledScript

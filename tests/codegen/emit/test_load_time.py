@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pytrace.codegen.emit.storage import Ahead
+from pytrace.codegen.emit.program import Ahead
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, AheadOfTime
 from pytrace.core.options import CompileOptions

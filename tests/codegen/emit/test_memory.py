@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.codegen.emit.storage import (
+from pytrace.codegen.emit.program import (
     CACHE_LINE,
     CLAIM,
     COPIES,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.codegen.emit.storage import COPIES
+from pytrace.codegen.emit.program import COPIES
 from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options import CompileOptions
 from pytrace.core.types import UINT64
