@@ -102,11 +102,13 @@ class Analysis:
         self._events, self._checks = Events(checker), ArgumentChecks(checker)
         self._builtins: dict[str, Callable[[Node, Arguments], Type]] = {}
         members = Members(checker, self._checks, type_names)
-        Casts(checker, type_names, members)
-        self.calls = Calls(checker, self.check_of)
-        expressions = Expressions(checker, self.calls)
+        casts = Casts(checker, type_names, members)
+        self.calls = calls = Calls(checker, self.check_of)
+        expressions = Expressions(checker, calls)
         operators = Operators(checker, maps, members, expressions)
-        self.statements = Statements(checker, maps, type_names, self.calls, expressions, operators)
+        self.statements = statements = Statements(checker, maps, type_names, calls, expressions, operators)
+        for collaborator in (maps, self._checks, members, casts, calls, expressions, operators, statements):
+            checker.rules.update(handlers(collaborator))
 
     def check_of(self, row: Builtin) -> Callable[[Node, Arguments], Type]:
         """The check of a builtin. The module of its family is imported when a script uses one: that starts faster."""

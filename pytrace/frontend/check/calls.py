@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import handles
@@ -133,11 +134,10 @@ def _same_target(argument: Type, parameter: Type) -> bool:
     return type(argument) is type(parameter) and argument.size == parameter.size
 
 
-class Events:
+class Events(msgspec.Struct, eq=False):
     """Records the events that calls send, and the texts of the string table."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
+    checker: Checker
 
     def send(
         self,
@@ -163,12 +163,10 @@ class Events:
         return strings.index(text)
 
 
-class ArgumentChecks:
+class ArgumentChecks(msgspec.Struct, eq=False):
     """Checks of arguments that several builtins share."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
-        checker.add_rules(self)
+    checker: Checker
 
     def unstable(self, name: str, node: nodes.Expr) -> bool:
         """Whether the configuration allows an unstable feature; reports an error or a warning as configured."""
@@ -336,13 +334,12 @@ class ArgumentChecks:
         )
 
 
-class Calls:
+class Calls(msgspec.Struct, eq=False):
     """Typing rules of calls: of builtins, functions of the script and of imported C."""
 
-    def __init__(self, checker: Checker, check_of: Callable[[Builtin], Callable[[Node, Arguments], Type]]) -> None:
-        self.checker = checker
-        self._check_of = check_of
-        checker.add_rules(self)
+    checker: Checker
+    check_of: Callable[[Builtin], Callable[[Node, Arguments], Type]]
+    """The check of a builtin."""
 
     @handles(nodes.Call)
     def call(self, node: nodes.Call) -> Type:
@@ -370,7 +367,7 @@ class Calls:
         if not self._check_count(node, row, len(args)) or not self._check_use(node, row):
             return UNKNOWN
         self.checker.program.calls[node] = row
-        return self._check_of(row)(node, args)
+        return self.check_of(row)(node, args)
 
     def _check_count(self, node: nodes.Expr, row: Builtin, count: int) -> bool:
         if row.least <= count and (row.most is None or count <= row.most):

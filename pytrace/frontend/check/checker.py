@@ -23,7 +23,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from pytrace.base.dispatch import handlers
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
@@ -333,11 +332,6 @@ def skipped_probe(probe: Span) -> Removed:
     return Removed("this probe was skipped", probe, spare=True)
 
 
-_EXPRESSIONS = frozenset(
-    kind for kind in vars(nodes).values() if isinstance(kind, type) and issubclass(kind, nodes.Expr)
-)
-
-
 def _describe(type_: Type) -> str:
     """A type for messages, with the parameters that its name lacks."""
     type_ = settle(type_)
@@ -378,7 +372,7 @@ class Checker:
         diagnostics: Diagnostics,
     ) -> None:
         self.rules: dict[type[nodes.Expr], Callable[[nodes.Expr], Type]] = {}
-        """Typing rules by class of expression; each collaborator adds its own when it is constructed."""
+        """Typing rules by class of expression: methods of the collaborators, which ``Analysis`` adds."""
         self.options = options
         self.kernel = kernel
         self.definitions = definitions
@@ -500,10 +494,6 @@ class Checker:
         self.diagnostics = self.reported
 
     # ---------------------------------------------------------------------------------------- expressions
-
-    def add_rules(self, collaborator: object) -> None:
-        """Add the methods of *collaborator* that handle expressions."""
-        self.rules.update({kind: rule for kind, rule in handlers(collaborator).items() if kind in _EXPRESSIONS})
 
     def value(self, node: nodes.Expr) -> Type:
         """Check an expression that is evaluated, and record its type for the generator.

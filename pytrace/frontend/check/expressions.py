@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import eq, ge, gt, le, lt, ne
 
-from pytrace.base.dispatch import handlers, handles, handles_names
+import msgspec
+
+from pytrace.base.dispatch import handles, handles_names, methods
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.probe_kinds import UserTarget
@@ -161,28 +163,23 @@ MOST_PARTS = 1024
 """Maximum number of values in a tuple or record: ``$b = ($a, $a); $c = ($b, $b);`` doubles it in each step."""
 
 
-class BuiltinChecks:
+class BuiltinChecks(msgspec.Struct, eq=False):
     """Checks of the builtins of a family: a method for each."""
 
-    def __init__(
-        self, checker: Checker, events: Events, checks: ArgumentChecks, maps: Maps, type_names: TypeNames
-    ) -> None:
-        self.checker = checker
-        self.events = events
-        self.checks = checks
-        self.maps = maps
-        self.type_names = type_names
+    checker: Checker
+    events: Events
+    checks: ArgumentChecks
+    maps: Maps
+    type_names: TypeNames
 
 
-class Expressions:
+class Expressions(msgspec.Struct, eq=False):
     """Typing rules of literals, names, variables, conditionals, tuples, and ``comptime``."""
 
-    def __init__(self, checker: Checker, calls: Calls) -> None:
-        self.checker = checker
-        self.calls = calls
-        self._suggested: dict[str, tuple[str, ...]] = {}
-        """Hints for unknown names: comparing one with 6,000 constants takes 13 ms, and each pass meets it again."""
-        checker.add_rules(self)
+    checker: Checker
+    calls: Calls
+    _suggested: dict[str, tuple[str, ...]] = {}
+    """Hints for unknown names: comparing one with 6,000 constants takes 13 ms, and each pass meets it again."""
 
     # ------------------------------------------------------------------------------------------ literals and names
 
@@ -405,16 +402,13 @@ def fold_arithmetic(operator: str, left: int, right: int, type_: Int | None) -> 
     return value
 
 
-class Operators:
+class Operators(msgspec.Struct, eq=False):
     """Typing rules of unary and binary operators, and of compound assignment."""
 
-    def __init__(self, checker: Checker, maps: Maps, members: Members, expressions: Expressions) -> None:
-        self.checker = checker
-        self.maps = maps
-        self.members = members
-        self.expressions = expressions
-        self._unary: Mapping[str, Callable[[nodes.Unary], Type]] = handlers(self)
-        checker.add_rules(self)
+    checker: Checker
+    maps: Maps
+    members: Members
+    expressions: Expressions
 
     @handles(nodes.Binary)
     def binary(self, node: nodes.Binary) -> Type:
@@ -621,7 +615,8 @@ class Operators:
     @handles(nodes.Unary)
     def unary(self, node: nodes.Unary) -> Type:
         """``! ~ - * & ++ --``."""
-        return self._unary[node.operator](node)
+        type_: Type = methods(Operators)[node.operator](self, node)
+        return type_
 
     @handles_names("!")
     def _logical_not(self, node: nodes.Unary) -> Type:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from pytrace.base.dispatch import handles
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
@@ -198,12 +200,10 @@ PRIVATE = "private"
 """The word that declares a map which is not printed at the end."""
 
 
-class Maps:
+class Maps(msgspec.Struct, eq=False):
     """Typing rules of maps: uses with and without key, reads, declarations."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
-        checker.add_rules(self)
+    checker: Checker
 
     def declare(self, node: nodes.MapDecl) -> None:
         """Check ``let @m = kind(size)``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeGuard
 
+import msgspec
 from msgspec.structs import replace
 
-from pytrace.base.dispatch import handlers, handles, handles_names
+from pytrace.base.dispatch import handles, handles_names, methods
 from pytrace.core import types
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
@@ -169,12 +170,10 @@ def cast_span(node: nodes.Cast) -> Span:
     return replace(node.span, end=node.span.start + len(text.rstrip()))
 
 
-class TypeNames:
+class TypeNames(msgspec.Struct, eq=False):
     """Resolves type expressions to value types."""
 
-    def __init__(self, checker: Checker) -> None:
-        self.checker = checker
-        self._rules: Mapping[type[nodes.TypeExpr], Callable[[nodes.TypeExpr], Type]] = handlers(self)
+    checker: Checker
 
     def resolve(self, node: nodes.TypeExpr) -> Type:
         """The value type that *node* denotes; UNKNOWN after an error.
@@ -182,7 +181,8 @@ class TypeNames:
         A ``string`` without capacity is ``String(0)``, an array without count ``Array(element, 0)``: the user of the
         type fills them in.
         """
-        return self._rules[type(node)](node)
+        type_: Type = methods(TypeNames)[type(node)](self, node)
+        return type_
 
     @handles(nodes.NamedType)
     def _named_type(self, node: nodes.NamedType) -> Type:
@@ -287,14 +287,12 @@ class TypeNames:
         return self.checker.definitions.typedef(name) or C_NAMES.get(name)
 
 
-class Members:
+class Members(msgspec.Struct, eq=False):
     """Typing rules of members, tuple fields, elements and type queries."""
 
-    def __init__(self, checker: Checker, checks: ArgumentChecks, type_names: TypeNames) -> None:
-        self.checker = checker
-        self.checks = checks
-        self.type_names = type_names
-        checker.add_rules(self)
+    checker: Checker
+    checks: ArgumentChecks
+    type_names: TypeNames
 
     def inherit(self, type_: Type, base: Pointer) -> Type:
         """The type of a value reached through *base*: its pointers point into the address space of *base*.
@@ -564,15 +562,12 @@ class Members:
         return 0
 
 
-class Casts:
+class Casts(msgspec.Struct, eq=False):
     """Typing rules of explicit casts."""
 
-    def __init__(self, checker: Checker, type_names: TypeNames, members: Members) -> None:
-        self.checker = checker
-        self.type_names = type_names
-        self.members = members
-        self._targets: Mapping[type[Type], Callable[[nodes.Cast, Type, Type], Type | None]] = handlers(self)
-        checker.add_rules(self)
+    checker: Checker
+    type_names: TypeNames
+    members: Members
 
     @handles(nodes.Cast)
     def cast(self, node: nodes.Cast) -> Type:
@@ -581,8 +576,8 @@ class Casts:
         source = self.checker.value(node.operand)
         if isinstance(target, Unknown) or isinstance(source, Unknown):
             return target
-        rule = self._targets.get(type(target))
-        result = None if rule is None else rule(node, target, source)
+        rule = methods(Casts).get(type(target))
+        result: Type | None = None if rule is None else rule(self, node, target, source)
         if result is None:
             if source == target:
                 return target

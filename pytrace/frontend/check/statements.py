@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
-from pytrace.base.dispatch import handlers, handles
+from pytrace.base.dispatch import handles, methods
 from pytrace.core.builtins import Builtin, Mode, builtin
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
@@ -42,26 +43,15 @@ def flexible_string(type_: Type) -> bool:
     return isinstance(type_, String) and type_.capacity == 0
 
 
-class Statements:
+class Statements(msgspec.Struct, eq=False):
     """Rules of statements, blocks and assignments."""
 
-    def __init__(
-        self,
-        checker: Checker,
-        maps: Maps,
-        type_names: TypeNames,
-        calls: Calls,
-        expressions: Expressions,
-        operators: Operators,
-    ) -> None:
-        self.checker = checker
-        self.maps = maps
-        self.type_names = type_names
-        self.calls = calls
-        self.expressions = expressions
-        self.operators = operators
-        self._rules: Mapping[type[nodes.Stmt], Callable[[nodes.Stmt], None]] = handlers(self)
-        checker.add_rules(self)
+    checker: Checker
+    maps: Maps
+    type_names: TypeNames
+    calls: Calls
+    expressions: Expressions
+    operators: Operators
 
     @handles(nodes.If)
     def if_value(self, node: nodes.If) -> Type:
@@ -257,7 +247,7 @@ class Statements:
 
     def check_statement(self, node: nodes.Stmt) -> None:
         """Check one statement."""
-        self._rules[type(node)](node)
+        methods(Statements)[type(node)](self, node)
 
     # ------------------------------------------------------------------------------------------ expression statements
 
