@@ -183,7 +183,7 @@ class Diagnostics(msgspec.Struct):
     @property
     def failed(self) -> bool:
         """True when there is an error."""
-        return any(item.severity is Severity.ERROR for item in self.items)
+        return bool(self.errors)
 
     @property
     def kernel(self) -> bool:

@@ -363,11 +363,6 @@ class CompileOptions(msgspec.Struct, frozen=True):
         return self.filters.shape.any
 
     @property
-    def awaits(self) -> bool:
-        """Whether ``--exec-wait`` was given."""
-        return bool(self.filters.exec_wait)
-
-    @property
     def restricted(self) -> bool:
         """Whether any filter of processes is given."""
         return self.follow or bool(self.filters.pids) or self.filtered

@@ -40,6 +40,10 @@ class Type:
     _size: ClassVar[int] = 8
     _align: ClassVar[int] = 8
     """Size and alignment of classes in which all types have the same."""
+    scalar: ClassVar[bool] = False
+    """True when a value fits a register."""
+    aggregate: ClassVar[bool] = False
+    """True for count(), sum() … hist(): types of map values only."""
 
     @property
     def tag(self) -> str:
@@ -55,16 +59,6 @@ class Type:
     def align(self) -> int:
         """Alignment of a value in memory."""
         return self._align
-
-    @property
-    def scalar(self) -> bool:
-        """True when a value fits a register."""
-        return False
-
-    @property
-    def aggregate(self) -> bool:
-        """True for count(), sum() … hist(): types of map values only."""
-        return False
 
 
 class Data(Type, msgspec.Struct, frozen=True, array_like=True):
@@ -91,13 +85,11 @@ class Void(Data, frozen=True, tag="void"):
 class ScalarType(Data, frozen=True):
     """A value that fits a register, aligned to its size."""
 
+    scalar: ClassVar[bool] = True
+
     @property
     def align(self) -> int:
         return self.size
-
-    @property
-    def scalar(self) -> bool:
-        return True
 
 
 class Bool(ScalarType, frozen=True, tag="bool"):
@@ -230,21 +222,19 @@ class Array(Data, frozen=True, tag="array"):
 
 
 def _offsets(members: tuple[Type, ...]) -> tuple[tuple[int, ...], int, int]:
+    """Offsets of members that are laid out as in a C struct, their size and their alignment."""
     offset, align, offsets = 0, 1, []
     for member in members:
-        size, step = _extent(member)
+        if isinstance(member, Members):
+            # Together: separate traversals would double the work at each level of nesting.
+            _, size, step = _offsets(member.members)
+        else:
+            size, step = member.size, max(1, member.align)
         offset = (offset + step - 1) // step * step
         offsets.append(offset)
         offset += size
         align = max(align, step)
     return tuple(offsets), (offset + align - 1) // align * align, align
-
-
-def _extent(type_: Type) -> tuple[int, int]:
-    """Size and alignment, computed together: separate traversals would double the work at each level of nesting."""
-    if isinstance(type_, Members):
-        return _offsets(type_.members)[1:]
-    return type_.size, max(1, type_.align)
 
 
 class Members(Data, frozen=True):
@@ -630,9 +620,7 @@ class Joined(Members, frozen=True, tag="joined_t"):
 class Aggregate(Data, frozen=True):
     """Base of the types of aggregations."""
 
-    @property
-    def aggregate(self) -> bool:
-        return True
+    aggregate: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"{self.tag}_t"

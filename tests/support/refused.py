@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.module import Module, program_section
+from pytrace.codegen.ir.module import Module
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, MapType, ProgramSpec, Target
 from pytrace.core.options import Config
@@ -155,7 +155,7 @@ def script(refused: Refused, log_size: int = Config().log_size) -> CompiledScrip
     module = Module(text, "GPL")
     module.map("one", {"type": MapType.HASH, "key_size": 8, "value_size": 8, "max_entries": 1})
     spans = _spans(text)
-    probe = module.function("refused", ("*ctx",), spans[0], section=program_section("refused"))
+    probe = module.function("refused", ("*ctx",), spans[0], entry=True)
     _write(module, probe, refused.lines, spans[1:])
     codes = list(refused.lines)
     if refused.function:

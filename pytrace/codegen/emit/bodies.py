@@ -205,12 +205,11 @@ def split_plan(checked: CheckedProgram, bodies: Iterable[nodes.Block]) -> Plan:
     return planner.plan
 
 
-class _Planner:
-    def __init__(self, checked: CheckedProgram) -> None:
-        self.checked = checked
-        self.plan = Plan()
-        self.part = PART
-        self.sizes: dict[nodes.Node, _Size] = {}
+class _Planner(msgspec.Struct):
+    checked: CheckedProgram
+    plan: Plan = msgspec.field(default_factory=Plan)
+    part: int = PART
+    sizes: dict[nodes.Node, _Size] = {}
 
     # ---------------------------------------------------------------------------------------- sizes
 

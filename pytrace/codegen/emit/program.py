@@ -28,11 +28,9 @@ from pytrace.core.manifest import (
     GlobalSlot,
     OpenValue,
     RandomWords,
-    RateLimits,
     Row,
     SessionData,
     Site,
-    StackDepth,
 )
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import ProbeKind
@@ -257,7 +255,14 @@ class Layout(msgspec.Struct):
             layout.generations = snapshots(checked, resets=True)
             layout.resettable = resettable(checked)
             layout.emptied |= layout.resettable
-        layout._place_random(checked)
+        largest = CHUNK_SIZE if checked.config.max_stack_depth > Stack(True).limit else 0
+        for info in checked.maps.values():
+            if info.name in digested and info.key is not None:
+                largest = max(largest, info.key.size)
+        if largest:
+            # Two for each word of the largest key and of one more: the second sum uses those of the next word.
+            layout.key_words, layout.key_bytes = layout.shared, 2 * (_up(largest, 8) + 8)
+            layout.shared += _up(layout.key_bytes, CACHE_LINE)
         for info in checked.maps.values():
             if info.key is None:
                 layout._place(info)
@@ -286,23 +291,6 @@ class Layout(msgspec.Struct):
             self.stack_depths[limit] = self.shared
             self.shared += CACHE_LINE
         return self.stack_depths[limit]
-
-    def depths(self) -> tuple[StackDepth, ...]:
-        """Locations of these words, for the manifest."""
-        return tuple(StackDepth(SHARED_SECTION, offset, limit) for limit, offset in self.stack_depths.items())
-
-    def limits(self) -> RateLimits | None:
-        """Location of the limits of rates, for the manifest; None without them."""
-        return None if self.rates is None else RateLimits(SHARED_SECTION, self.rates)
-
-    def _place_random(self, checked: CheckedProgram) -> None:
-        sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]
-        if checked.config.max_stack_depth > Stack(True).limit:
-            sizes.append(CHUNK_SIZE)
-        if sizes:
-            # Two for each word of the largest key and of one more: the second sum uses those of the next word.
-            self.key_words, self.key_bytes = self.shared, 2 * (_up(max(sizes), 8) + 8)
-            self.shared += _up(self.key_bytes, CACHE_LINE)
 
     def _place(self, info: MapInfo) -> None:
         size = SLOT_FLAG + _up(info.value.size, 8)

@@ -81,20 +81,19 @@ class DebugInfo:
         """Pointer type."""
         return self.add(_POINTER.format(base=base))
 
-    def array(self, count: int) -> str:
-        """``int [count]``."""
-        bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {count})')}}}")
-        return self.add(
-            f"!DICompositeType(tag: DW_TAG_array_type, baseType: {self.int}, size: {32 * count}, elements: {bounds})"
-        )
-
     def map_definition(self, symbol: str, attributes: dict[str, int], task_work: int = 0) -> str:
         """The variable of a BTF-defined map: each attribute is a pointer to an array whose length is its value.
 
         With *task_work* the map has a 64-bit key, and values of that many bytes that start with a
         ``struct bpf_task_work``, which the kernel finds by its name.
         """
-        types = {name: self.array(value) for name, value in attributes.items()}
+        types = {}
+        for name, count in attributes.items():
+            bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {count})')}}}")
+            types[name] = self.add(
+                f"!DICompositeType(tag: DW_TAG_array_type, baseType: {self.int}, size: {32 * count}, "
+                f"elements: {bounds})"
+            )
         if task_work:
             types |= {"key": self.long, "value": self._task_work_value(task_work)}
         members = [
@@ -308,11 +307,6 @@ _NO_LIBRARY = '"no-builtins" "no-jump-tables"="true"'
 """BPF has no C library, so LLVM must not merge stores into a call of memset(), and no indirect jumps."""
 
 
-def program_section(symbol: str) -> str:
-    """The ELF section of a program."""
-    return f"pytrace/{symbol}"
-
-
 def escaped(data: bytes) -> str:
     """Bytes as an IR string constant."""
     return f'c"{"".join(map(_ESCAPED.__getitem__, data))}"'
@@ -348,19 +342,19 @@ class Module:
 
     def function(
         self, name: str, parameters: tuple[str, ...], span: Span | None,
-        *, section: str = "", inlined: bool = False, apart: bool = False,
+        *, entry: bool = False, inlined: bool = False, apart: bool = False,
     ) -> Builder:  # fmt: skip
-        """The builder of a new function; *section* makes it a program, *inlined* inlines it.
+        """The builder of a new function; *entry*: it is a program, *inlined*: LLVM inlines it.
 
         *parameters* are names, those of pointers with a leading ``*``. *apart*: the function is global, so the verifier
         checks it once, with any numbers as arguments, and not at each call in each state.
         """
-        scope = self.debug.function(name, parameters, span, local=not section and not apart)
+        scope = self.debug.function(name, parameters, span, local=not entry and not apart)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
         inline = "alwaysinline" if inlined else "noinline"
         head = (
-            f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "{section}" !dbg {scope}'
-            if section
+            f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "pytrace/{name}" !dbg {scope}'
+            if entry
             else f"dso_local i64 @{name}({listed}) noinline nounwind {_NO_LIBRARY} !dbg {scope}"
             if apart
             else f"internal i64 @{name}({listed}) {inline} nounwind {_NO_LIBRARY} !dbg {scope}"

@@ -16,7 +16,7 @@ from pytrace.codegen.emit.bodies import (
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import SESSION, Ahead, Layout, Program, Scratch, Script
 from pytrace.codegen.ir import target
-from pytrace.codegen.ir.module import Module, program_section
+from pytrace.codegen.ir.module import SHARED_SECTION, Module
 from pytrace.codegen.ir.values import CONTEXT, FRAME, Operand
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import bucketed, keys_symbol, padded_key, sizes, symbol
@@ -34,7 +34,16 @@ from pytrace.codegen.walkers.service_programs import PART
 from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import DIGEST, CompiledScript, Manifest, MapSpec, MapType, ProgramSpec
+from pytrace.core.manifest import (
+    DIGEST,
+    CompiledScript,
+    Manifest,
+    MapSpec,
+    MapType,
+    ProgramSpec,
+    RateLimits,
+    StackDepth,
+)
 from pytrace.core.options import CompileOptions
 from pytrace.core.probe_kinds import PYTHON_KINDS, URETPROBE, Context
 from pytrace.core.types import CHUNK_MAP, Void
@@ -115,14 +124,14 @@ def generate(
         inserted=map_uses.inserted_maps(checked, elements) if elements else {},
         deciding=deciding_strings(checked),
     )
-    program_filters.declare_filters(module, options.shape)
-    program_filters.declare_gates(script)
+    program_filters.declare(script)
     returns = any(unit.kind.name == URETPROBE for unit in checked.units)
     if returns:
         program_filters.declare_exits(script)
     services: tuple[ProgramSpec, ...] = ()
     # A program of the script checks for followed processes, or the run waits for one.
-    follows = options.awaits or any(unit.follow for unit in checked.units) or (options.follow and _decides(checked))
+    follows = bool(options.filters.exec_wait) or (options.follow and _decides(checked))
+    follows = follows or any(unit.follow for unit in checked.units)
     if follows:
         service_programs.declare_following(module)
         python = any(unit.kind.name in PYTHON_KINDS for unit in checked.units)
@@ -260,7 +269,7 @@ def _entry(program: Program) -> None:
     unit = program.unit
     module = program.script.module
     if not unit.combined:
-        b = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
+        b = module.function(unit.symbol, ("*ctx",), unit.span, entry=True)
     else:
         alone = service_programs.alone(program.script, unit)
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
@@ -295,7 +304,7 @@ def _entry(program: Program) -> None:
 def _session(script: Script, returns: ProbeUnit) -> None:
     """The program of a kprobe session: calls the code of the entry or of the return."""
     module, symbol = script.module, returns.part_of
-    b = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
+    b = module.function(symbol, ("*ctx",), returns.span, entry=True)
     prototype = script.kernel.function(SESSION_IS_RETURN)
     # Later kernels (7.3 does) want the context.
     passed = [CONTEXT] if prototype is not None and prototype.parameters else []
@@ -398,9 +407,11 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...], *, follows: boo
         output_format=checked.output_format,
         stack_layout=checked.stack_layout,
         sampling=None if script.sampling is None else program_filters.sampling_spec(script, script.sampling),
-        limits=script.layout.limits(),
+        limits=None if script.layout.rates is None else RateLimits(SHARED_SECTION, script.layout.rates),
         random_words=script.layout.random_words(),
-        stack_depths=script.layout.depths(),
+        stack_depths=tuple(
+            [StackDepth(SHARED_SECTION, offset, limit) for limit, offset in script.layout.stack_depths.items()]
+        ),
         stack_chunks=CHUNK_MAP if script.chunks_stacks else "",
     )
 

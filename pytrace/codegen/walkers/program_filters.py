@@ -12,7 +12,7 @@ from pytrace.codegen.emit.map_uses import SamplingPlan, gated
 from pytrace.codegen.emit.program import SESSION, Part, Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block
-from pytrace.codegen.ir.module import SHARED, SHARED_SECTION, Module
+from pytrace.codegen.ir.module import SHARED, SHARED_SECTION
 from pytrace.codegen.ir.values import I1, TRUE, Number, global_pointer
 from pytrace.core import system_calls as call_numbers
 from pytrace.core.manifest import EXITED, HITS, RATE_LINE, WEIGHT, MapType, SampledUnit, Sampling
@@ -41,12 +41,6 @@ FOLLOWED = "followed"
 
 Test = Callable[[tasks.Task], I1]
 """Emits the test of one filter for a task."""
-
-
-def declare_filters(module: Module, shape: FilterShape) -> None:
-    """Declare the map of processes, if there are too many to compare one by one."""
-    if shape.pids > UNROLLED:
-        module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
 
 
 MARKS = "tail_calls"
@@ -91,9 +85,11 @@ _BURST, _DUE = 8, 16
 """Offsets of the numbers of a limit after the first one."""
 
 
-def declare_gates(script: Script) -> None:
-    """Place the numbers of gates, if the script has any."""
-    units = script.checked.units
+def declare(script: Script) -> None:
+    """Declare the map of processes, if there are too many to compare one by one; place the numbers of gates."""
+    units, pids = script.checked.units, script.options.shape.pids
+    if pids > UNROLLED:
+        script.module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": pids})
     if (script.options.limited or script.checked.config.max_rate) and any(map(gated, units)):
         script.layout.limit_rates(1 + max(unit.index for unit in units))
     if not script.options.sampled or not any(map(gated, units)):

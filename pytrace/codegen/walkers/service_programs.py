@@ -11,7 +11,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import SESSION, Part, Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
-from pytrace.codegen.ir.module import SHARED, Module, program_section
+from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.values import CONTEXT, I64, Number, global_pointer
 from pytrace.codegen.walkers.program_filters import FOLLOWED, Filters, exit_places
 from pytrace.core import system_calls as call_numbers
@@ -60,7 +60,7 @@ def _service_of(
     span = script.checked.units[0].span
     unit = ProbeUnit(symbol, -1, kind, targets, ProbeContext(), nodes.Block(span, ()), span, multi)
     program = Program(script, unit, -1, frozenset())
-    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
+    b = script.module.function(symbol, ("*ctx",), span, entry=True)
     e = Emitter(program, b, span, 0, None)
     e.b.store(result, e.result)
     write(e)
@@ -101,7 +101,7 @@ def following_services(script: Script, *, python: bool) -> tuple[ProgramSpec, ..
         _tracker(script, FORK, "child", lambda e, read: Following(e)._add(read)),
         _tracker(script, FREE, "p", lambda e, read: Following(e)._remove(read)),
     ]
-    if script.options.awaits:
+    if script.options.filters.exec_wait:
         keepers.insert(0, _starter(script))
     options = script.options
     listed = bool(options.filters.pids) or options.ahead or python
@@ -325,7 +325,7 @@ def _units_of(script: Script, owner: str) -> list[ProbeUnit]:
 
 def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
     owner, abi = units[0], call_numbers.ABIS[script.kernel.arch]
-    b = script.module.function(owner.symbol, ("*ctx",), owner.span, section=program_section(owner.symbol))
+    b = script.module.function(owner.symbol, ("*ctx",), owner.span, entry=True)
     context = b.unfolded(CONTEXT)
     if owner.raw_tracepoint == ENTER:
         number = b.load(b.offset(context, _NUMBER))

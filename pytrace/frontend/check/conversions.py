@@ -45,14 +45,6 @@ class Unknown(Data, frozen=True):
 
     tag: ClassVar[str] = "unknown"
 
-    @property
-    def size(self) -> int:
-        return 8
-
-    @property
-    def align(self) -> int:
-        return 8
-
     def __str__(self) -> str:
         return "unknown"
 
@@ -63,6 +55,7 @@ class Flexible(Data, frozen=True):
     low: int
     high: int
     tag: ClassVar[str] = "literal"
+    scalar: ClassVar[bool] = True
 
     @property
     def size(self) -> int:
@@ -71,10 +64,6 @@ class Flexible(Data, frozen=True):
     @property
     def align(self) -> int:
         return self.size
-
-    @property
-    def scalar(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         return str(_settle_range(self.low, self.high))

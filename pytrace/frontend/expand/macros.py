@@ -41,7 +41,12 @@ def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagno
     expander.check_duplicates()
 
     def run() -> nodes.Program:
-        items = [expander.root(item) for item in program.items if not isinstance(item, nodes.Macro)]
+        items: list[nodes.RootItem] = []
+        for item in program.items:
+            if not isinstance(item, nodes.Macro):
+                expanded = expander.node(item, None)
+                assert isinstance(expanded, nodes.RootItem)
+                items.append(expanded)
         return replace(program, items=tuple(items))
 
     return run_deep(run, program, diagnostics, program.span)
@@ -125,12 +130,6 @@ class _Expander:
             seen.add(text)
 
     # ---------------------------------------------------------------------------------------- trees
-
-    def root(self, item: nodes.RootItem) -> nodes.RootItem:
-        """A root item with all macros in it expanded."""
-        expanded = self.node(item, None)
-        assert isinstance(expanded, nodes.Probe | nodes.Function | nodes.MapDecl | nodes.ConfigBlock | nodes.Import)
-        return expanded
 
     def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
         """*node* expanded in *scope*: a new tree inside an expansion; outside, the same tree if nothing changes."""

@@ -220,7 +220,7 @@ def _needs_follow_check(kind: ProbeKind, scope: Scope) -> bool:
     if kind.pid_filter is PidFilter.INJECTED:
         return True
     options = scope.options
-    runs_already = bool(options.filters.pids) or options.awaits or options.ahead
+    runs_already = bool(options.filters.pids) or bool(options.filters.exec_wait) or options.ahead
     return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
 
 
@@ -349,8 +349,11 @@ def expand(
         decides=any(
             isinstance(node, nodes.Identifier | nodes.Call) and node.name == IN_SCOPE for node in nodes.walk(program)
         ),
-        probe_filter=_filter(options, program, diagnostics),
     )
+    try:
+        scope.probe_filter = None if options.probe_filter is None else re.compile(options.probe_filter)
+    except re.error as problem:
+        diagnostics.error(f"--probe-filter is not a regular expression: {problem}", program.span)
     blocks: list[Block] = []
     dropped = False
     entering: list[Match] | None = None
@@ -547,15 +550,6 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
 
 def _matches_kind(pattern: str, row: ProbeKind) -> bool:
     return any(matches_pattern(pattern.lower(), name) for name in (row.name, *row.aliases))
-
-
-def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> re.Pattern[str] | None:
-    """``--probe-filter``: a regular expression that the full name must contain."""
-    try:
-        return None if options.probe_filter is None else re.compile(options.probe_filter)
-    except re.error as problem:
-        diagnostics.error(f"--probe-filter is not a regular expression: {problem}", program.span)
-        return None
 
 
 def _is_selected(item: Match, scope: Scope) -> bool:

@@ -74,7 +74,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def function(module: Module, *parameters: str) -> Builder:
-    return module.function("main", parameters, None, section="pytrace/main")
+    return module.function("main", parameters, None, entry=True)
 
 
 def accepted(module: Module) -> str:
@@ -397,7 +397,7 @@ def test_callees_are_functions_that_are_called_or_handed_over() -> None:
     module = Module(None, "GPL")
     module.function("leaf", (), None).ret(0)
     module.function("round", ("index", "*frame"), None).ret(0)
-    b = module.function("main", ("*ctx",), None, section="pytrace/main")
+    b = module.function("main", ("*ctx",), None, entry=True)
     b.helper(LOOP, 3, global_pointer("round"), CONTEXT, 0)
     b.load(global_pointer("events"))
     b.ret(b.call("leaf"))
@@ -408,7 +408,7 @@ def test_callees_are_functions_that_are_called_or_handed_over() -> None:
 def test_callees_of_other_functions_are_left_out() -> None:
     module = Module(None, "GPL")
     module.function("leaf", (), None).ret(0)
-    b = module.function("main", ("*ctx",), None, section="pytrace/main")
+    b = module.function("main", ("*ctx",), None, entry=True)
     b.ret(b.call("leaf"))
     assert callees(module.text(0, 0), {"main"}) == {"main": set()}
 

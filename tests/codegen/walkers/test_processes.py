@@ -224,7 +224,7 @@ def ways(kernel: RecordedKernel, options: CompileOptions, config: str = "") -> s
     """How the programs of tracepoints are attached."""
     script = compiled(f"{config} tracepoint:syscalls:sys_enter_openat {{ }}", kernel, options)
     services = [item for item in script.manifest.programs if item.service and item.kind == "tracepoint"]
-    assert len(services) == 2 + options.awaits
+    assert len(services) == 2 + bool(options.filters.exec_wait)
     return {item.multi for item in services}
 
 
