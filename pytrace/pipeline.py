@@ -59,7 +59,8 @@ class Compilation(msgspec.Struct, frozen=True):
         result = step(*results, **named)
         if self.keep is not None:
             self.keep(name, result)
-        self.diagnostics.check()
+        if self.diagnostics.failed:
+            raise ScriptError
         if self.watch is not None:
             self.watch(name, result)
         return result

@@ -443,7 +443,7 @@ def probe_kind(name: str) -> ProbeKind | None:
 
 def program_type(kind: str, multi: str) -> str:
     """The type of the BPF program of a kind; *multi* is that of its :class:`~pytrace.core.manifest.ProgramSpec`."""
-    return "tracing" if multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else known_kind(kind).program_type
+    return "tracing" if multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else _INDEX[kind].program_type
 
 
 def type_name(place: ProbeTarget) -> tuple[str, str]:

@@ -17,6 +17,8 @@ import re
 from collections.abc import Callable
 from enum import Enum
 
+import msgspec
+
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Note
 from pytrace.core.probe_kinds import PROBE_KINDS, NoTarget
@@ -63,26 +65,25 @@ class Bracket:
         """Of a parenthesis: it contains arguments."""
 
 
-class Brackets:
+class Brackets(msgspec.Struct, eq=False):
     """The tokens of one root item so far, and its open brackets."""
 
-    def __init__(self, lexer: Lexer) -> None:
-        self.lexer = lexer
-        self.tokens: list[Token] = []
-        self.depths: list[int] = []
-        """For each token, the number of open blocks around it."""
-        self.direct: list[bool] = []
-        """For each token, whether the innermost bracket around it is a block."""
-        self.starts: set[int] = set()
-        """Indices of the tokens that start a statement."""
-        self.unended: set[int] = set()
-        """Statements whose predecessor has no semicolon; set by the parser."""
-        self.roles: dict[int, str] = {}
-        """Roles of blocks by the index of the opening token."""
-        self.stack: list[Bracket] = []
-        self._blocks = 0
-        self._done = False
-        self._last = ""
+    lexer: Lexer
+    tokens: list[Token] = []
+    depths: list[int] = []
+    """For each token, the number of open blocks around it."""
+    direct: list[bool] = []
+    """For each token, whether the innermost bracket around it is a block."""
+    starts: set[int] = set()
+    """Indices of the tokens that start a statement."""
+    unended: set[int] = set()
+    """Statements whose predecessor has no semicolon; set by the parser."""
+    roles: dict[int, str] = {}
+    """Roles of blocks by the index of the opening token."""
+    stack: list[Bracket] = []
+    _blocks: int = 0
+    _done: bool = False
+    _last: str = ""
 
     def _put(self, token: Token) -> None:
         self.tokens.append(token)
