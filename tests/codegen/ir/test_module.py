@@ -18,7 +18,7 @@ from elftools.elf.elffile import ELFFile
 from llvmlite.binding.ffi import ObjectRef
 
 from pytrace.codegen.ir import target
-from pytrace.codegen.ir.module import Module, program_section, quoted
+from pytrace.codegen.ir.module import Module, quoted
 from pytrace.codegen.lower import generator
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.manifest import CompiledScript
@@ -42,7 +42,6 @@ def test_the_licence(licence: str) -> None:
 def test_each_program_has_its_section() -> None:
     script = compiled("begin { } end { } interval:s:1 { }")
     for program in script.manifest.programs:
-        assert program_section(program.symbol) == f"pytrace/{program.symbol}"
         assert section(script, f"pytrace/{program.symbol}")
 
 
