@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from pytrace.base.dispatch import handles, methods
 from pytrace.core.builtins import Builtin
 from pytrace.core.probe_kinds import BEGIN, END, ENTER, EXIT, SELF, TRACEPOINT, TracepointTarget
 from pytrace.core.types import VOID, Pointer
@@ -41,28 +42,36 @@ class _Regions:
 
     def visit(self, node: nodes.Node, region: int) -> None:
         """Record the variables of a node that belongs to *region*."""
-        if isinstance(node, nodes.Variable):
-            info = self.checked.variables.get(node)
-            if info is not None and self._first.setdefault(info, region) != region:
-                self.shared.add(info)
-        elif isinstance(node, nodes.While | nodes.For):
-            self._loop(node, region)
-        elif isinstance(node, nodes.Unroll) and node in self.plan.loops:
-            self.visit(node.body, self._apart())
-        elif isinstance(node, nodes.Block):
-            self._block(node, region)
-        elif isinstance(node, nodes.If) and node in self.plan.chains:
-            self._chain(self.plan.chains[node], region)
+        rule = methods(_Regions).get(type(node))
+        if rule is not None:
+            rule(self, node, region)
         else:
-            if self.plan.long or self.plan.loops:
-                self._pointed_to(node)
-            for child in children(node):
-                self.visit(child, region)
+            self._inside(node, region)
+
+    def _inside(self, node: nodes.Node, region: int) -> None:
+        if self.plan.long or self.plan.loops:
+            self._pointed_to(node)
+        for child in children(node):
+            self.visit(child, region)
 
     def _apart(self) -> int:
         self._last += 1
         return self._last
 
+    @handles(nodes.Variable)
+    def _variable(self, node: nodes.Variable, region: int) -> None:
+        info = self.checked.variables.get(node)
+        if info is not None and self._first.setdefault(info, region) != region:
+            self.shared.add(info)
+
+    @handles(nodes.Unroll)
+    def _unroll(self, node: nodes.Unroll, region: int) -> None:
+        if node in self.plan.loops:
+            self.visit(node.body, self._apart())
+        else:
+            self._inside(node, region)
+
+    @handles(nodes.While, nodes.For)
     def _loop(self, node: nodes.While | nodes.For, region: int) -> None:
         inner = self._apart()
         if isinstance(node, nodes.For):
@@ -72,6 +81,7 @@ class _Regions:
             self.visit(node.condition, inner)
         self.visit(node.body, inner)
 
+    @handles(nodes.Block)
     def _block(self, node: nodes.Block, region: int) -> None:
         for segment in self.plan.segments(node):
             inner = self._apart() if segment.apart else region
@@ -80,7 +90,12 @@ class _Regions:
         if node.value is not None:
             self.visit(node.value, region)
 
-    def _chain(self, chain: Chain, region: int) -> None:
+    @handles(nodes.If)
+    def _if(self, node: nodes.If, region: int) -> None:
+        chain = self.plan.chains.get(node)
+        if chain is None:
+            self._inside(node, region)
+            return
         for group in chain.groups:
             inner = self._apart()
             for arm in group:
@@ -397,30 +412,44 @@ class _Body:
 
     def _same(self, node: nodes.Node) -> bool:
         """Whether a node means the same at the return of the call."""
-        checked = self._checked
-        if isinstance(node, nodes.Expr) and node in checked.constants:
+        if isinstance(node, nodes.Expr) and node in self._checked.constants:
             return True
-        if isinstance(node, nodes.FieldAccess):
-            path = checked.fields.get(node)
-            if path is None or path.argument is None:
-                return path is not None and path.how == "record"
-            self._arguments[path.argument.name] = path.argument
-            return True
-        if isinstance(node, nodes.Call | nodes.Identifier):
-            if node.name == "args":
-                # All arguments together are not kept.
-                return self._has_member(node)
-            builtin = checked.calls.get(node)
-            if builtin is None and node not in checked.types:
-                return True  # a word, such as the clock of nsecs()
-            return isinstance(builtin, Builtin) and builtin.name in _VALUES | _EFFECTS
-        if isinstance(node, nodes.Unary):
-            return node.operator in ("!", "~", "-") or _updates(node)
-        if isinstance(node, nodes.Assign):
-            return isinstance(node.target, nodes.Variable) or _updates(node)
-        if isinstance(node, nodes.MapIndex | nodes.MapRef):
-            return (node.name if isinstance(node, nodes.MapRef) else node.map.name) in self._maps
-        return isinstance(node, _PLAIN)
+        rule = methods(type(self)).get(type(node))
+        return isinstance(node, _PLAIN) if rule is None else bool(rule(self, node))
+
+    @handles(nodes.FieldAccess)
+    def _same_field(self, node: nodes.FieldAccess) -> bool:
+        path = self._checked.fields.get(node)
+        if path is None or path.argument is None:
+            return path is not None and path.how == "record"
+        self._arguments[path.argument.name] = path.argument
+        return True
+
+    @handles(nodes.Call, nodes.Identifier)
+    def _same_name(self, node: nodes.Call | nodes.Identifier) -> bool:
+        if node.name == "args":
+            # All arguments together are not kept.
+            return self._has_member(node)
+        builtin = self._checked.calls.get(node)
+        if builtin is None and node not in self._checked.types:
+            return True  # a word, such as the clock of nsecs()
+        return isinstance(builtin, Builtin) and builtin.name in _VALUES | _EFFECTS
+
+    @handles(nodes.Unary)
+    def _same_unary(self, node: nodes.Unary) -> bool:
+        return node.operator in ("!", "~", "-") or _updates(node)
+
+    @handles(nodes.Assign)
+    def _same_assignment(self, node: nodes.Assign) -> bool:
+        return isinstance(node.target, nodes.Variable) or _updates(node)
+
+    @handles(nodes.MapRef)
+    def _same_map(self, node: nodes.MapRef) -> bool:
+        return node.name in self._maps
+
+    @handles(nodes.MapIndex)
+    def _same_element(self, node: nodes.MapIndex) -> bool:
+        return node.map.name in self._maps
 
     def _has_member(self, node: nodes.Node) -> bool:
         return any(isinstance(item, nodes.FieldAccess) and item.base is node for item in walk(self._unit.body))

@@ -7,9 +7,9 @@ computes them; for system calls there are registers, result, and the index of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
+from pytrace.base.dispatch import handles, handles_names, methods
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
@@ -21,7 +21,6 @@ from pytrace.core.system_calls import ABIS
 from pytrace.core.types import UINT64, AddressSpace, Array, Float, Int, Pointer, String, Struct, Type
 from pytrace.frontend.syntax.typed_program import (
     Argument,
-    ArgumentLocation,
     CallRegister,
     CallResult,
     ContextField,
@@ -138,6 +137,7 @@ class ProbeContext(Part):
         self.b.store(value, pointer)
         return Memory(pointer, type_)
 
+    @handles(ContextField)
     def _context_field(self, place: ContextField, type_: Type) -> Operand:
         pointer = self.b.offset(self.e.context, place.offset)
         if type_.scalar and place.offset % type_.size == 0:
@@ -147,6 +147,7 @@ class ProbeContext(Part):
             return self.e.foreign.read_scalar(address, type_, AddressSpace.KERNEL)
         return Remote(address, type_, AddressSpace.KERNEL)
 
+    @handles(DataLoc)
     def _data_loc(self, place: DataLoc, type_: Type) -> Operand:
         word = self.b.load(self.b.offset(self.e.context, place.offset), 32)
         distance = self.b.op("and", word, 65535)
@@ -157,26 +158,33 @@ class ProbeContext(Part):
             return Scalar(address, type_)
         return Remote(address, type_, AddressSpace.KERNEL)
 
+    @handles(Slot)
     def _slot(self, place: Slot, type_: Type) -> Operand:
         value = self.slot(place.index)
         return self.typed(value, type_) if isinstance(type_, Pointer) else self._by_register(value, type_)
 
+    @handles(Argument)
     def _argument(self, place: Argument, type_: Type) -> Operand:
         return self._by_register(self.function_argument(place.index), type_)
 
+    @handles(ReturnValue)
     def _return_value(self, _place: ReturnValue, type_: Type) -> Operand:
         return self._by_register(self.register(self.registers().result), type_)
 
+    @handles(CallRegister)
     def _register_of_call(self, place: CallRegister, type_: Type) -> Operand:
         return self._by_register(self.call_register(place.offset, place.size, signed=place.signed), type_)
 
+    @handles(CallResult)
     def _call_result(self, _place: CallResult, type_: Type) -> Operand:
         return self._by_register(self.b.load(self.b.offset(self.e.context, _CALL_RESULT)), type_)
 
+    @handles(PythonValue)
     def _python_value(self, place: PythonValue, type_: Type) -> Operand:
         assert self.program.python is not None
         return Scalar(self.b.load(self.e.area(self.program.python.objects + 8 * place.index)), type_)
 
+    @handles(RegisterLocation)
     def _location(self, place: RegisterLocation, type_: Type) -> Operand:
         location = self.location_value(place)
         if not place.dereference:
@@ -187,6 +195,7 @@ class ProbeContext(Part):
             return Scalar(self.e.memory.fit(scalar.value, type_), type_)
         return Remote(location, type_, AddressSpace.USER)
 
+    @handles(RegisterParts)
     def _register_parts(self, place: RegisterParts, type_: Type) -> Operand:
         pointer = self.e.temporary(type_.size + 7 & ~7)
         self.e.memory.zero(pointer, type_.size + 7 & ~7)
@@ -194,9 +203,11 @@ class ProbeContext(Part):
             self.b.store(self.b.fit(self.register(name), 8 * size, False), self.b.offset(pointer, offset), 8 * size)
         return Memory(pointer, type_)
 
+    @handles(Unreadable)
     def _unreadable(self, place: Unreadable, type_: Type) -> Operand:
         return Memory(self.module.constant(place.text.encode().ljust(type_.size, b"\0")), type_, 1)
 
+    @handles(CountedText)
     def _counted_text(self, place: CountedText, type_: Type) -> Operand:
         if not isinstance(type_, String):
             raise InternalError("what has a length is a string")
@@ -212,7 +223,8 @@ class ProbeContext(Part):
 
     def argument(self, item: ProbeArgument) -> Operand:
         """A typed argument of the probe."""
-        return self._PLACES[type(item.place)](self, item.place, item.type)
+        value: Operand = methods(type(self))[type(item.place)](self, item.place, item.type)
+        return value
 
     def all_arguments(self, type_: Struct) -> Operand:
         """``args`` as a whole, a struct with one field for each argument."""
@@ -278,12 +290,14 @@ class ProbeContext(Part):
     def _kernel_word(self, address: Number, owner: str, name: str) -> Number:
         return self.e.tasks.read_word(self.b.add(address, self.e.tasks.kernel_field(owner, name)))
 
+    @handles(RawField)
     def _raw_field(self, place: RawField, type_: Type) -> Operand:
         """A field as a value of *type_*, its type in the tracepoint's record."""
         if place.formula == "text":
             return self._raw_text(place.reads[0], type_)
         values = [self._raw_number(read) for read in place.reads]
-        return Scalar(self.e.memory.fit(self._FORMULAS[place.formula](self, values, place.numbers), type_), type_)
+        value: Number = methods(type(self))[place.formula](self, values, place.numbers)
+        return Scalar(self.e.memory.fit(value, type_), type_)
 
     def _raw_text(self, read: RawRead, type_: Type) -> Remote:
         if len(read.offsets) == 1 and read.direct:
@@ -340,24 +354,30 @@ class ProbeContext(Part):
         number = self.b.at_most(self.call_register(ABIS[self.script.kernel.arch].number, 4), most)
         return self.b.load(self.b.offset(self.module.constant(table), self.b.mul(number, 2)), 16)
 
+    @handles_names("value")
     def _value(self, values: Sequence[Number], _numbers: Sequence[int]) -> Number:
         return values[0]
 
+    @handles_names("ntohs")
     def _ntohs(self, values: Sequence[Number], _numbers: Sequence[int]) -> Number:
         return self.b.swap_bytes(values[0], 16)
 
+    @handles_names("sectors")
     def _sectors(self, values: Sequence[Number], _numbers: Sequence[int]) -> Number:
         return self.b.op("lshr", values[0], _SECTOR_SHIFT)
 
+    @handles_names("device")
     def _device(self, values: Sequence[Number], _numbers: Sequence[int]) -> Number:
         major, minor = values
         return self.b.op("or", self.b.op("shl", major, _MINOR_BITS), minor)
 
+    @handles_names("traced_sector")
     def _traced_sector(self, values: Sequence[Number], numbers: Sequence[int]) -> Number:
         flags, sector = values
         start = self.b.select(self.b.icmp("eq", sector, -1), 0, sector)
         return self.b.select(self._passed_through(flags, numbers), 0, start)
 
+    @handles_names("traced_sectors")
     def _traced_sectors(self, values: Sequence[Number], numbers: Sequence[int]) -> Number:
         flags, size = values
         return self.b.select(self._passed_through(flags, numbers), 0, self.b.op("lshr", size, _SECTOR_SHIFT))
@@ -369,28 +389,3 @@ class ProbeContext(Part):
         for number in numbers[1:]:
             matches = self.b.op("or", matches, self.b.number(self.b.icmp("eq", operation, number)))
         return self.b.truth(matches)
-
-    _PLACES: ClassVar[Mapping[type[ArgumentLocation], Callable[..., Operand]]] = {
-        ContextField: _context_field,
-        DataLoc: _data_loc,
-        Slot: _slot,
-        Argument: _argument,
-        ReturnValue: _return_value,
-        RegisterLocation: _location,
-        RegisterParts: _register_parts,
-        CountedText: _counted_text,
-        Unreadable: _unreadable,
-        CallRegister: _register_of_call,
-        CallResult: _call_result,
-        RawField: _raw_field,
-        PythonValue: _python_value,
-    }
-
-    _FORMULAS: ClassVar[Mapping[str, Callable[..., Number]]] = {
-        "value": _value,
-        "ntohs": _ntohs,
-        "sectors": _sectors,
-        "device": _device,
-        "traced_sector": _traced_sector,
-        "traced_sectors": _traced_sectors,
-    }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from pytrace.base.dispatch import handlers, handles
+from pytrace.base.dispatch import handlers, handles, methods
 from pytrace.codegen.emit.bodies import called_functions
 from pytrace.core.probe_kinds import INTERVAL, ITER
 from pytrace.core.types import Record, Stack, String, Tuple, Type
@@ -446,10 +446,10 @@ def _all(sets: Iterable[set[str]]) -> set[str]:
 
 
 def _uses(checked: CheckedProgram, unit: ProbeUnit) -> Uses:
-    uses = Uses()
+    visitor = _UsesOfBody(checked, Uses())
     for body in (unit.body, *(function.body for function in called_functions(checked, unit.body))):
-        _visit(checked, body, uses)
-    return uses
+        visitor.visit(body)
+    return visitor.uses
 
 
 _DELETE = "delete"
@@ -458,54 +458,68 @@ _PASSED = ("print", "clear", "zero", "quantiles")
 """Calls that pass the map itself to user space, which reads it there."""
 
 
-def _visit(checked: CheckedProgram, node: nodes.Node, uses: Uses) -> None:
-    if node in checked.events:
-        uses.events.add(checked.events[node].id)
-    if isinstance(node, nodes.Assign):
-        target, rest = _name(node.target), node.value
-        if target is not None:
-            uses.writes.add(target)
-            _keys(checked, node.target, uses)
-            _visit(checked, rest, uses)
+class _UsesOfBody(msgspec.Struct):
+    """Records in *uses* what bodies do with maps."""
+
+    checked: CheckedProgram
+    uses: Uses
+
+    def visit(self, node: nodes.Node) -> None:
+        """Record the uses in *node*."""
+        if node in self.checked.events:
+            self.uses.events.add(self.checked.events[node].id)
+        rule = methods(_UsesOfBody).get(type(node))
+        if rule is not None:
+            rule(self, node)
+        else:
+            self._inside(node)
+
+    def _inside(self, node: nodes.Node) -> None:
+        for child in children(node):
+            self.visit(child)
+
+    @handles(nodes.Assign)
+    def _assign(self, node: nodes.Assign) -> None:
+        target = _name(node.target)
+        if target is None:
+            self._inside(node)
             return
-    elif isinstance(node, nodes.Unary) and node.operator in ("++", "--"):
-        target = _name(node.operand)
+        self.uses.writes.add(target)
+        self._keys(node.target)
+        self.visit(node.value)
+
+    @handles(nodes.Unary)
+    def _unary(self, node: nodes.Unary) -> None:
+        target = _name(node.operand) if node.operator in ("++", "--", "&") else None
         if target is not None:
-            uses.writes.add(target)
-            _keys(checked, node.operand, uses)
-            return
-    elif isinstance(node, nodes.Unary) and node.operator == "&":
-        target = _name(node.operand)
-        if target is not None:
-            uses.writes.add(target)
-    elif isinstance(node, nodes.Call):
-        _call(checked, node, uses)
-        return
-    elif isinstance(node, nodes.MapRef | nodes.MapIndex):
-        uses.reads.add(_known(node))
-        _keys(checked, node, uses)
-        return
-    for child in children(node):
-        _visit(checked, child, uses)
+            self.uses.writes.add(target)
+            if node.operator != "&":
+                self._keys(node.operand)
+                return
+        self._inside(node)
 
+    @handles(nodes.Call)
+    def _call(self, node: nodes.Call) -> None:
+        access = self.checked.find_fact(node, MapAccess)
+        if access is not None:
+            (self.uses.deletes if node.name == _DELETE else self.uses.reads).add(access.map)
+            for key in access.keys:
+                self.visit(key)
+        for argument in node.args:
+            if isinstance(argument, nodes.MapRef) and (access is not None or node.name in _PASSED):
+                if node.name in _EMPTYING:
+                    self.uses.deletes.add(argument.name)
+            elif access is None:
+                self.visit(argument)
 
-def _call(checked: CheckedProgram, node: nodes.Call, uses: Uses) -> None:
-    access = checked.find_fact(node, MapAccess)
-    if access is not None:
-        (uses.deletes if node.name == _DELETE else uses.reads).add(access.map)
-        for key in access.keys:
-            _visit(checked, key, uses)
-    for argument in node.args:
-        if isinstance(argument, nodes.MapRef) and (access is not None or node.name in _PASSED):
-            if node.name in _EMPTYING:
-                uses.deletes.add(argument.name)
-        elif access is None:
-            _visit(checked, argument, uses)
+    @handles(nodes.MapRef, nodes.MapIndex)
+    def _read(self, node: nodes.MapRef | nodes.MapIndex) -> None:
+        self.uses.reads.add(_known(node))
+        self._keys(node)
 
-
-def _keys(checked: CheckedProgram, node: nodes.Node, uses: Uses) -> None:
-    for key in node.keys if isinstance(node, nodes.MapIndex) else ():
-        _visit(checked, key, uses)
+    def _keys(self, node: nodes.Node) -> None:
+        for key in node.keys if isinstance(node, nodes.MapIndex) else ():
+            self.visit(key)
 
 
 def _name(node: nodes.Node) -> str | None:
