@@ -269,6 +269,14 @@ class Tasks(Part):
 
     # ---------------------------------------------------------------------------------------------- values of filters
 
+    def is_own(self, process: Number, *places: int) -> I1:
+        """Whether a process is the tracer (place 0), or one of its live view (4 and 8)."""
+        same: Number = 0
+        for place in places:
+            own = self.b.load(self.e.session(SESSION.own + place), 32)
+            same = self.b.op("or", same, self.b.number(self.b.icmp("eq", process, own)))
+        return self.b.truth(same)
+
     def is_any_of(self, value: Number, offset: int, count: int) -> I1:
         """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
         different: Number = 1

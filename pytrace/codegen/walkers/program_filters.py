@@ -274,12 +274,8 @@ class Filters(Part):
 
     def _foreign(self, task: tasks.Task) -> I1:
         """Test that the process is neither the tracer nor one of its live view."""
-        process = task.process("tracer")
-        same: Number = 0
-        for distance in (0, 4, 8) if self.script.options.live else (0, 4):
-            own = self.b.load(self.e.session(SESSION.own + distance), 32)
-            same = self.b.op("or", same, self.b.number(self.b.icmp("eq", process, own)))
-        return self.b.icmp("eq", same, 0)
+        own = (0, 4, 8) if self.script.options.live else (0, 4)
+        return self.b.differ(self.e.tasks.is_own(task.process("tracer"), *own), TRUE)
 
     def _not_own_thread(self, task: tasks.Task) -> I1:
         """Test that the thread does not run pytrace; of other tasks than the current one nothing is known."""
@@ -525,8 +521,7 @@ class Watchdog(Part):
     def _unless_view(self) -> None:
         """End the program in the processes of the live view, which wait in calls all the time: it is only a picture."""
         process, _ = self.e.tasks.process_ids("tracer")
-        for distance in (4, 8):
-            self.e.end_early(self.b.icmp("ne", process, self.b.load(self.e.session(SESSION.own + distance), 32)))
+        self.e.end_early(self.b.differ(self.e.tasks.is_own(process, 4, 8), TRUE))
 
     def _unless_own_thread_ends(self) -> None:
         """End the program at the ``exit`` of a thread of the tracer.
@@ -551,7 +546,7 @@ class Watchdog(Part):
             return
         with b.when(ends, likely=False):
             process, _ = self.e.tasks.process_ids("tracer")
-            with b.when(b.icmp("eq", process, b.load(self.e.session(SESSION.own), 32))):
+            with b.when(self.e.tasks.is_own(process, 0)):
                 self.e.end()
         b.new_prologue()
 
@@ -569,7 +564,6 @@ class Watchdog(Part):
             return
         with b.unless(b.icmp("eq", stopped, 0), likely=True):
             process, _ = self.e.tasks.process_ids("tracer")
-            own = b.icmp("eq", process, b.load(self.e.session(SESSION.own), 32))
-            with b.unless(b.both(own, b.icmp("eq", stopped, EXITED)), likely=False):
+            with b.unless(b.both(self.e.tasks.is_own(process, 0), b.icmp("eq", stopped, EXITED)), likely=False):
                 self.e.end()
         b.new_prologue()
