@@ -67,20 +67,14 @@ def file_system_type(descriptor: int) -> int:
         OSError: the call failed.
     """
     answer = ctypes.create_string_buffer(256)  # struct statfs has up to 120 bytes
-    if _fstatfs()(descriptor, answer):
+    fstatfs = libc().fstatfs
+    fstatfs.argtypes = [ctypes.c_int, ctypes.c_char_p]
+    if fstatfs(descriptor, answer):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     # A word on all machines but one.
     kind = ctypes.c_uint if os.uname().machine == "s390x" else ctypes.c_ulong
     return int(kind.from_buffer(answer).value) & 0xFFFFFFFF
-
-
-@cache
-def _fstatfs() -> Callable[..., int]:
-    function = libc().fstatfs
-    function.argtypes = [ctypes.c_int, ctypes.c_char_p]
-    function.restype = ctypes.c_int
-    return function
 
 
 class FileFacts(msgspec.Struct, frozen=True):
@@ -131,13 +125,6 @@ def _statx() -> Callable[..., int]:
 
 
 @cache
-def _syscall() -> Callable[..., int]:
-    function = libc().syscall
-    function.restype = ctypes.c_long
-    return function
-
-
-@cache
 def number(name: str) -> int:
     """The number of system call *name* on this machine.
 
@@ -167,7 +154,9 @@ def call(name: str, *arguments: int) -> int:
         OSError: the call failed; *filename* is empty and the text names the call.
         TraceError: too many open files. Nobody shall take that for something that the kernel lacks.
     """
-    result = int(_syscall()(ctypes.c_long(number(name)), *[ctypes.c_long(item) for item in arguments]))
+    syscall = libc().syscall
+    syscall.restype = ctypes.c_long
+    result = int(syscall(ctypes.c_long(number(name)), *[ctypes.c_long(item) for item in arguments]))
     if result < 0:
         error = ctypes.get_errno()
         if error in (errno.EMFILE, errno.ENFILE):
@@ -278,7 +267,6 @@ def string_memory(text: str | bytes) -> Memory:
 # ---------------------------------------------------------------------------------------------- sorting
 
 
-@cache
 def can_sort_records() -> bool:
     """True if the C library has what :func:`sort_records` needs (glibc; musl from 1.2.3 on)."""
     return hasattr(libc(), "qsort_r")

@@ -307,7 +307,7 @@ def test_too_many_files_are_no_missing_feature(number: int, monkeypatch: pytest.
         ctypes.set_errno(number)
         return -1
 
-    monkeypatch.setattr(syscalls, "_syscall", lambda: fail)
+    monkeypatch.setattr(syscalls, "libc", lambda: SimpleNamespace(syscall=fail))
     with pytest.raises(TraceError, match="open files"):
         syscalls.call("bpf", 0)
 
@@ -319,7 +319,7 @@ def test_results_come_back_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         given.extend(item.value for item in arguments)
         return 1 << 40
 
-    monkeypatch.setattr(syscalls, "_syscall", lambda: answer)
+    monkeypatch.setattr(syscalls, "libc", lambda: SimpleNamespace(syscall=answer))
     assert syscalls.call("bpf", -1, 1 << 63 - 1) == 1 << 40
     assert given == [syscalls.number("bpf"), -1, 1 << 62]
 
