@@ -413,8 +413,7 @@ def signatures() -> Mapping[str, Signature]:
 @cache
 def call_names(machine: str) -> Mapping[int, str]:
     """The names of the system calls of a machine by number."""
-    table = system_calls.X86_64 if machine == "x86_64" else system_calls.GENERIC
-    return {number: name for number, name in enumerate(system_calls.names(table)) if name}
+    return {number: name for number, name in enumerate(system_calls.call_names(machine)) if name}
 
 
 @cache

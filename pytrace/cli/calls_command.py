@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytrace.calls.run import Options, run_calls
 from pytrace.cli.commands import COMMANDS
 from pytrace.core.diagnostics import TraceError
+from pytrace.live import terminal
 from pytrace.runtime.session import child
 from pytrace.runtime.session.confinement import confine_view
 
@@ -43,8 +44,6 @@ def run(words: Sequence[str]) -> int:
             hints=("-o FILE writes json to a file while the view is shown",),
         )
     if live:
-        from pytrace.live import terminal  # with --live
-
         terminal.check()
         terminal.check_application()
     size = line.argument("string_size", int)

@@ -19,6 +19,7 @@ from pytrace.base import private_files, typed_json
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.script_options import JOINT, TYPES, ScriptOption, Value, WrongValueError, convert, default, entries
 from pytrace.core.source import Source
+from pytrace.core.system_calls import call_names
 from pytrace.runtime.machine import fingerprints
 
 
@@ -383,10 +384,8 @@ def _devices(pid: str) -> list[str]:
 
 
 def _system_call(name: str) -> tuple[str, ...] | None:
-    from pytrace.codegen.ir import machine  # numbers of system calls
-
-    names = {name.decode() for name in machine.syscalls(os.uname().machine) if name}
-    return None if name in names or not names else did_you_mean(name, sorted(names))
+    known = sorted(filter(None, call_names(os.uname().machine)))
+    return None if name in known or not known else did_you_mean(name, known)
 
 
 def _listed(what: str, names: list[str]) -> tuple[str, ...]:

@@ -178,11 +178,15 @@ _FUNCTIONS = {
 }  # fmt: skip
 """System calls whose kernel function has another name; ``fadvise64_64`` and others are shared by all machines."""
 
-_TABLES = {"x86_64": X86_64, "aarch64": GENERIC}
+_TABLES = {"x86_64": X86_64, "aarch64": GENERIC, "riscv64": GENERIC, "loongarch64": GENERIC}
 
 
-def names(table: str) -> list[str]:
-    """The names of a table of :mod:`pytrace.core.system_calls` by number; empty for unused numbers."""
+def call_names(machine: str) -> list[str]:
+    """The names of the system calls of a machine by number; empty for unused numbers, and none of other machines."""
+    return _names(_TABLES.get(machine, ""))
+
+
+def _names(table: str) -> list[str]:
     by_number: list[str] = []
     for word in table.split():
         if word.startswith("@"):
@@ -195,12 +199,13 @@ def names(table: str) -> list[str]:
 @cache
 def compat_names() -> Mapping[int, str]:
     """The names of the system calls of 32-bit programs on x86-64 by number."""
-    return {number: name for number, name in enumerate(names(I386)) if name}
+    return {number: name for number, name in enumerate(_names(I386)) if name}
 
 
 @cache
 def numbers(machine: str) -> Mapping[str, int]:
-    """The number of each system call of a machine, by the name of its tracepoints."""
-    renamed = _FUNCTIONS.get(machine, {})
-    table = names(_TABLES.get(machine, ""))
-    return {renamed.get(name, name): number for number, name in enumerate(table) if name}
+    """The number of each system call of a machine that :data:`ABIS` has, by the name of its tracepoints."""
+    renamed = _FUNCTIONS.get(machine)
+    if renamed is None:
+        return {}
+    return {renamed.get(name, name): number for number, name in enumerate(call_names(machine)) if name}

@@ -8,7 +8,7 @@ import signal
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.system_calls import GENERIC, X86_64, names
+from pytrace.core.system_calls import call_names
 
 
 class Registers(msgspec.Struct, frozen=True):
@@ -131,8 +131,6 @@ def registers_of(machine: str) -> Registers:
     return registers
 
 
-_SYSCALLS = {"x86_64": X86_64, "aarch64": GENERIC, "riscv64": GENERIC, "loongarch64": GENERIC}
-
 MAX_ERRNO = 133
 MAX_SIGNAL = 64
 
@@ -163,5 +161,5 @@ def signals() -> list[bytes]:
 
 def syscalls(machine: str) -> list[bytes]:
     """Names of system calls; the last row is for numbers beyond them."""
-    rows = [name.encode() or b"Unknown syscall" for name in names(_SYSCALLS.get(machine, ""))]
+    rows = [name.encode() or b"Unknown syscall" for name in call_names(machine)]
     return [*rows, b"Unknown syscall"]

@@ -43,6 +43,7 @@ from pytrace.runtime.load.probe_links import (
 from pytrace.runtime.machine import bpf, perf, procfs, syscalls
 from pytrace.runtime.machine.foreign_files import kernel_path, open_regular
 from pytrace.runtime.machine.syscalls import ENOTSUPP, string_memory
+from pytrace.runtime.stacks import python_interpreters
 from pytrace.runtime.stacks.python_interpreters import eval_loop, interpreter
 
 if TYPE_CHECKING:
@@ -286,8 +287,6 @@ def _find_interpreter(pid: int) -> tuple[str, EvalLoop]:
     Raises:
         CannotAttachError: it has none, or one whose functions cannot be probed.
     """
-    from pytrace.runtime.stacks import python_interpreters  # probes of Python alone
-
     text = procfs.read_maps(pid)
     if not text:
         raise CannotAttachError(f"there is no process {pid}")

@@ -51,7 +51,7 @@ from pytrace.core.probe_kinds import (
     probe_kind,
     split_attach_point,
 )
-from pytrace.core.system_calls import ABIS, GENERIC, X86_64, names, numbers
+from pytrace.core.system_calls import ABIS, call_names, numbers
 from tests.support.rows import each_row
 
 # ---------------------------------------------------------------------------------------------- kinds
@@ -224,9 +224,10 @@ def test_numbers_of_system_calls() -> None:
               "newfstat": 80, "sendfile64": 71, "clone": 220, "mmap": 222, "wait4": 260, "openat2": 437}  # fmt: skip
     assert {name: known[name] for name in wanted} == wanted
     assert numbers("s390x") == {}
-    assert names("a @3 d") == ["a", "", "", "d"]
-    assert names(X86_64)[335] == "uretprobe"
-    assert names(GENERIC)[244] == ""
+    assert call_names("x86_64")[335] == "uretprobe"
+    assert call_names("aarch64")[244] == ""
+    assert call_names("aarch64") == call_names("riscv64")
+    assert call_names("sparc") == []
 
 
 @pytest.mark.parametrize("machine", ABIS)
