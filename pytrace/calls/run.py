@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from pytrace.base import kernel_files, whole_files
 from pytrace.base.interruption import interruptions
 from pytrace.calls import capture, functions
+from pytrace.calls.capture import Exit, Item, Recorder, Signal, Taken, Values
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, failed
 from pytrace.calls.function_values import Texts as FunctionTexts
-from pytrace.calls.recorder import Exit, Item, Recorder, Signal, Taken, Values
 from pytrace.calls.signatures import Signature, by_number, call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address

@@ -12,9 +12,8 @@ import pytest
 from generating.call_tables import generate
 
 from pytrace.calls import flag_tables
-from pytrace.calls.capture import plan, script
+from pytrace.calls.capture import Recorder, plan, script
 from pytrace.calls.descriptors import Descriptors
-from pytrace.calls.recorder import Recorder
 from pytrace.calls.run import selected
 from pytrace.calls.signatures import by_number, call_names, signatures
 from pytrace.calls.structures import FIELDS, SCALARS, size_of
