@@ -34,22 +34,25 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.render import histogram, map_printer, sorted_records
+from pytrace.render import histogram, large_maps, map_printer
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps import (
     LAST,
     BucketTexts,
     Entry,
+    RecordForm,
     RowFormat,
+    Sort,
     SortedBuckets,
     SortedEntries,
     cell,
     number_cell,
+    padded,
     sorted_buckets,
     sorted_entries,
+    sorter,
 )
 from pytrace.render.map_printer import Shown
-from pytrace.render.sorted_records import RecordForm, Sort, padded, sorter
 from pytrace.render.text import for_any
 from pytrace.render.value_kind import Piece
 from pytrace.render.values import value_kind_of
@@ -391,7 +394,7 @@ SORTS = [
 def test_blocks_in_order(
     size: int, sort: Sort | None, descending: bool, top: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorted_records, "ROWS", 64)
+    monkeypatch.setattr(large_maps, "ROWS", 64)
     rng = random.Random(1)
     records = [rng.randbytes(3).ljust(size, b"\0") for _ in range(500)]
     made = sorter(size, sort, top=top, descending=descending)

@@ -21,12 +21,13 @@ from pytrace.core.event_layout import EventLayout
 from pytrace.core.options import Address
 from pytrace.interface import html
 from pytrace.results import file_form
-from pytrace.results.formats import metrics_server, table
+from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.metrics_server import Answer, Exposition
 from pytrace.results.snapshot import Frame, MapData, Run, SnapshotData, StackTrace
 from pytrace.runtime.output.renderer import RenderOptions
 from pytrace.runtime.output.ring import Index
+from pytrace.runtime.session import metrics
+from pytrace.runtime.session.metrics import Answer, Exposition
 from pytrace.runtime.stacks import python_processes
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
@@ -312,7 +313,7 @@ class _Server:
 def request(data: bytes) -> None:
     """A request to the server of metrics; what it answers is HTTP, and nothing of the request is in its header."""
     connection = _Connection(data)
-    metrics_server._Handler(cast(Any, connection), ("127.0.0.1", 1), cast(Any, _Server()))
+    metrics._Handler(cast(Any, connection), ("127.0.0.1", 1), cast(Any, _Server()))
     if not connection.sent.startswith(b"HTTP/"):
         return  # HTTP/0.9, whose answers have no header
     head = connection.sent.partition(b"\r\n\r\n")[0]

@@ -21,9 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options import Address
-from pytrace.results.formats import metrics_server
-from pytrace.results.formats import metrics_server as module
-from pytrace.results.formats.metrics_server import (
+from pytrace.results.snapshot import MapData, Portable, SnapshotData, Value
+from pytrace.runtime.session import metrics
+from pytrace.runtime.session.metrics import (
     MOST_CONNECTIONS,
     SHARE,
     Answer,
@@ -33,7 +33,6 @@ from pytrace.results.formats.metrics_server import (
     Server,
     uncollected,
 )
-from pytrace.results.snapshot import MapData, Portable, SnapshotData, Value
 from tests.support.patience import patience
 from tests.support.waiting import until
 
@@ -148,7 +147,7 @@ def test_a_client_that_goes_away_is_no_failure(served: Served) -> None:
 
 
 def test_a_client_that_dawdles_is_left(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(metrics._Handler, "timeout", 0.05)
     with closing(served.connect()) as connection:
         connection.sendall(b"GET")
         assert connection.recv(1) == b""
@@ -220,8 +219,8 @@ def test_without_ipv6_it_listens_at_all_addresses_of_ipv4(monkeypatch: pytest.Mo
 
     # Threads of requests of other tests see the other class too.
     until(lambda: not any("process_request" in thread.name for thread in threading.enumerate()))
-    monkeypatch.setattr(metrics_server.socket, "socket", NoIpv6)
-    assert metrics_server._everywhere(5) == (socket.AF_INET, ("0.0.0.0", 5))
+    monkeypatch.setattr(metrics.socket, "socket", NoIpv6)
+    assert metrics._everywhere(5) == (socket.AF_INET, ("0.0.0.0", 5))
 
 
 def test_a_port_in_use(served: Served) -> None:
@@ -365,7 +364,7 @@ def test_who_asks_while_a_snapshot_is_taken_gets_it() -> None:
 
 def test_tracing_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: now[0])
 
     def take_a_second() -> None:
         now[0] += 1
