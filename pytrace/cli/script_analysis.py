@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace import pipeline
+from pytrace.base.dispatch import handles, methods
 from pytrace.core import types
 from pytrace.core.builtins import BUILTINS, Builtin, Mode, builtin
 from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, TraceError
@@ -92,7 +93,7 @@ class Analysis:
             self.basis = Source(self.source.name, repaired, path)
             problems = self._run()
         self._known_bases: dict[str, types.Type] | None = None
-        self._functions = {item.name: item for item in self.checked.functions}
+        self.functions = {item.name: item for item in self.checked.functions}
         self.symbols = sorted(self._symbols(), key=lambda item: (item.span.start, item.span.end))
         self._starts = [item.span.start for item in self.symbols]
 
@@ -184,41 +185,55 @@ class Analysis:
         for program in (self.merged, self.parsed, self.written):
             if program is not None:
                 macros = {item.name: item for item in (self.merged or program).items if isinstance(item, nodes.Macro)}
+                written = _Written(self, macros)
                 for item in program.items:
                     for node in nodes.walk(item):
-                        yield from self._written_symbol(node, macros)
+                        yield from written.symbols(node)
 
     def _typed_symbol(self, node: nodes.Node) -> Iterator[Symbol]:
-        if isinstance(node.span, ExpandedSpan) or not isinstance(node, nodes.Expr):
-            return
-        kind = self.checked.types.get(node)
-        shown = "" if kind is None else str(kind)
-        if isinstance(node, nodes.Variable):
-            info = self.checked.variables.get(node)
-            if info is not None:
-                yield Symbol(_head(node.span, f"${node.shown}"), "variable", f"${node.shown}", str(info.type),
-                             definition=info.span, identity=info)  # fmt: skip
-        elif isinstance(node, nodes.MapRef):
-            yield self._map(node)
-        elif isinstance(node, nodes.FieldAccess):
-            yield Symbol(_tail(node.span, node.name), "member", node.name, shown, self._member(node))
-        elif isinstance(node, nodes.Call | nodes.Identifier):
-            row = self.checked.calls.get(node)
-            if isinstance(row, Builtin):
-                yield Symbol(_head(node.span, node.name), "builtin", node.name, shown, document(row), identity=row)
-            elif isinstance(row, FunctionInfo | ImportedFunction):
-                yield self._function(_head(node.span, node.name), row)
-            elif node in self.checked.constants:
-                value = self.checked.constants[node]
-                text = f"{value} ({value:#x})" if isinstance(value, int) and value > 9 else f"{value!r}"
-                yield Symbol(node.span, "constant", node.name, shown, f"`{node.name}` = {text}")
+        rule = None if isinstance(node.span, ExpandedSpan) else methods(Analysis).get(type(node))
+        if rule is not None:
+            yield from rule(self, node)
 
-    def _function(self, place: Span, info: FunctionInfo | ImportedFunction) -> Symbol:
+    def _type_of(self, node: nodes.Expr) -> str:
+        kind = self.checked.types.get(node)
+        return "" if kind is None else str(kind)
+
+    @handles(nodes.Variable)
+    def _typed_variable(self, node: nodes.Variable) -> Iterator[Symbol]:
+        info = self.checked.variables.get(node)
+        if info is not None:
+            yield Symbol(_head(node.span, f"${node.shown}"), "variable", f"${node.shown}", str(info.type),
+                         definition=info.span, identity=info)  # fmt: skip
+
+    @handles(nodes.MapRef)
+    def _typed_map(self, node: nodes.MapRef) -> Iterator[Symbol]:
+        yield self.map(node)
+
+    @handles(nodes.FieldAccess)
+    def _typed_member(self, node: nodes.FieldAccess) -> Iterator[Symbol]:
+        yield Symbol(_tail(node.span, node.name), "member", node.name, self._type_of(node), self._member(node))
+
+    @handles(nodes.Call, nodes.Identifier)
+    def _typed_name(self, node: nodes.Call | nodes.Identifier) -> Iterator[Symbol]:
+        row, shown = self.checked.calls.get(node), self._type_of(node)
+        if isinstance(row, Builtin):
+            yield Symbol(_head(node.span, node.name), "builtin", node.name, shown, document(row), identity=row)
+        elif isinstance(row, FunctionInfo | ImportedFunction):
+            yield self.function(_head(node.span, node.name), row)
+        elif node in self.checked.constants:
+            value = self.checked.constants[node]
+            text = f"{value} ({value:#x})" if isinstance(value, int) and value > 9 else f"{value!r}"
+            yield Symbol(node.span, "constant", node.name, shown, f"`{node.name}` = {text}")
+
+    def function(self, place: Span, info: FunctionInfo | ImportedFunction) -> Symbol:
+        """A function of the script or of imported C, named at *place*."""
         start = _word(info.span, info.name) if isinstance(info, FunctionInfo) else info.span
         identity = ("function", info.name)
         return Symbol(place, "function", info.name, signature(info), definition=start, identity=identity)
 
-    def _map(self, node: nodes.MapRef) -> Symbol:
+    def map(self, node: nodes.MapRef) -> Symbol:
+        """A map, with the types of its key and value."""
         info = self.checked.maps.get(node.name)
         text, place = "", None
         if info is not None:
@@ -235,51 +250,13 @@ class Analysis:
         offset = f", offset {path.offset}" if path is not None and path.how in ("pointer", "memory") else ""
         return f"member of `{base}`{offset}" if base is not None else ""
 
-    def _written_symbol(self, node: nodes.Node, macros: dict[str, nodes.Macro]) -> Iterator[Symbol]:  # noqa: C901
-        if isinstance(node.span, ExpandedSpan):
-            return
-        if isinstance(node, nodes.Call | nodes.Identifier):
-            row = builtin(node.name)
-            function = self._functions.get(node.name)
-            if node.name in macros:
-                yield self._macro(_head(node.span, node.name), macros[node.name])
-            elif function is not None:
-                yield self._function(_head(node.span, node.name), function)
-            elif row is not None:
-                yield Symbol(_head(node.span, node.name), "builtin", node.name, "", document(row), identity=row)
-        elif isinstance(node, nodes.Macro):
-            yield self._macro(node.head, node)
-        elif isinstance(node, nodes.Function):
-            info = self._functions.get(node.name)
-            if info is not None:
-                yield self._function(_word(node.head, node.name), info)
-            for parameter in node.parameters:
-                name = f"${parameter.variable.name}"
-                known = next((item for item in info.parameters if item.name == name[1:]), None) if info else None
-                yield Symbol(_head(parameter.span, name), "variable", name, str(known.type) if known else "",
-                             definition=known.span if known else parameter.span, identity=known)  # fmt: skip
-        elif isinstance(node, nodes.MapRef):
-            yield self._map(node)
-        elif isinstance(node, nodes.AttachPoint):
-            yield Symbol(node.span, "probe", node.text, "", self._probe(node))
-        elif isinstance(node, nodes.ConfigBlock):
-            for entry in node.entries:
-                yield Symbol(entry.key_span, "setting", entry.key, setting(entry.key), "")
-        elif isinstance(node, nodes.StructTypeExpr):
-            yield Symbol(node.span, "type", f"{node.kind} {node.name}", "", self.type_text(node.kind, node.name),
-                         self.type_place(node.kind, node.name))  # fmt: skip
-        elif isinstance(node, nodes.NamedType):
-            known_type = self._typedef(node.name)
-            yield Symbol(_head(node.span, node.name), "type", node.name, known_type, "")
-        elif isinstance(node, nodes.Import):
-            yield Symbol(node.span, "import", node.path, "", f"imports `{node.path}`", self._imported(node.path))
-
-    def _macro(self, place: Span, macro: nodes.Macro) -> Symbol:
+    def macro(self, place: Span, macro: nodes.Macro) -> Symbol:
+        """A macro, named at *place*."""
         head = macro.span.text.partition("{")[0].strip()
         return Symbol(_word(place, macro.name), "macro", macro.name, head, _comment_above(macro.span),
                       _word(macro.head, macro.name), ("macro", macro.name))  # fmt: skip
 
-    def _probe(self, node: nodes.AttachPoint) -> str:
+    def probe(self, node: nodes.AttachPoint) -> str:
         """The targets of a probe, and its arguments."""
         units = [unit for unit in self.units if unit.span.start <= node.span.start < unit.span.end]
         kinds = [unit for unit in units if unit.kind.name == node.text.partition(":")[0]] or units
@@ -312,11 +289,13 @@ class Analysis:
         match = re.search(rf"\b{kind}\s+{re.escape(name)}\s*\{{", self.source.text)
         return Span(self.source, match.start(), match.end() - 1) if match is not None else None
 
-    def _typedef(self, name: str) -> str:
+    def typedef(self, name: str) -> str:
+        """The type that a typedef of the kernel stands for; empty for an unknown one."""
         known = self.kernel.typedef(name)
         return str(known) if known is not None else ""
 
-    def _imported(self, path: str) -> Span | None:
+    def imported(self, path: str) -> Span | None:
+        """The file that an import names; None if there is none."""
         for folder in (os.path.dirname(self.source.path or "."), imports_pass.LIBRARY_FOLDER):
             place = os.path.join(folder, path)
             if os.path.isfile(place):
@@ -476,6 +455,72 @@ class Analysis:
 
 
 # ---------------------------------------------------------------------------------------------- texts
+
+
+class _Written(msgspec.Struct, eq=False):
+    """Names as a script is written: what macros replaced, and what was not reached."""
+
+    analysis: Analysis
+    macros: dict[str, nodes.Macro]
+
+    def symbols(self, node: nodes.Node) -> Iterator[Symbol]:
+        """The names of a node, without those of nodes inside."""
+        rule = None if isinstance(node.span, ExpandedSpan) else methods(_Written).get(type(node))
+        if rule is not None:
+            yield from rule(self, node)
+
+    @handles(nodes.Call, nodes.Identifier)
+    def _name(self, node: nodes.Call | nodes.Identifier) -> Iterator[Symbol]:
+        row = builtin(node.name)
+        function = self.analysis.functions.get(node.name)
+        if node.name in self.macros:
+            yield self.analysis.macro(_head(node.span, node.name), self.macros[node.name])
+        elif function is not None:
+            yield self.analysis.function(_head(node.span, node.name), function)
+        elif row is not None:
+            yield Symbol(_head(node.span, node.name), "builtin", node.name, "", document(row), identity=row)
+
+    @handles(nodes.Macro)
+    def _macro(self, node: nodes.Macro) -> Iterator[Symbol]:
+        yield self.analysis.macro(node.head, node)
+
+    @handles(nodes.Function)
+    def _function(self, node: nodes.Function) -> Iterator[Symbol]:
+        info = self.analysis.functions.get(node.name)
+        if info is not None:
+            yield self.analysis.function(_word(node.head, node.name), info)
+        for parameter in node.parameters:
+            name = f"${parameter.variable.name}"
+            known = next((item for item in info.parameters if item.name == name[1:]), None) if info else None
+            yield Symbol(_head(parameter.span, name), "variable", name, str(known.type) if known else "",
+                         definition=known.span if known else parameter.span, identity=known)  # fmt: skip
+
+    @handles(nodes.MapRef)
+    def _map(self, node: nodes.MapRef) -> Iterator[Symbol]:
+        yield self.analysis.map(node)
+
+    @handles(nodes.AttachPoint)
+    def _probe(self, node: nodes.AttachPoint) -> Iterator[Symbol]:
+        yield Symbol(node.span, "probe", node.text, "", self.analysis.probe(node))
+
+    @handles(nodes.ConfigBlock)
+    def _config(self, node: nodes.ConfigBlock) -> Iterator[Symbol]:
+        for entry in node.entries:
+            yield Symbol(entry.key_span, "setting", entry.key, setting(entry.key), "")
+
+    @handles(nodes.StructTypeExpr)
+    def _struct(self, node: nodes.StructTypeExpr) -> Iterator[Symbol]:
+        yield Symbol(node.span, "type", f"{node.kind} {node.name}", "", self.analysis.type_text(node.kind, node.name),
+                     self.analysis.type_place(node.kind, node.name))  # fmt: skip
+
+    @handles(nodes.NamedType)
+    def _named_type(self, node: nodes.NamedType) -> Iterator[Symbol]:
+        yield Symbol(_head(node.span, node.name), "type", node.name, self.analysis.typedef(node.name), "")
+
+    @handles(nodes.Import)
+    def _import(self, node: nodes.Import) -> Iterator[Symbol]:
+        place = self.analysis.imported(node.path)
+        yield Symbol(node.span, "import", node.path, "", f"imports `{node.path}`", place)
 
 
 def document(row: Builtin) -> str:

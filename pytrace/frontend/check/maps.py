@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pytrace.base.dispatch import handles
+from pytrace.base.dispatch import handles, methods
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
     EmptiedMap,
@@ -127,11 +127,11 @@ def key_names(keys: tuple[nodes.Expr, ...]) -> tuple[str, ...]:
     if len(keys) == 1 and isinstance(keys[0], nodes.TupleLiteral):
         keys = keys[0].members
     names = [
-        f'"{key.value.decode("utf-8", "replace")}"' if isinstance(key, nodes.StringLiteral) else _name_of(key)
+        f'"{key.value.decode("utf-8", "replace")}"' if isinstance(key, nodes.StringLiteral) else _KeyNames().of(key)
         for key in keys
     ]
     return tuple(
-        f"{_name_of(key.base)} {name}".lstrip()
+        f"{_KeyNames().of(key.base)} {name}".lstrip()
         if names.count(name) > 1 and isinstance(key, nodes.FieldAccess) and not isinstance(key.base, nodes.Call)
         else name
         for key, name in zip(keys, names, strict=True)
@@ -142,35 +142,58 @@ _NAMED = {"syscall_name": "syscall", "signal_name": "signal", "strerror": "error
 """What functions return, where that is not their argument in another form."""
 
 
-def _name_of(node: nodes.Expr | nodes.TypeExpr) -> str:
-    match node:
-        case nodes.Identifier() | nodes.FieldAccess():
-            return node.name
-        case nodes.Variable():
-            return node.shown
-        case nodes.CallPart():
-            return node.part
-        case nodes.MapIndex():
-            return node.map.name.removeprefix("@")
-        case nodes.Cast() | nodes.Unary():
-            return _name_of(node.operand)
-        case nodes.Call():
-            return _NAMED.get(node.name) or (node.args and _name_of(node.args[0])) or node.name
-        case nodes.Binary(right=nodes.IntLiteral()):
-            return _name_of(node.left)
-        case nodes.Ternary():
-            return (node.then and _name_of(node.then)) or _name_of(node.other)
-        case nodes.BlockExpr(block=nodes.Block(value=nodes.Expr() as value)):
-            return _name_of(value)
-        case nodes.If():
-            return _of_branch(node.then) or _of_branch(node.other)
-    return ""
+class _KeyNames:
+    """What a script calls members of keys, by their expressions."""
 
+    def of(self, node: nodes.Node | None) -> str:
+        """The name of a member; empty where it has none."""
+        rule = methods(_KeyNames).get(type(node))
+        name: str = "" if rule is None else rule(self, node)
+        return name
 
-def _of_branch(node: nodes.Block | nodes.If | None) -> str:
-    if isinstance(node, nodes.Block):
-        return "" if node.value is None else _name_of(node.value)
-    return "" if node is None else _name_of(node)
+    @handles(nodes.Identifier, nodes.FieldAccess)
+    def _named(self, node: nodes.Identifier | nodes.FieldAccess) -> str:
+        return node.name
+
+    @handles(nodes.Variable)
+    def _variable(self, node: nodes.Variable) -> str:
+        return node.shown
+
+    @handles(nodes.CallPart)
+    def _part(self, node: nodes.CallPart) -> str:
+        return node.part
+
+    @handles(nodes.MapIndex)
+    def _element(self, node: nodes.MapIndex) -> str:
+        return node.map.name.removeprefix("@")
+
+    @handles(nodes.Cast, nodes.Unary)
+    def _operand(self, node: nodes.Cast | nodes.Unary) -> str:
+        return self.of(node.operand)
+
+    @handles(nodes.Call)
+    def _call(self, node: nodes.Call) -> str:
+        return _NAMED.get(node.name) or (self.of(node.args[0]) if node.args else "") or node.name
+
+    @handles(nodes.Binary)
+    def _binary(self, node: nodes.Binary) -> str:
+        return self.of(node.left) if isinstance(node.right, nodes.IntLiteral) else ""
+
+    @handles(nodes.Ternary)
+    def _ternary(self, node: nodes.Ternary) -> str:
+        return self.of(node.then) or self.of(node.other)
+
+    @handles(nodes.BlockExpr)
+    def _block_value(self, node: nodes.BlockExpr) -> str:
+        return self.of(node.block)
+
+    @handles(nodes.Block)
+    def _block(self, node: nodes.Block) -> str:
+        return self.of(node.value)
+
+    @handles(nodes.If)
+    def _if(self, node: nodes.If) -> str:
+        return self.of(node.then) or self.of(node.other)
 
 
 def _first_names(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:

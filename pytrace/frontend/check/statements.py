@@ -43,6 +43,71 @@ def flexible_string(type_: Type) -> bool:
     return isinstance(type_, String) and type_.capacity == 0
 
 
+class _Effects(msgspec.Struct, eq=False):
+    """Rules of expressions whose value is not used."""
+
+    statements: Statements
+    checker: Checker
+
+    def unused(self, node: nodes.Expr) -> None:
+        """Any other expression: its value should be used."""
+        self.checker.value(node)
+        if not isinstance(self.checker.program.types[node], Unknown):
+            hints = ["write _ = … to discard it explicitly"]
+            self.checker.warn("the value of this is not used", node.span, hints=hints)
+
+    @handles(nodes.Call)
+    def call(self, node: nodes.Call) -> None:
+        """``name(args);``."""
+        self.checker.program.types[node] = VOID
+        type_ = self.statements.calls.call(node)
+        self.checker.program.types[node] = type_
+        row = self.checker.program.calls.get(node)
+        if isinstance(row, Builtin) and row.mode is Mode.COMPILE and type_ == VOID:
+            # static_assert() and the like have been evaluated.
+            self.checker.program.dead.add(node)
+        self.statements.calls.warn_discarded(node, type_)
+
+    @handles(nodes.Identifier)
+    def name(self, node: nodes.Identifier) -> None:
+        """``name;``."""
+        self.checker.program.types[node] = VOID
+        type_ = self.statements.expressions.identifier(node)
+        self.checker.program.types[node] = type_
+        self.statements.calls.warn_discarded(node, type_)
+
+    @handles(nodes.Ternary)
+    def ternary(self, node: nodes.Ternary) -> None:
+        """``condition ? a : b;``."""
+        self.checker.program.types[node] = VOID
+        decided = self.checker.condition(node.condition)
+        for branch, runs in ((node.then, decided is not False), (node.other, decided is not True)):
+            if branch is not None and runs:
+                self.statements.effect(branch)
+            elif branch is not None:
+                self.checker.check_removed(NEVER_REACHED, partial(self.statements.effect, branch))
+
+    @handles(nodes.If)
+    def condition(self, node: nodes.If) -> None:
+        """``if``."""
+        self.checker.program.types[node] = VOID
+        self.statements.check_if(node, wanted=False)
+
+    @handles(nodes.BlockExpr)
+    def block(self, node: nodes.BlockExpr) -> None:
+        """``{ … }``."""
+        self.checker.program.types[node] = VOID
+        self.statements.check_block(node.block, wanted=False)
+
+    @handles(nodes.Unary)
+    def unary(self, node: nodes.Unary) -> None:
+        """``$n++;``, whose value need not be used."""
+        if node.operator in ("++", "--"):
+            self.checker.value(node)
+        else:
+            self.unused(node)
+
+
 class Statements(msgspec.Struct, eq=False):
     """Rules of statements, blocks and assignments."""
 
@@ -259,48 +324,8 @@ class Statements(msgspec.Struct, eq=False):
 
     def effect(self, node: nodes.Expr) -> None:
         """Check an expression statement."""
-        if isinstance(node, nodes.Call | nodes.Identifier | nodes.Ternary | nodes.If | nodes.BlockExpr):
-            self.checker.program.types[node] = VOID
-        if isinstance(node, nodes.Call):
-            self._call_effect(node)
-        elif isinstance(node, nodes.Identifier):
-            self._name_effect(node)
-        elif isinstance(node, nodes.Ternary):
-            self._ternary_effect(node)
-        elif isinstance(node, nodes.If):
-            self.check_if(node, wanted=False)
-        elif isinstance(node, nodes.BlockExpr):
-            self.check_block(node.block, wanted=False)
-        elif isinstance(node, nodes.Unary) and node.operator in ("++", "--"):
-            self.checker.value(node)
-        else:
-            self.checker.value(node)
-            if not isinstance(self.checker.program.types[node], Unknown):
-                self.checker.warn(
-                    "the value of this is not used", node.span, hints=["write _ = … to discard it explicitly"]
-                )
-
-    def _call_effect(self, node: nodes.Call) -> None:
-        type_ = self.calls.call(node)
-        self.checker.program.types[node] = type_
-        row = self.checker.program.calls.get(node)
-        if isinstance(row, Builtin) and row.mode is Mode.COMPILE and type_ == VOID:
-            # static_assert() and the like have been evaluated.
-            self.checker.program.dead.add(node)
-        self.calls.warn_discarded(node, type_)
-
-    def _name_effect(self, node: nodes.Identifier) -> None:
-        type_ = self.expressions.identifier(node)
-        self.checker.program.types[node] = type_
-        self.calls.warn_discarded(node, type_)
-
-    def _ternary_effect(self, node: nodes.Ternary) -> None:
-        decided = self.checker.condition(node.condition)
-        for branch, runs in ((node.then, decided is not False), (node.other, decided is not True)):
-            if branch is not None and runs:
-                self.effect(branch)
-            elif branch is not None:
-                self.checker.check_removed(NEVER_REACHED, partial(self.effect, branch))
+        rule = methods(_Effects).get(type(node), _Effects.unused)
+        rule(_Effects(self, self.checker), node)
 
     # ------------------------------------------------------------------------------------------ if
 
