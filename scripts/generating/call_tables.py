@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import filterfalse
 from pathlib import Path
 
 import msgspec
@@ -220,10 +221,9 @@ def _written(head: str, tables: Mapping[str, dict[int, str]]) -> list[str]:
 def _tables(values: Mapping[str, int]) -> dict[str, dict[int, str]]:
     found = {}
     for name, row in {**FLAGS, **ENUMS}.items():
-        matching = [
-            constant for constant in values
-            if re.fullmatch(row.pattern, constant) and not (row.without and re.fullmatch(row.without, constant))
-        ]
+        matching = list(filter(re.compile(row.pattern).fullmatch, values))
+        if row.without:
+            matching = list(filterfalse(re.compile(row.without).fullmatch, matching))
         preferred = row.first.split()
         matching.sort(key=lambda constant: (constant not in preferred, len(constant), constant))
         table: dict[int, str] = {}

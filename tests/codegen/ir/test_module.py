@@ -199,10 +199,10 @@ def test_branches_reach_in_a_long_program_with_many_unlikely_blocks(monkeypatch:
 
     monkeypatch.setattr(target, "_emit", without_pytests_handler)
     lines = ['target triple = "bpfel"', 'define i64 @f(ptr %p) section "text" {', "  br label %b0"]
-    for at in range(steps := 7000):
+    for at in range(steps := 1500):
         lines += [f"b{at}:", f"  %v{at} = load volatile i64, ptr %p", f"  %c{at} = icmp eq i64 %v{at}, {at}"]
         lines += [f"  br i1 %c{at}, label %seldom{at}, label %often{at}, !prof !0"]
-        lines += [f"often{at}:", *("  store volatile i64 1, ptr %p" for _ in range(4)), f"  br label %b{at + 1}"]
+        lines += [f"often{at}:", *("  store volatile i64 1, ptr %p" for _ in range(24)), f"  br label %b{at + 1}"]
         lines += [f"seldom{at}:", f"  store volatile i64 {at}, ptr %p", f"  br label %b{at + 1}"]
     lines += [f"b{steps}:", "  ret i64 0", "}", '!0 = !{!"branch_weights", i32 1, i32 2000}']
     text = "\n".join(lines)
