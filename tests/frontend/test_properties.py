@@ -19,15 +19,18 @@ from pytrace.frontend.syntax import formatter, nodes, parser
 from tests.frontend.programs import EXPRESSIONS, PIECES, PROGRAMS, scattered
 from tests.support import outputs
 from tests.support.cases import load_all
+from tests.support.examples import examples
 from tests.support.front import analyse
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-QUICK = settings(
-    max_examples=150, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)  # fmt: skip
 OPTIONS = CompileOptions(unsafe=True, positional=("5", "text"))
+
+
+def few(count: int) -> settings:
+    """The same *count* examples in each run, in proportion more to soak."""
+    unlikely = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(examples(count), derandomize=True, suppress_health_check=unlikely)
 
 
 def look(text: str) -> None:
@@ -39,23 +42,20 @@ def look(text: str) -> None:
         assert item.message
 
 
-@QUICK
-@given(PROGRAMS)
-def test_generated_programs(text: str) -> None:
-    look(text)
-
-
-@QUICK
+@few(70)
 @given(st.lists(PIECES, max_size=30).map(" ".join))
 def test_any_tokens(text: str) -> None:
-    look("begin { " + text + " }")
-    look(text)
+    for whole in ("begin { " + text + " }", text, "begin { " + text):
+        look(whole)
+        parse_everything(whole)
 
 
-@settings(QUICK, max_examples=100)
+@few(70)
 @given(st.binary(max_size=80))
 def test_any_bytes(data: bytes) -> None:
-    look(data.decode("utf-8", "surrogateescape"))
+    text = data.decode("utf-8", "surrogateescape")
+    look(text)
+    parse_everything(text)
 
 
 def known_programs() -> list[str]:
@@ -117,11 +117,6 @@ def test_known_programs() -> None:
 
 # ----------------------------------------------------------------------------------------------------------- properties
 
-PROPERTIES_QUICK = settings(
-    max_examples=100, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)  # fmt: skip
-
 
 SCATTERED = st.sampled_from(["// c\n", "/* d */", "\n// e\n"])
 
@@ -131,9 +126,10 @@ def comments(text: str) -> list[str]:
     return [text[start:end] for start, end in sorted(found.items())]
 
 
-@PROPERTIES_QUICK
+@few(70)
 @given(PROGRAMS)
 def test_generated_programs_parse_and_format(text: str) -> None:
+    look(text)
     diagnostics = Diagnostics()
     program = parser.parse(Source("t", text), diagnostics)
     assert not diagnostics.items, render_all(diagnostics.items)
@@ -145,7 +141,7 @@ def test_generated_programs_parse_and_format(text: str) -> None:
     assert formatter.format_source(Source("t", formatted), diagnostics) == formatted
 
 
-@PROPERTIES_QUICK
+@few(60)
 @given(EXPRESSIONS)
 def test_generated_expressions_parse(text: str) -> None:
     diagnostics = Diagnostics()
@@ -153,7 +149,7 @@ def test_generated_expressions_parse(text: str) -> None:
     assert not diagnostics.items
 
 
-@PROPERTIES_QUICK
+@few(60)
 @given(EXPRESSIONS, st.lists(st.tuples(st.integers(0, 50), SCATTERED), max_size=4))
 def test_comments_inside_statements_survive(text: str, places: list[tuple[int, str]]) -> None:
     text = "begin {\n " + scattered(f"$a = {text} ; print(1) ;", places) + "\n}"
@@ -178,32 +174,19 @@ def parse_everything(text: str) -> None:
         assert 0 <= item.span.start <= item.span.end <= len(text)
 
 
-@settings(PROPERTIES_QUICK, max_examples=200)
+@few(100)
 @given(st.text(max_size=60))
 def test_any_text_gives_diagnostics_only(text: str) -> None:
     parse_everything(text)
 
 
-@settings(PROPERTIES_QUICK, max_examples=300)
-@given(st.lists(PIECES, max_size=30).map(" ".join))
-def test_any_tokens_give_diagnostics_only(text: str) -> None:
-    parse_everything("begin { " + text)
-    parse_everything(text)
-
-
-@settings(PROPERTIES_QUICK, max_examples=100)
+@few(50)
 @given(PROGRAMS, st.data())
 def test_damaged_programs_give_diagnostics_only(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     piece = data.draw(PIECES)
     parse_everything(text[:at] + piece + text[at + data.draw(st.integers(0, 5)) :])
     parse_everything(text[:at])
-
-
-@settings(PROPERTIES_QUICK, max_examples=60)
-@given(st.binary(max_size=80))
-def test_any_bytes_give_diagnostics_only(data: bytes) -> None:
-    parse_everything(data.decode("utf-8", "surrogateescape"))
 
 
 # -------------------------------------------------------------------------------------------------------- recorded rows
