@@ -148,42 +148,53 @@ def test_garbage_is_collected_in_commands_that_may_run_for_days(monkeypatch: pyt
 
 def test_memory_does_not_grow_with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_form, "BLOCK_ROWS", 2048)
-    counts = (5_000, 30_000)
+    counts = (5_000, 20_000)
     pair = types.Tuple((STRING, STRING))
     for count in counts:
         keys = {(f"{at * 2654435761 % (1 << 32)}", f"process-{at % 100}"): at % 1000 for at in range(count)}
         file_form.write(snapshot(map_data("@", pair, COUNT, keys)), f"{count}.pts")
     for form in ("text", "json", "csv", "openmetrics"):
         few, many = (_peak(["show", f"{count}.pts", "-f", form]) for count in counts)
-        # 25,000 keys as objects take 10 MB and more.
-        assert many - few < 5 * 1024, (form, few, many)
+        # 15,000 keys as objects take 6 MB and more.
+        assert many - few < 3 * 1024, (form, few, many)
     for count in counts:
         keys = {(f"{at * 2654435761 % (1 << 32)}", f"process-{at % 100}"): at % 999 for at in range(1, count + 1)}
         file_form.write(snapshot(map_data("@", pair, COUNT, keys)), f"{count}-later.pts")
         # Of another run.
         file_form.write(snapshot(map_data("@", pair, COUNT, keys), of=run("other")), f"{count}-other.pts")
     few, many = (_peak(["diff", f"{count}.pts", f"{count}-later.pts"]) for count in counts)
-    assert many - few < 5 * 1024, (few, many)
+    assert many - few < 3 * 1024, (few, many)
     few, many = (_peak(["merge", f"{count}.pts", f"{count}-other.pts", "-o", "merged.pts"]) for count in counts)
-    # Both as objects take 22 MB.
-    assert many - few < 11 * 1024, (few, many)
+    # Both as objects take 13 MB.
+    assert many - few < 6 * 1024, (few, many)
 
 
 def _peak(words: list[str]) -> int:
-    """The most memory in KiB of a process that runs a subcommand."""
-    code = (
-        "import re, sys; from pathlib import Path; from pytrace.cli import main; "
-        "from pytrace.results import external_sort, stored_document; "
-        "external_sort.RUN = 2048; external_sort.CHUNK = 32; "
-        "stored_document.IN_MEMORY = 1 << 16; "
-        f"status = main.main({words!r}); "
-        "most = re.search('VmHWM:\\\\s*(\\\\d+)', Path('/proc/self/status').read_text())[1]; "
-        "print(status, most, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=tree_only())
-    status, size = done.stderr.split()
+    """By how many KiB the most memory of a forked process that runs a subcommand is above what it begins with."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            external_sort.RUN, external_sort.CHUNK, stored_document.IN_MEMORY = 2048, 32, 1 << 16
+            before = memory("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+            status = main.main(words)
+            os.write(write, f"{status} {memory('VmHWM') - before}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as file:
+        status, size = file.read().split()
+    os.waitpid(child, 0)
     assert status == "0"
     return int(size)
+
+
+def memory(name: str) -> int:
+    """KiB of this process (proc_pid_status(5))."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def tree_only() -> dict[str, str]:
