@@ -21,6 +21,7 @@ from tests.test_documents import RUN, SHORTENED, SHOWN, accepted, of_sort, runs
 # All passes of the front end see them, so that an argument that a tracepoint lacks is found. Some are also loaded or
 # run, by the tests that ``tests/test_documents.py`` names.
 
+ROOT = Path(__file__).parent.parent.parent
 MISSING_HERE = re.compile(
     r"is not possible: this kernel|there is no file|probes need a process|there is no tracepoint category"
 )
@@ -96,7 +97,10 @@ def test_programs_are_typed(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(
         "import pytrace\npytrace.run('begin { }', durration=1)\nnumber: int = pytrace.open('begin { }').maps\n"
     )
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "c"), "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=patience(300), check=False)
+    # As scripts/check does, strictly, whose cache has what pytrace's own modules are.
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", *tmp_path.glob("*.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience(300), check=False)
     errors = [text for text in done.stdout.splitlines() if ": error: " in text]
-    assert [text.split(":")[:2] for text in errors] == [["wrong.py", "2"], ["wrong.py", "3"]], done
+    # The cache has the folder of an earlier run.
+    places = [(Path(file).name, line) for file, line, *_ in (text.split(":") for text in errors)]
+    assert places == [("wrong.py", "2"), ("wrong.py", "3")], done
