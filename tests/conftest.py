@@ -182,8 +182,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     It is a copy: probes on a file see every process that runs it, and other tests may run at the same time.
     """
-    folder = tmp_path_factory.mktemp("programs")
-    return Path(shutil.copytree(build(), folder, dirs_exist_ok=True))
+    from tests.support import compile_guest  # all of pytrace, which other tests need not wait for
+
+    folder, original = tmp_path_factory.mktemp("programs"), build()
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+    compile_guest.copied(folder, original)
+    return folder
 
 
 @pytest.fixture(scope="session")

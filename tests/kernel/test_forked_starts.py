@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from pytrace.cli import main
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import CompileOptions, RunOptions
+from pytrace.core.source import Source
 from tests.support import compile_guest, forked, server
 from tests.support.patience import patience
+from tests.support.programs import build
 from tests.support.server import Server
 
 SETS = (
@@ -197,6 +200,22 @@ def test_what_only_the_guest_knows(both: Outside) -> None:
     assert here
 
 
+def test_a_file_of_a_process(both: Outside) -> None:
+    """Both sides have it, if the process sees it by the same path."""
+    words = ("-e", f"uprobe:{build()}/family:born {{ @ = count(); }}", "-p")
+    outside, here = both(*words, str(os.getpid()))
+    assert outside
+    assert outside == here
+    moved = "mount -t tmpfs none /mnt && echo && exec sleep 60"
+    with subprocess.Popen(["unshare", "-m", "sh", "-c", moved], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        outside, here = both(*words, str(process.pid))
+        process.kill()
+    assert not outside
+    assert here
+
+
 def test_a_script_with_errors(both: Outside, capsys: pytest.CaptureFixture[str]) -> None:
     assert both("-e", "begin { print(nothing); }") == (b"", b"")
     assert "nothing" in capsys.readouterr().err
@@ -211,6 +230,26 @@ def test_a_file_that_has_changed(both: Outside, tmp_path: Path) -> None:
     assert both(str(script))[0]
     compiled = ("file", str(library), "3", "1", "1")
     assert compile_guest.still_the_same(compiled) is None
+
+
+def test_folders_that_only_the_guest_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory of a test, and its copies of programs. Without them, all is compiled in the guest."""
+    guest = Path("/tmp/only the guest")
+    copy = guest / "programs"
+    monkeypatch.setenv(compile_guest.VARIABLE, str(folder))
+    compile_guest.copied(copy, build())
+    try:
+        script = Source("stdin", f'uprobe:"{copy}/family":born {{ @ = count(); }}')
+        facts = compile_guest._facts(folder)
+        request = compile_guest.Request(script, CompileOptions(), RunOptions(), facts, str(guest / "test0"), {})
+        answer = compile_guest.exchange(folder, pickle.dumps(request))
+    finally:
+        for path in folder.glob("*.copy"):
+            path.unlink()
+    status = (build() / "family").stat()
+    known = {fact[:4] for fact in CompiledScript.from_bytes(answer).manifest.facts}
+    assert ("file", f"{copy}/family", str(status.st_size), str(status.st_mtime_ns)) in known
+    assert not guest.exists()
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options import PROCESSES_FACT, CompileOptions, RunOptions
 from pytrace.core.source import Source
 from pytrace.runtime.load import features
-from pytrace.runtime.machine import fingerprints
+from pytrace.runtime.machine import fingerprints, procfs
 from pytrace.runtime.machine.fingerprints import Fact
 
 VARIABLE = "PYTRACE_TEST_COMPILER"
@@ -107,6 +107,15 @@ def use() -> None:
     main.compile_script = compile_script
 
 
+def copied(copy: Path, original: Path) -> None:
+    """Say that *copy*, a folder in ``/tmp``, has the files of *original*, which both sides have."""
+    folder = os.environ.get(VARIABLE, "")
+    if folder:
+        path = Path(folder, f"{os.getpid()}-{next(_numbers)}.unfinished")
+        path.write_text(f"{original}\n{copy}")
+        path.rename(path.with_suffix(".copy"))
+
+
 def _ordinary(options: RunOptions) -> bool:
     """Whether all that matters is handed over."""
     return not (options.debug or options.debuginfo or options.traceable_functions or options.verbose)
@@ -146,6 +155,8 @@ def still_the_same(fact: Fact) -> Fact | None:
     """The fact as it is in this machine; None where that is something else than what the script was compiled for."""
     if fact[0] == PROCESSES_FACT:
         return fact
+    if fact[0] == "process" and procfs.root_prefix(int(fact[1])):
+        return None
     check = fingerprints._CHECKS.get(fact[0])
     now = check(fact) if check else None
     if now is None or now[: _SAME.get(fact[0], 1)] != fact[: _SAME.get(fact[0], 1)]:

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.kernel_info import KernelHeaders
+from pytrace.core.kernel_info import IndirectFunction, KernelHeaders, UserSymbol
 from pytrace.pipeline import compile_script
 from pytrace.runtime.load import features
 from pytrace.runtime.load.live_kernel import LiveKernel
-from pytrace.runtime.machine import fingerprints, kernel_functions
+from pytrace.runtime.machine import fingerprints, kernel_functions, kernel_headers
 from tests.support.compile_guest import MODULES, PLACES, Facts, Request
-from tests.support.server import own_modules
+from tests.support.server import ROOT, own_modules
 
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC_PRIVATE = 0x1000, 0x44000
@@ -52,9 +52,21 @@ class GuestKernel(LiveKernel):
         return [line.split()[0] for line in (self.loaded or "").splitlines()]
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
-        if pid is not None or "*" in target:
+        if "*" in target or (pid is not None and not target.startswith("/")):
             raise OnlyTheGuestKnows
-        return super().binaries(target, pid, command)
+        if pid is None:
+            return super().binaries(target, None, command)
+        # A file that both sides have is the process's as well, if the guest sees its files by the same paths.
+        paths = self._binaries.libraries.find(target, None)
+        if not paths:
+            raise OnlyTheGuestKnows
+        self._depend(("process", str(pid), ""))
+        return paths
+
+    def user_implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
+        if pid is not None:
+            raise OnlyTheGuestKnows
+        return super().user_implementations(path, function, pid)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
         raise OnlyTheGuestKnows
@@ -66,7 +78,9 @@ class GuestKernel(LiveKernel):
         raise OnlyTheGuestKnows
 
     def headers(self) -> KernelHeaders:
-        raise OnlyTheGuestKnows
+        if os.path.exists(kernel_headers.ARCHIVE):
+            raise OnlyTheGuestKnows  # they are those of this kernel
+        return super().headers()
 
 
 def serve(folder: Path, modules: str) -> None:
@@ -114,6 +128,7 @@ def _answer(path: Path, request: Request, modules: str) -> NoReturn:
 
 def _compiled(request: Request, modules: str) -> bytes:
     enter(request.facts, modules)
+    _see_folders_of_tests(request)
     os.chdir(request.directory)
     os.environ.update(request.environment)
     kernel = GuestKernel(disabled=request.run_options.disabled)
@@ -161,6 +176,25 @@ def _enter(facts: Path) -> None:
             raise OnlyTheGuestKnows
         if copy.exists():
             _call(_libc.mount(bytes(copy), place.encode(), None, ctypes.c_ulong(_MS_BIND), None))
+
+
+def _see_folders_of_tests(request: Request) -> None:
+    """See ``/tmp`` as the guest's tests do, whose own it is: their working directory, and their copies of programs.
+
+    Files that they write are missing in it. A script that asks for one is compiled for its absence, which is no longer
+    so when the answer is checked, or not at all.
+    """
+    copies = [path.read_text().split("\n") for path in request.facts.parent.glob("*.copy")]
+    if not copies and not Path(request.directory).is_relative_to("/tmp"):
+        return
+    needed = [path for path in (ROOT, request.facts.parent) if path.is_relative_to("/tmp")]
+    held = [(os.open(path, os.O_PATH), path) for path in needed]
+    _call(_libc.mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None))
+    shown = [(f"/proc/self/fd/{descriptor}", path) for descriptor, path in held]
+    for source, folder in (*shown, *copies):
+        os.makedirs(folder, exist_ok=True)
+        _call(_libc.mount(os.fsencode(source), os.fsencode(folder), None, ctypes.c_ulong(_MS_BIND), None))
+    os.makedirs(request.directory, exist_ok=True)
 
 
 def _call(result: int) -> None:
