@@ -167,9 +167,21 @@ def still_the_same(fact: Fact) -> Fact | None:
 # ------------------------------------------------------------------------------------------------ facts
 
 
+_handed_over: dict[tuple[Path, Fact], Path] = {}
+"""The files with facts, by folder and loaded modules: which tracepoints there are takes longer to read."""
+
+
 def _facts(folder: Path) -> Path:
     """The file with the facts as they are now: another one for each set of loaded modules."""
-    state = (fingerprints.modules_fact(), fingerprints.tracepoints_fact(TRACEFS))
+    modules = fingerprints.modules_fact()
+    path = _handed_over.get((folder, modules))
+    if path is None:
+        path = _handed_over[folder, modules] = _hand_over(folder, modules)
+    return path
+
+
+def _hand_over(folder: Path, modules: Fact) -> Path:
+    state = (modules, fingerprints.tracepoints_fact(TRACEFS))
     path = folder / f"{private_files.digest(repr(state).encode())}.facts"
     if not path.exists():
         with (folder / "lock").open("w") as lock:
