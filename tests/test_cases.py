@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import expect, machine, outputs, usage
+from tests.support import expect, forked_workers, machine, outputs, usage
 from tests.support.cases import CASES, Case, Check, load_all, of_begin_and_end
 from tests.support.expect import Result
 from tests.support.leaks import LateWatch, Watch
@@ -157,7 +157,8 @@ def together(server: Server, tmp_path_factory: pytest.TempPathFactory, request: 
     chosen = (getattr(item, "callspec", None) for item in request.session.items)
     order = [_plain(call.params) for call in chosen if call is not None]
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "together"
+    common = base.parent if hasattr(request.config, "workerinput") else forked_workers.Shared.folder
+    folder = (common or base) / "together"
     folder.mkdir(exist_ok=True)
     return Together(server, folder, [argv for argv in order if argv])
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_workers import Shared
+
 @pytest.fixture(scope="session", autouse=True)
 def noted():
     yield
@@ -26,7 +28,7 @@ def noted():
 def test_passes(number):
     print("printed by a test that passes")
     with open("ran", "a") as file:
-        file.write(f"{os.getpid()} {number}\\n")
+        file.write(f"{os.getpid()} {number} {Shared.folder} {Shared.folder.is_dir()}\\n")
 
 def test_fails():
     print("printed by the one that fails")
@@ -42,7 +44,8 @@ def test_after_it():
 
 
 def test_results_of_forked_workers(tmp_path: Path) -> None:
-    """Each test once, in one of two processes; one that dies is a failure of its test alone, and fixtures end."""
+    """Each test once, in one of two processes with a common folder; one that dies is a failure of its test alone, and
+    fixtures end."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     file = tmp_path / "test_own.py"
     file.write_text(TESTS)
@@ -58,8 +61,12 @@ def test_results_of_forked_workers(tmp_path: Path) -> None:
     assert "printed by a test that passes" not in done.stdout
     assert "the process that ran it ended with status 5" in done.stdout
     rows = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
-    assert sorted(int(number) for _, number in rows) == list(range(12))
-    assert len({pid for pid, _ in rows}) > 1
+    pids, numbers, folders, there = zip(*rows, strict=True)
+    assert sorted(map(int, numbers)) == list(range(12))
+    assert len({*pids}) > 1
+    assert {*there} == {"True"}
+    (shared,) = {*folders}
+    assert not os.path.exists(shared)
     assert (tmp_path / "after").exists()
     assert list(tmp_path.glob("ended-*"))
 

@@ -14,11 +14,13 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections import deque
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -27,6 +29,13 @@ from tests.support import compile_guest, forked, server
 
 _SHARES = 4
 """So many more times would all workers be given what one is given now: many tests at first, single ones in the end."""
+
+
+class Shared:
+    """What the workers of this session have in common."""
+
+    folder: Path | None = None
+    """A folder; None where tests are not run by workers of this kind."""
 
 
 class _Worker:
@@ -80,6 +89,8 @@ class ForkedWorkers:
         gc.freeze()
         tests = deque(range(len(session.items)))
         workers: list[_Worker] = []
+        shared = tempfile.TemporaryDirectory()
+        Shared.folder = Path(shared.name)
         try:
             for _ in range(min(self._count, len(tests))):
                 workers.append(_Worker(session, workers))
@@ -101,6 +112,7 @@ class ForkedWorkers:
             for worker in workers:
                 os.kill(worker.pid, signal.SIGINT)
                 worker.end()
+            shared.cleanup()
         return True
 
     @staticmethod
