@@ -14,7 +14,7 @@ import pytrace
 from tests.support.machine import own_cgroup
 from tests.support.patience import patience
 
-pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 
@@ -41,6 +41,7 @@ def test_double_buffered_maps_count_twice() -> None:
     assert re.search(r"@a 15\d MiB", done.stderr), done.stderr
 
 
+@pytest.mark.own_process  # it has no more memory than it needs
 def test_a_run_that_grows_ends_in_order() -> None:
     """Its text waits for a reader; what was counted is printed, and the status is that of an error."""
     script = f'{GETPPID} {{ @ = count(); @rows[comm] = count(); row((text="{"x" * 1000}", number=nsecs)); }}'
@@ -55,6 +56,7 @@ def test_a_run_that_grows_ends_in_order() -> None:
     assert re.search(r"^@: \d+$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.own_process
 def test_a_memory_cgroup_limits_the_default() -> None:
     with own_cgroup() as group:
         limit = group / "memory.max"
