@@ -208,9 +208,9 @@ def installation() -> list[str]:
         for line in kernel_files.read_text("/proc/self/maps").splitlines()
         if line.count("/") and ".so" in line
     }
-    places = [*sys.path, sys.prefix, sys.base_prefix, here, *sorted(libraries)]
-    places += _named("TZDIR")
-    return [path for path in dict.fromkeys(os.path.realpath(place) for place in places if place) if path != "/"]
+    places = [*sys.path, sys.prefix, sys.base_prefix, here, *_named("TZDIR")]
+    named = [os.path.realpath(place) for place in places if place]
+    return [path for path in dict.fromkeys([*named, *sorted(libraries)]) if path != "/"]
 
 
 def confine_view() -> None:
