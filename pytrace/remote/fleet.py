@@ -37,11 +37,11 @@ from pytrace.interface.compiled import (
 )
 from pytrace.interface.errors import ScriptError
 from pytrace.interface.snapshots import Snapshot
-from pytrace.remote import controller, hosts, messages
+from pytrace.remote import controller, messages
 from pytrace.remote.answer import BOUND, LEFT_OUT, MOST_KEYS, Answer, renamed
 from pytrace.remote.carriage import AGENT, ALL, SOAK, Carriage, Rollout, Stopping
 from pytrace.remote.controller import Controller, Tree
-from pytrace.remote.hosts import Folded, Host, Offset
+from pytrace.remote.hosts import Folded, Host, Hosts, Offset
 from pytrace.remote.messages import LONGEST_REQUEST, Limits, NamedPlace, Options, Place, Relay, Request, Route, encode
 from pytrace.remote.naming import Naming, has_stacks, place_of, places
 from pytrace.remote.pods import Cluster
@@ -419,7 +419,7 @@ class Fleet:
 
     def _with_silence(self, answer: SnapshotData) -> Snapshot:
         """An answer whose losses say which hosts it lacks."""
-        missing = hosts.without_answer(self._asked.hosts.values(), self._hosts.label)
+        missing = self._report_of_hosts.without_answer(self._hosts.label)
         if not missing:
             return Snapshot(answer)
         return Snapshot(replace(answer, losses={**answer.losses, WITHOUT_ANSWER: missing}))
@@ -432,16 +432,19 @@ class Fleet:
     @property
     def summary(self) -> str:
         """``398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
-        return hosts.summary(self._asked.hosts.values(), time.monotonic())
+        return self._report_of_hosts.summary(time.monotonic())
+
+    @property
+    def _report_of_hosts(self) -> Hosts:
+        return Hosts(self._asked.hosts.values(), self._hosts.fold)
 
     def report(self, *, warnings: bool = True) -> list[str]:
         """A line for each reason not to answer, each clock that was wrong and, with *warnings*, each warning."""
-        those, fold = self._asked.hosts.values(), self._hosts.fold
-        lines = []
+        hosts, lines = self._report_of_hosts, []
         if warnings:
-            texts = [*hosts.warnings(those, fold), *left_out_warnings(self.snapshot().data)]
+            texts = [*hosts.warnings(), *left_out_warnings(self.snapshot().data)]
             lines += [f"WARNING: {text}" for text in texts]
-        return [*lines, *hosts.clocks(those, fold), *hosts.complaints(those, fold)]
+        return [*lines, *hosts.clocks(), *hosts.complaints()]
 
     @property
     def complete(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 import msgspec
@@ -173,20 +173,54 @@ class Host(msgspec.Struct):
         return f"; it printed: {printable_text(self.noise.decode('utf-8', 'replace'))[:SHOWN]}"
 
 
-def summary(hosts: Iterable[Host], now: float) -> str:
-    """``398 of 400 answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
-    by_state: dict[State, list[Host]] = {}
-    total = 0
-    for host in hosts:
-        total += 1
-        by_state.setdefault(host.state, []).append(host)
-    parts = []
-    for state in State:
-        those = by_state.get(state, [])
-        if those and state is not State.ANSWERED:
-            parts.append(f"{len(those)} {state.value}{_detail(state, those, now)}")
-    head = f"{len(by_state.get(State.ANSWERED, []))} of {counted(total, 'host')} answered"
-    return "; ".join(filter(None, (head, ", ".join(parts))))
+class Hosts(msgspec.Struct, frozen=True):
+    """The hosts of a run, for its report; *fold* writes the names of several."""
+
+    hosts: Collection[Host]
+    fold: Folded
+
+    def summary(self, now: float) -> str:
+        """``398 of 400 answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
+        by_state: dict[State, list[Host]] = {}
+        for host in self.hosts:
+            by_state.setdefault(host.state, []).append(host)
+        parts = []
+        for state in State:
+            those = by_state.get(state, [])
+            if those and state is not State.ANSWERED:
+                parts.append(f"{len(those)} {state.value}{_detail(state, those, now)}")
+        head = f"{len(by_state.get(State.ANSWERED, []))} of {counted(len(self.hosts), 'host')} answered"
+        return "; ".join(filter(None, (head, ", ".join(parts))))
+
+    def without_answer(self, label: Callable[[str], str] | None) -> dict[str, int]:
+        """The numbers of hosts that did not answer by their state, or by label and state."""
+        counts = Counter[str]()
+        for host in self.hosts:
+            if host.state in OVER and host.state is not State.ANSWERED:
+                counts[host.state.value if label is None else f"{label(host.name)}: {host.state.value}"] += 1
+        return counts
+
+    def complaints(self) -> list[str]:
+        """A line for each reason not to answer, with the hosts that have it."""
+        return self._lines((host.text, host) for host in self.hosts if host.text)
+
+    def warnings(self) -> list[str]:
+        """A line for each warning, with the hosts that have it."""
+        return self._lines((text, host) for host in self.hosts for text in host.told)
+
+    def clocks(self) -> list[str]:
+        """A line for each notable difference of a clock, with the hosts that have it."""
+        wrong = [
+            (f"{abs(clock.ahead) / 1e9:.1f} s {'ahead of' if clock.ahead > 0 else 'behind'}", host)
+            for host in self.hosts if (clock := host.clock) is not None and abs(clock.correction) >= NOTABLE
+        ]  # fmt: skip
+        return self._lines((f"its clock is {text} this machine's; times were corrected", host) for text, host in wrong)
+
+    def _lines(self, texts: Iterable[tuple[str, Host]]) -> list[str]:
+        by_text: dict[str, list[str]] = {}
+        for text, host in texts:
+            by_text.setdefault(text, []).append(host.name)
+        return [f"{self.fold(names)}: {text}" for text, names in by_text.items()]
 
 
 def _detail(state: State, hosts: list[Host], now: float) -> str:
@@ -198,45 +232,6 @@ def _detail(state: State, hosts: list[Host], now: float) -> str:
         more = ", …" if len(kernels) > _MOST_KERNELS else ""
         return f" (kernel {', '.join(kernels[:_MOST_KERNELS])}{more})" if kernels else ""
     return ""
-
-
-def without_answer(hosts: Iterable[Host], label: Callable[[str], str] | None) -> dict[str, int]:
-    """The numbers of hosts that did not answer by their state, or by label and state."""
-    counts = Counter[str]()
-    for host in hosts:
-        if host.state in OVER and host.state is not State.ANSWERED:
-            counts[host.state.value if label is None else f"{label(host.name)}: {host.state.value}"] += 1
-    return counts
-
-
-def complaints(hosts: Iterable[Host], fold: Folded) -> list[str]:
-    """A line for each reason not to answer, with the hosts that have it."""
-    by_text: dict[str, list[str]] = {}
-    for host in hosts:
-        if host.text:
-            by_text.setdefault(host.text, []).append(host.name)
-    return [f"{fold(names)}: {text}" for text, names in by_text.items()]
-
-
-def warnings(hosts: Iterable[Host], fold: Folded) -> list[str]:
-    """A line for each warning, with the hosts that have it."""
-    by_text: dict[str, list[str]] = {}
-    for host in hosts:
-        for text in host.told:
-            by_text.setdefault(text, []).append(host.name)
-    return [f"{fold(names)}: {text}" for text, names in by_text.items()]
-
-
-def clocks(hosts: Iterable[Host], fold: Folded) -> list[str]:
-    """A line for each notable difference of a clock, with the hosts that have it."""
-    by_text: dict[str, list[str]] = {}
-    for host in hosts:
-        if host.clock is not None and abs(host.clock.correction) >= NOTABLE:
-            text = f"{abs(host.clock.ahead) / 1e9:.1f} s {'ahead of' if host.clock.ahead > 0 else 'behind'}"
-            by_text.setdefault(text, []).append(host.name)
-    return [
-        f"{fold(names)}: its clock is {text} this machine's; times were corrected" for text, names in by_text.items()
-    ]
 
 
 _LOGIN = re.compile(r"^\S+@\S+: (?=\S)")

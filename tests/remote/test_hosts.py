@@ -14,15 +14,11 @@ from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.remote import messages, variants
 from pytrace.remote.hosts import (
     Host,
+    Hosts,
     Offset,
     State,
-    clocks,
-    complaints,
     last_line,
     reason,
-    summary,
-    warnings,
-    without_answer,
 )
 from pytrace.remote.messages import Function, Hello, Inquiry, Misfit, NamedPlace, NamePlaces, Place, Stated, Variant
 from pytrace.remote.naming import ANSWERING, Naming, place_of, places
@@ -51,16 +47,16 @@ HOSTS = [
 
 
 def test_the_summary_says_what_became_of_each() -> None:
-    assert summary(HOSTS, 100) == "398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s"
-    assert summary(HOSTS[:398], 100) == "398 of 398 hosts answered"
-    assert summary([], 100) == "0 of 0 hosts answered"
+    assert Hosts(HOSTS, fold).summary(100) == "398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s"
+    assert Hosts(HOSTS[:398], fold).summary(100) == "398 of 398 hosts answered"
+    assert Hosts([], fold).summary(100) == "0 of 0 hosts answered"
     several = [host("a", State.SILENT, heard=90), host("b", State.SILENT, heard=95), Host("c", State.FAILED)]
-    assert summary(several, 100) == "0 of 3 hosts answered; 1 failed, 2 silent since 5 to 10 s"
+    assert Hosts(several, fold).summary(100) == "0 of 3 hosts answered; 1 failed, 2 silent since 5 to 10 s"
 
 
 def test_what_hosts_send_is_bounded_and_has_no_control_characters() -> None:
     hosts = [host(f"web{number}", State.REFUSED, kernel=f"{number}\x1b[2J" + "x" * 4000) for number in range(9)]
-    line = summary(hosts, 0)
+    line = Hosts(hosts, fold).summary(0)
     assert line.startswith("0 of 9 hosts answered; 9 refused (kernel 0\\x1b[2Jxxx")
     assert line.endswith("xxx, …)")
     assert len(line) < 600
@@ -69,17 +65,17 @@ def test_what_hosts_send_is_bounded_and_has_no_control_characters() -> None:
 def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
     hosts = [host("a", State.FAILED, "no route"), host("b", State.REFUSED, "x", warned="w"),
              host("c", State.FAILED, "no route", warned="w")]  # fmt: skip
-    assert complaints(hosts, fold) == ["a,c: no route", "b: x"]
-    assert warnings(hosts, fold) == ["b,c: w"]
+    assert Hosts(hosts, fold).complaints() == ["a,c: no route", "b: x"]
+    assert Hosts(hosts, fold).warnings() == ["b,c: w"]
 
 
 def test_hosts_without_an_answer_are_counted_by_state_and_label() -> None:
     hosts = [*HOSTS, host("web400", State.REFUSED), host("web401", State.RUNNING), Host("web402", State.WAITING)]
-    assert without_answer(hosts, None) == {"refused": 2, "silent": 1}
-    assert without_answer(hosts[-5:], str) == {
+    assert Hosts(hosts, fold).without_answer(None) == {"refused": 2, "silent": 1}
+    assert Hosts(hosts[-5:], fold).without_answer(str) == {
         "web398: refused": 1, "web399: silent": 1, "web400: refused": 1,
     }  # fmt: skip
-    assert without_answer(HOSTS[:398], None) == {}
+    assert Hosts(HOSTS[:398], fold).without_answer(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +121,7 @@ def test_wrong_clocks_are_told() -> None:
     offsets = (2_540_000_000, -100_000_000, 99_000_000, 2_460_000_000, 500_000_000)
     for one, ahead in zip(hosts, offsets, strict=True):
         one.clock = Offset(ahead, 600_000_000 if one.name == "e" else 1000)
-    assert clocks(hosts, fold) == [
+    assert Hosts(hosts, fold).clocks() == [
         "a,d: its clock is 2.5 s ahead of this machine's; times were corrected",
         "b: its clock is 0.1 s behind this machine's; times were corrected",
     ]

@@ -28,10 +28,10 @@ from pytrace.core import types
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.remote import host_results, hosts, messages
+from pytrace.remote import host_results, messages
 from pytrace.remote.answer import Answer, labelled
 from pytrace.remote.controller import MEASUREMENTS, Controller, Tree
-from pytrace.remote.hosts import State
+from pytrace.remote.hosts import Hosts, State
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -540,10 +540,9 @@ def _shown(random: Random, controller: Controller, result: SnapshotData) -> None
     for format_ in random.sample(table.FORMATS, 3):
         with suppress(TraceError):
             format_.writer()(table.select(result, format_).snapshot, WriteOptions(), io.BytesIO())
-    fold = ",".join
-    every = controller.hosts.values()
-    lines = [*hosts.complaints(every, fold), *hosts.warnings(every, fold), *hosts.clocks(every, fold)]
-    for line in (*lines, hosts.summary(every, 9.0)):
+    every = Hosts(controller.hosts.values(), ",".join)
+    lines = [*every.complaints(), *every.warnings(), *every.clocks()]
+    for line in (*lines, every.summary(9.0)):
         assert line.isprintable(), repr(line)
         assert len(line) < 8 * messages.LONGEST_TEXT, len(line)
     assert sum(map(len, lines)) < 1 << 20
