@@ -234,6 +234,8 @@ def test_a_library_that_is_opened_later(
     server: Server, programs: Path, tmp_path: Path, target: str, options: tuple[str, ...]
 ) -> None:
     need("uprobe")
+    if "uprobe_multi" in options:
+        need("uprobe_multi")  # without it, no options do the same
     with told_to_go(tmp_path, sys.executable, "-c", LATE, programs / "libsample.so") as (pid, go):
         argv = (*options, "-e", f"u:{programs}/{target}:library_* {{ @[func] = count(); }}", "-p", str(pid))
         result = server.run(argv, when_attached=(go,), timeout=60)
