@@ -104,12 +104,13 @@ def expand(
         kernel: facts about the machine, which decide how functions of the kernel are traced.
         diagnostics: receives errors.
     """
-    if not any(map(_has_calls, program.probes)):
+    calls = {probe for probe in program.probes if any(is_call(point.text) for point in probe.attach_points)}
+    if not calls:
         return program
     expansion = _Expansion(options, kernel, diagnostics)
     items: list[nodes.RootItem] = []
     for item in program.items:
-        if isinstance(item, nodes.Probe) and _has_calls(item):
+        if isinstance(item, nodes.Probe) and item in calls:
             items.extend(expansion.probes(item))
         else:
             items.append(item)
@@ -134,10 +135,6 @@ def pairs(
     points = [nodes.AttachPoint(span, name) for name in (text.split(",") if lists else [text])]
     target = _Expansion(options, kernel, diagnostics).target(points)
     return () if target is None else tuple(zip(target.entries, target.returns, strict=True))
-
-
-def _has_calls(probe: nodes.Probe) -> bool:
-    return any(is_call(point.text) for point in probe.attach_points)
 
 
 class _Expansion:
