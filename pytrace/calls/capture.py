@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from pytrace.calls.signatures import Signature, Type
-from pytrace.calls.structures import size_of
-from pytrace.calls.values import Recorded
+from pytrace.calls.values import Recorded, size_of
 from pytrace.render.value_kind import Plain
 
 SUPERSEDED = 1 << 32

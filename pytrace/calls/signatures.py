@@ -15,7 +15,7 @@ A line of :data:`TEXT` is a call: ``name argument:type … = result``. The facts
 | ``<T``, ``>T``, ``=T`` | the address of a T that the call reads; writes; reads and changes |
 | ``<T*N``, ``>T*N``, ``>T*r`` | the address of as many T as argument N says, or as the call returns |
 
-T is a struct of :mod:`pytrace.calls.structures`, ``buf`` (bytes), or a special form: ``argv``, ``envp``, ``iov``,
+T is a struct of :mod:`pytrace.calls.values`, ``buf`` (bytes), or a special form: ``argv``, ``envp``, ``iov``,
 ``msghdr``, ``sockaddr``. A ``T@N`` has its size, in bytes, in the integer that argument N points to.
 """
 

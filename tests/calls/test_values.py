@@ -16,8 +16,18 @@ from pytrace.calls.capture import Recorder, plan, script
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.run import selected
 from pytrace.calls.signatures import by_number, call_names, signatures
-from pytrace.calls.structures import FIELDS, SCALARS, size_of
-from pytrace.calls.values import _DATA, _SCALARS, _VALUES, Recorded, Texts, signal_set, socket_address
+from pytrace.calls.values import (
+    _DATA,
+    _SCALARS,
+    _VALUES,
+    FIELDS,
+    SCALARS,
+    Recorded,
+    Texts,
+    signal_set,
+    size_of,
+    socket_address,
+)
 from pytrace.core.diagnostics import TraceError
 
 ROOT = Path(__file__).resolve().parents[2]
