@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Part, Script
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I64, Number, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.values import Number, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.walkers.service_programs import CATEGORY, EXEC, FREE, is_raw, service_program, thread_of
 from pytrace.core import system_calls
 from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target
@@ -212,10 +212,10 @@ class MemoryImages(Part):
         """Another program begins: the tracepoint comes when the registers of the old one are gone."""
         self._raise({ImageReport.CHANGE: ImageChange.EXEC, ImageReport.BEGUN: self.b.helper(helpers.KTIME_GET_NS)})
 
-    def _code_pages(self) -> I64:
+    def _code_pages(self) -> Number:
         """``current->mm->exec_vm``."""
-        memory = self.b.pointer(self.e.tasks.member("mm", 64))
-        return self.b.load(self.b.offset(memory, self.e.tasks.known_field("mm_struct", "exec_vm")))
+        tasks = self.e.tasks
+        return tasks.read_word(self.b.add(tasks.pointer_member("mm"), tasks.kernel_field("mm_struct", "exec_vm")))
 
     def _enter(self) -> None:
         """The raw tracepoint of all system calls: note what those that may unmap code find."""

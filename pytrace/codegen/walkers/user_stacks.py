@@ -298,9 +298,8 @@ class UserUnwinding(Part):
         if parts is not None:
             b.store(0, self.e.area(parts.count))
         pid = self.e.tasks.process_ids("tracer")[0]
-        # Through memory: to the verifier the member is a pointer, which is no argument of a function that takes a
-        # number.
-        space = b.through(self.e.tasks.member("mm", 64), self.e.area(state + MEMORY))
+        space = self.e.tasks.pointer_member("mm")
+        b.store(space, self.e.area(state + MEMORY))
         b.jump_if(b.icmp("eq", space, 0), plain, likely=False)
         without = b.op("and", self.e.tasks.member("flags", 32), frame_pointers.WITHOUT_STACK)
         b.jump_if(b.truth(without), plain, likely=False)
