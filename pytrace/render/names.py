@@ -198,7 +198,11 @@ class Names:
         if type_.mode is not StackMode.BPFTRACE:
             whole = self.stack(type_, b"")
             return lambda value: [line.strip() for line in whole(value).split(b"\n") if line.strip()]
-        functions = lru_cache(_REMEMBERED)(self._user_frames if type_.user else self._kernel_frames)
+        functions = self._user_frames if type_.user else self._kernel_frames
+
+        @lru_cache(_REMEMBERED)
+        def named(process: int, address: int, inner: int | None) -> list[bytes]:
+            return frame_names(functions(process, address, inner), address, lines=lines, offsets=offsets)
 
         def texts(value: tuple[int, tuple[int, ...], int]) -> list[bytes]:
             process, addresses, error = value
@@ -207,11 +211,7 @@ class Names:
             return [
                 line
                 for address, inner in zip(addresses, (None, *addresses), strict=False)
-                for line in (
-                    [TRUNCATED_NAME.encode()]
-                    if address == TRUNCATED
-                    else frame_names(functions(process, address, inner), address, lines=lines, offsets=offsets)
-                )
+                for line in ([TRUNCATED_NAME.encode()] if address == TRUNCATED else named(process, address, inner))
             ]
 
         return texts
