@@ -63,11 +63,20 @@ def _held_by_others() -> set[tuple[str, int]]:
             for descriptor in os.listdir(f"/proc/{process}/fd"):
                 with suppress(OSError):  # closed in the meantime
                     # What it is open on is told ten times faster than what a file has to say of itself.
-                    if os.readlink(f"/proc/{process}/fd/{descriptor}").startswith("anon_inode:"):
+                    if os.readlink(f"/proc/{process}/fd/{descriptor}").startswith("anon_inode:bpf"):
                         text = Path(f"/proc/{process}/fdinfo/{descriptor}").read_text()
                         held = re.findall(r"^(prog|map|link)_id:\s*(\d+)", text, re.MULTILINE)
                         found |= {(kind, int(number)) for kind, number in held}
     return found
+
+
+def _staying(new: set[tuple[str, int]], seconds: float) -> set[tuple[str, int]]:
+    """Which objects are there for that long: to ask the kernel costs a hundredth of a look into all processes."""
+    end = time.monotonic() + seconds
+    while new and time.monotonic() < end:
+        time.sleep(0.005)
+        new = new & objects()
+    return new
 
 
 def _family() -> set[int]:
@@ -83,19 +92,18 @@ class Watch:
 
     def leaked(self, seconds: float = 10.0) -> list[str]:
         """New objects that stay. The kernel frees in its own time (RCU), so this waits as long as :func:`patience`."""
-        end, pause = time.monotonic() + patience(seconds), 0.01
+        end, pause = time.monotonic() + patience(seconds), 0.02
         new = objects() - self.before
-        while new:
+        while new := _staying(new, pause):
             foreign = _held_by_others()
             # What another tracer closed while its descriptors were read is gone by now.
             new = (new - foreign) & objects()
             if foreign - self.before:
                 # Another tracer is at work: the maps of its programs have no descriptor that tells whose they are.
                 new = {item for item in new if item[0] == "link"}
-            if new:
-                if time.monotonic() > end:
-                    break
-                time.sleep(pause := 2 * pause)
+            if time.monotonic() > end:
+                break
+            pause = 0.3
         return sorted(f"{kind} {number}" for kind, number in new)
 
 
