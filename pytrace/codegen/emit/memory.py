@@ -42,6 +42,7 @@ from pytrace.core.types import (
     Members,
     Pointer,
     Record,
+    Stack,
     String,
     Struct,
     Type,
@@ -273,8 +274,8 @@ class OwnMemory(Part):
             self.store(pointer, self.number(operand), type_, align)
         elif isinstance(operand, Parts):
             self._write_members(operand, pointer, type_, align)
-        elif isinstance(type_, String | Buffer) and type_ != operand.type:
-            self._write_text(operand, pointer, type_, align)
+        elif isinstance(type_, String | Buffer | Stack) and type_ != operand.type:
+            self._write_sized(operand, pointer, type_, align)
         elif isinstance(type_, Members) and type_ != operand.type:
             self._write_members(self.place(operand), pointer, type_, align)
         else:
@@ -296,15 +297,16 @@ class OwnMemory(Part):
             case _:
                 raise InternalError(f"cannot write {operand} as {type_}")
 
-    def _write_text(self, operand: Operand, pointer: Ptr, type_: String | Buffer, align: int) -> None:
+    def _write_sized(self, operand: Operand, pointer: Ptr, type_: String | Buffer | Stack, align: int) -> None:
+        """Write a text or a stack where there is room for more or less of it."""
         source = operand.type
         if source.size <= type_.size:
             self._write_same(operand, pointer, source, align)
             rest = type_.size - source.size
             self.zero(self.b.offset(pointer, source.size), rest, 8 if source.size % 8 == 0 and align == 8 else 1)
             return
-        text = self.place(operand)
-        self.copy(pointer, text.pointer, type_.size, min(align, text.align))
+        whole = self.place(operand)
+        self.copy(pointer, whole.pointer, type_.size, min(align, whole.align))
 
     def _write_members(self, source: Operand, pointer: Ptr, type_: Type, align: int) -> None:
         members, offsets, _ = members_of(type_)
