@@ -432,7 +432,7 @@ class Emitter:
         return self._cell
 
     def session(self, offset: int) -> Ptr:
-        """Address of a value of the running session; *offset* is one of ``data_sections.SESSION``."""
+        """Address of a value of the running session; *offset* is one of ``emit.program.SESSION``."""
         self.script.uses_session = True
         return self.b.offset(global_pointer(SHARED), offset)
 

@@ -31,7 +31,7 @@ from pytrace.frontend.syntax.typed_program import ProbeUnit
 # The kernel runs a program of `tracepoint:syscalls:sys_enter_NAME` through perf, which copies the arguments and takes
 # several times as long as the program. All system calls also pass the raw tracepoints `sys_enter` and `sys_exit`. So
 # the programs of a script on system calls become functions of one raw tracepoint program, which dispatches on the
-# system call number (`codegen.walkers.system_calls`); arguments are read from the registers.
+# system call number (`codegen.walkers.service_programs`); arguments are read from the registers.
 #
 # The targets that are traced that way (docs/reference/probes.md has the rule) are those whose body behaves the same in
 # both.
