@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -179,24 +178,10 @@ def _addresses(place: KernelFunctionTarget) -> list[int]:
     """Where a target's functions start; one, unless it is shared."""
     if place.address is not None:
         return [place.address]
-    addresses = _function_addresses(place.function, place.module)
+    addresses = _kernel_symbols().addresses(place.function, place.module)
     if not addresses:
         raise CannotAttachError(_KPROBE_REASONS[errno.ENOENT])
     return addresses if place.shared else addresses[:1]
-
-
-def _function_addresses(function: str, module: str) -> list[int]:
-    """The addresses of all functions of that name, none where the kernel hides them.
-
-    Code that ran at boot only (``__init``) still has symbols, but is gone.
-    """
-    tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
-    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
-    symbols = _kernel_symbols()
-    lines = re.finditer(line.encode(errors="surrogateescape"), symbols.text)
-    addresses = dict.fromkeys(int(match.group(1), 16) for match in lines)
-    first, last = symbols.address("_sinittext") or 0, symbols.address("_einittext") or 0
-    return [address for address in addresses if address and not first <= address < last]
 
 
 @cache
@@ -220,7 +205,7 @@ def _kprobe_hints(target: Target, error: OSError) -> tuple[str, ...]:
         return ()
     kind = target.probe.partition(":")[0]
     name = target.of(KernelFunctionTarget).function
-    addresses = _function_addresses(name, "")
+    addresses = _kernel_symbols().addresses(name)
     if not addresses:
         return (f"probe one of them by its address in /proc/kallsyms, with --unsafe: {kind}:0xADDRESS",)
     shown = " or ".join(f"{kind}:{address:#x}" for address in addresses[:4])
@@ -236,7 +221,7 @@ def _attach_kprobe_event(job: Job, target: Target, opened: Opened) -> Attached:
     except OSError as error:
         # Static functions of several files, one of which alone can be traced.
         shared = error.errno == errno.EADDRNOTAVAIL and _by_name(place)
-        addresses = _function_addresses(place.function, "") if shared else []
+        addresses = _kernel_symbols().addresses(place.function) if shared else []
         if not addresses:
             raise CannotAttachError(_kprobe_reason(error), hints=_kprobe_hints(target, error)) from None
         return _attach_each(job, target, addresses, opened)

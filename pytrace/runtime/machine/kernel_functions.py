@@ -29,7 +29,7 @@ from pytrace.core.text import matching
 from pytrace.runtime.machine import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 # ---------------------------------------------------------------------------------------------- symbols
@@ -109,6 +109,26 @@ class Kallsyms:
             at = self.text.find(b" " + wanted + b"\t", self._core_end)
         return self._address_before(at)
 
+    def addresses(self, name: str, module: str = "") -> list[int]:
+        """Where all functions of that name start; none where addresses are hidden.
+
+        Code that ran at boot only (``__init``) still has symbols, but is gone.
+        """
+        owner = "" if module in {"", "vmlinux"} else f"\t[{module}]"
+        named = self._occurrences(b" " + _bytes(f"{name}{owner}\n"))
+        starts = dict.fromkeys(self._address_before(at) for at in named if self.text[at - 1 : at] in b"tTwW")
+        return [start for start in starts if start and start not in self._boot_code]
+
+    @cached_property
+    def _boot_code(self) -> range:
+        return range(self.address("_sinittext") or 0, self.address("_einittext") or 0)
+
+    def _occurrences(self, needle: bytes) -> Iterator[int]:
+        at = self.text.find(needle)
+        while at >= 0:
+            yield at
+            at = self.text.find(needle, at + 1)
+
     @cached_property
     def text_start(self) -> int | None:
         """Where the code of the kernel starts (``_text``); None when it is hidden."""
@@ -164,13 +184,10 @@ class Kallsyms:
         accepts = re.compile(_bytes(rf"(?m) [tTwW] {re.escape(name)}{owner}$"))
         modules: dict[str, None] = {}
         # Searched for as it is, which is quicker, then checked by the expression.
-        needle = b" " + _bytes(name)
-        at = self.text.find(needle)
-        while at >= 0:
+        for at in self._occurrences(b" " + _bytes(name)):
             match = accepts.match(self.text, at - 2)
             if match:
                 modules[_text(match.group(1) or b"")] = None
-            at = self.text.find(needle, at + 1)
         return list(modules)
 
     def function_lists(self, without: str) -> dict[str, list[str]]:

@@ -103,6 +103,20 @@ def test_owners_of_functions(symbols: Kallsyms) -> None:
     assert symbols.owners("rcu_read") == [""]
 
 
+def test_all_functions_of_a_name(tmp_path: Path) -> None:
+    """Static ones of several files, without data, code of the boot and those of modules that are not asked for."""
+    again = "ffffffff81000600 t helper\nffffffff81000680 T helper_too\nffffffff81000700 d helper\n"
+    boot = "ffffffff82000000 T _sinittext\nffffffff82000040 t helper\nffffffff82001000 T _einittext\n"
+    path = tmp_path / "kallsyms"
+    path.write_text(TEXT.replace("ffffffffc0001000", f"{again}{boot}ffffffffc0001000"))
+    symbols = Kallsyms(str(path))
+    for module in ("", "vmlinux"):
+        assert symbols.addresses("helper", module) == [0xFFFFFFFF81000100, 0xFFFFFFFF81000600]
+    assert symbols.addresses("helper", "mod") == [0xFFFFFFFFC0000100]
+    assert symbols.addresses("weak_one") == [0xFFFFFFFF81000200]
+    assert symbols.addresses("table") == symbols.addresses("elper") == symbols.addresses("helper", "bpf") == []
+
+
 def test_all_functions(symbols: Kallsyms) -> None:
     lists = symbols.function_lists(without="rcu_")
     assert [name for name in lists[""] if "_" in name] == ["startup_alias", "weak_one", "_end"]
@@ -121,6 +135,7 @@ def test_hidden_addresses_are_no_addresses(tmp_path: Path) -> None:
     symbols = Kallsyms(str(tmp_path / "kallsyms"))
     assert symbols.hidden
     assert symbols.address("helper") is None
+    assert symbols.addresses("helper") == []
     assert symbols.owners("helper") == [""]
     assert "CAP_SYSLOG" in symbols.withheld or "kptr_restrict" in symbols.withheld
     assert [symbols.has(name) for name in ("helper", "mod_init", "help", "startup")] == [True, False, False, True]
