@@ -14,6 +14,8 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -192,23 +194,27 @@ def _hand_over(folder: Path, modules: Fact) -> Path:
     return path
 
 
+_lasting: dict[str, bytes] = {}
+"""Files with types and events, which stay as they are as long as there is such a type or event."""
+
+
 def _now_known() -> Facts:
-    files = [place for place in _FILES if os.path.exists(place)]
-    files += [f"/sys/kernel/btf/{name}" for name in os.listdir("/sys/kernel/btf")]
     events = Path(f"{TRACEFS}/available_events").read_text().split()
-    for folder in [f"{TRACEFS}/events/{event.replace(':', '/')}" for event in events]:
-        files += [f"{folder}/{name}" for name in ("id", "format") if os.path.exists(f"{folder}/{name}")]
+    lasting = [f"/sys/kernel/btf/{name}" for name in os.listdir("/sys/kernel/btf")]
+    lasting += [f"{TRACEFS}/events/{event.replace(':', '/')}/{name}" for event in events for name in ("id", "format")]
+    _lasting.update(_contents(path for path in lasting if path not in _lasting))
     return Facts(
         tuple(os.uname()),
         {name: features.has(name) for name in features.FEATURES},
         fingerprints.pid_namespace_fact(),
-        {path: data for path in files if (data := _read(path)) is not None},
+        _contents(_FILES) | {path: _lasting[path] for path in lasting if path in _lasting},
     )
 
 
-def _read(path: str) -> bytes | None:
-    """What a file of the kernel has; None where it is forbidden to read it."""
-    try:
-        return Path(path).read_bytes()
-    except PermissionError:
-        return None
+def _contents(paths: Iterable[str]) -> dict[str, bytes]:
+    """Files of the kernel, but for those that are not there, or that it is forbidden to read."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError, PermissionError):
+            found[path] = Path(path).read_bytes()
+    return found
