@@ -496,6 +496,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether a program unwinds user stacks of selected processes by unwind tables."""
     asks: bool = False
     """Whether a program asks for the tables of processes that it meets."""
+    reads_ahead: bool = False
+    """Whether a program reads the code ahead of a frame without a table (``codegen.walkers.unwinding``)."""
     images: bool = False
     """Whether stacks or symbols have the images of processes."""
     chunks_stacks: bool = False

@@ -5,9 +5,12 @@ The debug metadata is what BTF is made of: of the maps, of the functions and of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
 from pytrace.codegen.ir.builder import Builder, FunctionText
 from pytrace.codegen.ir.target import TRIPLE
-from pytrace.codegen.ir.values import Late, Location, Ptr, Scope, global_pointer
+from pytrace.codegen.ir.values import Late, Location, Ptr, Scope, global_pointer, pointer_parameter
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
 from pytrace.core.source import Source, Span
@@ -151,11 +154,19 @@ class DebugInfo:
 
     # ------------------------------------------------------------------ functions
 
-    def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> Scope:
-        """A function that returns an integer; *parameters* are names, those of pointers with a leading ``*``."""
+    def function(
+        self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool, sizes: Mapping[str, int]
+    ) -> Scope:
+        """A function that returns an integer; *parameters* are names, those of pointers with a leading ``*``.
+
+        A pointer is one to as many bytes as *sizes* has for it, else to anything.
+        """
         file = self.file(span.source if span is not None else self._main)
         line = span.first.line if span is not None else 1
-        types = [self.void_pointer if item.startswith("*") else self.long for item in parameters]
+        pointers = {f"*{parameter}": self.pointer(self._bytes(size)) for parameter, size in sizes.items()}
+        types = [
+            pointers.get(item, self.void_pointer) if item.startswith("*") else self.long for item in parameters
+        ]
         result = self.long if local else self.int
         signature = self.add(f"!DISubroutineType(types: {self.add('!{' + ', '.join([result, *types]) + '}')})")
         node, retained = self.reserve(), self.reserve()
@@ -343,13 +354,15 @@ class Module:
     def function(
         self, name: str, parameters: tuple[str, ...], span: Span | None,
         *, entry: bool = False, inlined: bool = False, apart: bool = False,
+        sizes: Mapping[str, int] = MappingProxyType({}),
     ) -> Builder:  # fmt: skip
         """The builder of a new function; *entry*: it is a program, *inlined*: LLVM inlines it.
 
         *parameters* are names, those of pointers with a leading ``*``. *apart*: the function is global, so the verifier
-        checks it once, with any numbers as arguments, and not at each call in each state.
+        checks it once, with any numbers as arguments, and not at each call in each state. *sizes* are the bytes of
+        memory that its pointers need to have, by parameter.
         """
-        scope = self.debug.function(name, parameters, span, local=not entry and not apart)
+        scope = self.debug.function(name, parameters, span, local=not entry and not apart, sizes=sizes)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
         inline = "alwaysinline" if inlined else "noinline"
         head = (
@@ -364,7 +377,20 @@ class Module:
         builder = Builder(function, scope, atomics=self._atomics)
         if span is not None:
             builder.location = self.debug.location(scope, span, span.source)
+        if sizes:
+            self._refuse_null(builder, sizes)
         return builder
+
+    @staticmethod
+    def _refuse_null(b: Builder, parameters: Iterable[str]) -> None:
+        """Return 0 for a null pointer: to the verifier each pointer to a global function may be one."""
+        null, begin = b.block(), b.block()
+        for name in parameters:
+            b.jump_if(b.is_null(pointer_parameter(name)), null, likely=False)
+        b.jump(begin)
+        b.start(null)
+        b.ret(0)
+        b.start(begin)
 
     # ------------------------------------------------------------------ data
 

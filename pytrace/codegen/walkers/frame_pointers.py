@@ -75,8 +75,8 @@ NOWHERE = -4096
 """An address outside of user memory: a read from it zeroes its destination."""
 
 _TASK = ("mm", "flags", "utask")
-_RESULT, _FP, _START, _VALID, _COUNT, _WORDS = (WINDOW + 8 * word for word in range(6))
-"""Offsets of words after the window: a result, and the state of a walk between iterations: frame pointer, address of
+_FP, _START, _VALID, _COUNT, _WORDS = (WINDOW + 8 * word for word in range(5))
+"""Offsets of words after the window: the state of a walk between iterations: frame pointer, address of
 which the window is a copy, end of the valid offsets, number of frames. Values loaded from there are unknown to the
 verifier, which would otherwise follow the code after them for each value."""
 
@@ -92,7 +92,8 @@ def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
     if not script.walks:
         _read_function(script, span)
     script.walks.add(name)
-    b = script.module.function(name, ("*frames", "*window", "ip", "fp"), span)
+    sizes = {"frames": limit * 8, "window": _WORDS}
+    b = script.module.function(name, ("*frames", "*window", "ip", "fp"), span, apart=True, sizes=sizes)
     steps = _Steps(b, limit, pointer_parameter("frames"), pointer_parameter("window"))
     steps.begin(number_parameter("fp"))
     b.store(number_parameter("ip"), steps.frames)
@@ -205,7 +206,7 @@ READ = "read_frames"
 
 def _read_function(script: Script, span: Span) -> None:
     """``read_frames(window, fp)`` copies the stack from *fp* on. Returns the end of the valid offsets in the copy."""
-    b = script.module.function(READ, ("*window", "fp"), span)
+    b = script.module.function(READ, ("*window", "fp"), span, apart=True, sizes={"window": WINDOW})
     window, fp = pointer_parameter("window"), number_parameter("fp")
     left = b.sub(PAGE, b.op("and", fp, PAGE - 1))
     far, near, done, none = (b.block() for _ in range(4))
@@ -221,8 +222,7 @@ def _read_function(script: Script, span: Span) -> None:
     b.store(FRAME - 1, size)
     b.jump(done)
     b.start(done)
-    # Through memory, so that the verifier does not know the result: it would follow the next code for each value.
-    b.ret(b.through(b.sub(b.load(size), FRAME - 1), b.offset(window, _RESULT)))
+    b.ret(b.sub(b.load(size), FRAME - 1))
 
 
 class StackTruncation(Part):
@@ -327,10 +327,14 @@ class FramePointers(Part):
         else:
             b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
         marked = marks_truncation(node)
-        function = _function(self.script, type_.limit, self.program.unit.span, marked=marked)
-        count = b.call(function, [frames, window], [ip, fp])
-        StackTruncation(self.e).count_truncated(node, type_, count)
-        b.store(count, result)
+        if type_.limit == 1 and not marked:
+            b.store(ip, frames)
+            b.store(1, result)
+        else:
+            function = _function(self.script, type_.limit, self.program.unit.span, marked=marked)
+            count = b.call(function, [frames, window], [ip, fp])
+            StackTruncation(self.e).count_truncated(node, type_, count)
+            b.store(count, result)
         b.jump(done)
         b.start(plain)
         b.store(helper(), result)

@@ -104,11 +104,18 @@ def in_head(b: Builder, state: Ptr, word: Word, bits: int = 64) -> I64:
 # ---------------------------------------------------------------------------------------------- identity
 
 
+def _state_function(module: Module, name: str, span: Span) -> tuple[Builder, Ptr]:
+    """A global function of a state that the verifier checks once, and the state."""
+    b = module.function(name, ("*state",), span, apart=True, sizes={"state": STATE_SIZE})
+    return b, pointer_parameter("state")
+
+
 def _code_function(module: Module, span: Span) -> None:
     """``python_code(state)``: the record of the code object that was read, in units plus one; 0 if none can be made.
 
     A record is complete before its key is in the map. Two CPUs may make one each: the first key counts.
     """
+    # Not global: Linux 6.1 takes no key from memory that a global function was handed (``map_key_value_types``).
     b, state = module.function(CODE_FUNCTION, ("*state",), span), pointer_parameter("state")
     key, value = b.offset(state, STATE_KEY), b.alloca(8)
     none = b.block()
@@ -148,7 +155,7 @@ def _digest_function(module: Module, span: Span) -> None:
     Without it a program that compiles and drops code again and again would show the names of code that was at the same
     addresses before.
     """
-    b, state = module.function(_DIGEST_FUNCTION, ("*state",), span), pointer_parameter("state")
+    b, state = _state_function(module, _DIGEST_FUNCTION, span)
     buffer, result = b.offset(state, STATE_BUFFER), b.register()
     b.store(0, result)
 
@@ -215,7 +222,7 @@ def _padded(b: Builder, size: Number) -> I64:
 
 def _record_function(module: Module, span: Span) -> None:
     """``python_record(state)``: copy what names the code object that was read to the array of names."""
-    b, state = module.function(_RECORD_FUNCTION, ("*state",), span), pointer_parameter("state")
+    b, state = _state_function(module, _RECORD_FUNCTION, span)
     buffer = b.offset(state, STATE_BUFFER)
     none = b.block()
     name_kind, name_length, name_size, name = string(b, state, in_head(b, state, Word.CODE_NAME), NAME)

@@ -11,7 +11,7 @@ from pytrace.codegen.emit.program import Part
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Block, Builder
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.walkers import frame_pointers
 from pytrace.core.manifest import MapType, UnwindMaps
 from pytrace.core.source import Span
@@ -252,8 +252,10 @@ OPERANDS = _operands()
 class _Step(msgspec.Struct, frozen=True):
     """One instruction; the loop ends at one that says where the return address is, or that is not understood."""
 
-    e: Emitter
-    area: int
+    b: Builder
+    module: Module
+    state: Ptr
+    cell: Ptr
 
     def emit(self) -> None:
         """The body of the loop.
@@ -261,7 +263,7 @@ class _Step(msgspec.Struct, frozen=True):
         What an instruction consists of is found by arithmetic and by way of memory: the verifier follows each way that
         branches have left in registers, one after the other, through the rest of the loop.
         """
-        b, at = self.e.b, self._load(_AT)
+        b, at = self.b, self._load(_AT)
         self._leave_if(b.icmp("ugt", at, _BYTES - _LONGEST - 1))
         first = self._byte(at)
         short = self._equal(first, 0x66)
@@ -276,7 +278,7 @@ class _Step(msgspec.Struct, frozen=True):
         at = self._hidden(b.add(at, b.add(vex, second)))
         rex = self._hidden(rex)
         code = self._hidden(b.op("or", self._byte(at), b.op("shl", second, 8)))
-        what = b.load(b.offset(self.e.module.constant(OPCODES), b.op("and", b.opaque(code), len(OPCODES) - 1)), 8)
+        what = b.load(b.offset(self.module.constant(OPCODES), b.op("and", b.opaque(code), len(OPCODES) - 1)), 8)
         self._leave_if(b.truth(b.op("and", what, _UNKNOWN)))
         at, size = b.add(at, 1), b.op("and", what, _IMMEDIATE)
         size = b.sub(size, b.op("shl", b.op("and", short, self._equal(size, 4)), 1))
@@ -293,9 +295,9 @@ class _Step(msgspec.Struct, frozen=True):
 
     def _with_operand(self, position: I64, code: I64, rex: I64, what: I64, size: I64) -> None:
         """An instruction with a ModRM byte at *position*, and perhaps a SIB byte, a displacement and a value."""
-        b = self.e.b
+        b = self.b
         modrm = self._byte(position)
-        form = b.load(b.offset(self.e.module.constant(OPERANDS), modrm), 8)
+        form = b.load(b.offset(self.module.constant(OPERANDS), modrm), 8)
         register, operand = b.op("and", b.op("lshr", modrm, 3), 7), b.op("and", modrm, 7)
         has_sib = self._bit(form, _SIB)
         sib = self._hidden(b.mul(self._byte(b.add(position, 1)), has_sib))
@@ -321,7 +323,7 @@ class _Step(msgspec.Struct, frozen=True):
 
     def _frame(self, code: I64, rex: I64, modrm: I64, sib: I64, end: I64) -> None:
         """Instructions that set the stack pointer, or rbp from it; of 64 bits, and no register above 7."""
-        b, other = self.e.b, self.e.b.block()
+        b, other = self.b, self.b.block()
         b.jump_unless(b.icmp("eq", rex, 0x48), other)
         form = b.op("or", b.op("shl", code, 16), b.op("or", b.op("shl", modrm, 8), sib))
         depth = self._load(_DEPTH)
@@ -343,11 +345,11 @@ class _Step(msgspec.Struct, frozen=True):
 
     def _without_operand(self, code: I64, rex: I64, end: I64) -> None:
         """Pushes, pops, returns and jumps."""
-        b, depth = self.e.b, self._load(_DEPTH)
+        b, depth = self.b, self._load(_DEPTH)
         with b.when(self._is(code, 0xC2, 0xC3)):
             with b.when(b.icmp("ult", depth, _LOST // 2)):
                 self._store(_FOUND, depth)
-            self.e.loops.leave()
+            self.b.ret(1)
         register = b.op("or", b.op("and", code, 7), b.op("shl", b.op("and", rex, _REX_B), 3))
         with b.when(b.icmp("eq", b.op("and", code, 0x1F8), 0x50)):
             lost = b.icmp("sge", depth, _LOST // 2)
@@ -370,21 +372,21 @@ class _Step(msgspec.Struct, frozen=True):
 
     def _at_frame(self, record: I64) -> None:
         """Rbp is about to point to a frame record, which must have the current rbp, unless that is pushed later."""
-        b = self.e.b
+        b = self.b
         self._leave_if(b.icmp("slt", record, -8))
         with b.unless(b.icmp("slt", record, 0)):
-            failed = b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, b.add(self._load(_SP), record))
+            failed = b.helper(helpers.PROBE_READ_USER, self.cell, 8, b.add(self._load(_SP), record))
             self._leave_if(b.truth(failed))
-            self._leave_if(b.icmp("ne", b.load(self.e.cell), self._load(_BP)))
+            self._leave_if(b.icmp("ne", b.load(self.cell), self._load(_BP)))
         self._store(_FOUND, b.add(record, 8))
-        self.e.loops.leave()
+        self.b.ret(1)
 
     # ------------------------------------------------------------------ primitives
 
     def _is(self, value: I64, *values: int) -> I1:
-        first, *rest = (self.e.b.icmp("eq", value, one) for one in values)
+        first, *rest = (self.b.icmp("eq", value, one) for one in values)
         for one in rest:
-            first = self.e.b.either(first, one)
+            first = self.b.either(first, one)
         return first
 
     def _hidden(self, value: Number) -> I64:
@@ -393,36 +395,36 @@ class _Step(msgspec.Struct, frozen=True):
         It follows each value that a choice so far has left in a register, one after the other; numbers that come out
         of memory are all one to it. Six numbers by way of memory make 20,000 instructions of 67,000 for a stack.
         """
-        return self.e.b.through(value, self.e.area(self.area + _HIDDEN))
+        return self.b.through(value, self.b.offset(self.state, _HIDDEN))
 
     def _byte(self, position: I64) -> I64:
-        return self.e.b.load(self._code(position), 8)
+        return self.b.load(self._code(position), 8)
 
     def _number(self, end: I64, width: int) -> I64:
         """The number that an instruction ends with."""
-        return self.e.b.load(self._code(self.e.b.sub(end, width // 8)), width, align=1)
+        return self.b.load(self._code(self.b.sub(end, width // 8)), width, align=1)
 
     def _code(self, position: I64) -> Ptr:
         # It is less than _BYTES. What the verifier takes for possible is in the state after the code.
-        return self.e.b.offset(self.e.area(self.area), self.e.b.op("and", self.e.b.opaque(position), _REACHED))
+        return self.b.offset(self.state, self.b.op("and", self.b.opaque(position), _REACHED))
 
     def _equal(self, value: Number, other: int) -> I64:
         """1 if they are equal, else 0, without a branch."""
-        return self.e.b.sub(1, self.e.b.nonzero(self.e.b.op("xor", value, other)))
+        return self.b.sub(1, self.b.nonzero(self.b.op("xor", value, other)))
 
     def _bit(self, value: Number, bit: int) -> I64:
         """1 if the bit is set, else 0."""
-        return self.e.b.op("and", self.e.b.op("lshr", value, bit.bit_length() - 1), 1)
+        return self.b.op("and", self.b.op("lshr", value, bit.bit_length() - 1), 1)
 
     def _load(self, offset: int) -> I64:
-        return self.e.b.load(self.e.area(self.area + offset))
+        return self.b.load(self.b.offset(self.state, offset))
 
     def _store(self, offset: int, value: Number) -> None:
-        self.e.b.store(value, self.e.area(self.area + offset))
+        self.b.store(value, self.b.offset(self.state, offset))
 
     def _leave_if(self, condition: I1) -> None:
-        with self.e.b.when(condition, likely=False):
-            self.e.loops.leave()
+        with self.b.when(condition, likely=False):
+            self.b.ret(1)
 
 
 IP, SP, BP, SPACE, COUNT = 0, 8, 16, 24, 32
@@ -739,23 +741,42 @@ class CodeAhead(Part):
         """Look for the return address, with the registers of the frame.
 
         Args:
-            e: the emitter.
             span: of the stack in the script.
-            area: scratch offset of :data:`SIZE` bytes; the result is at :data:`_FOUND` and :data:`SAVED` in it.
+            area: scratch offset of :data:`CODE_STATE_SIZE` bytes; the result is at :data:`_FOUND` and :data:`SAVED`.
             ip: the next instruction.
             sp: the stack pointer.
             bp: rbp.
         """
-        b = self.b
-        for offset, value in ((_AT, 0), (_DEPTH, 0), (_FOUND, NOWHERE), (SAVED, NOWHERE), (_POPPED, NOWHERE)):
-            b.store(value, self.e.area(area + offset))
-        b.store(sp, self.e.area(area + _SP))
-        b.store(bp, self.e.area(area + _BP))
-        # At the end of what is mapped, the rest of the page: the zeros after it lead nowhere.
-        with b.when(b.truth(b.helper(helpers.PROBE_READ_USER, self.e.area(area), _BYTES, ip)), likely=False):
-            left = b.at_most(b.sub(_PAGE, b.op("and", ip, _PAGE - 1)), _BYTES)
-            b.helper(helpers.PROBE_READ_USER, self.e.area(area), left, ip)
-        self.e.loops.run(span, _INSTRUCTIONS, lambda inner, _index: _Step(inner, area).emit())
+        if not self.script.reads_ahead:
+            self.script.reads_ahead = True
+            _ahead_function(self.module, span)
+        self.b.call(_AHEAD_FUNCTION, [self.e.area(area)], [ip, sp, bp])
+
+
+_AHEAD_FUNCTION = "unwind_ahead"
+
+
+def _ahead_function(module: Module, span: Span) -> None:
+    """``unwind_ahead(state, ip, sp, bp)``: look for the return address, for all stacks of the script."""
+    sizes = {"state": CODE_STATE_SIZE}
+    b = module.function(_AHEAD_FUNCTION, ("*state", "ip", "sp", "bp"), span, apart=True, sizes=sizes)
+    state, ip = pointer_parameter("state"), number_parameter("ip")
+    for offset, value in (
+        (_AT, 0), (_DEPTH, 0), (_FOUND, NOWHERE), (SAVED, NOWHERE), (_POPPED, NOWHERE),
+        (_SP, number_parameter("sp")), (_BP, number_parameter("bp")),
+    ):  # fmt: skip
+        b.store(value, b.offset(state, offset))
+    # At the end of what is mapped, the rest of the page: the zeros after it lead nowhere.
+    with b.when(b.truth(b.helper(helpers.PROBE_READ_USER, state, _BYTES, ip)), likely=False):
+        left = b.at_most(b.sub(_PAGE, b.op("and", ip, _PAGE - 1)), _BYTES)
+        b.helper(helpers.PROBE_READ_USER, state, left, ip)
+    frame, callback = b.alloca(8), f"{_AHEAD_FUNCTION}_step"
+    b.store_pointer(state, frame)
+    b.helper(helpers.LOOP, _INSTRUCTIONS, global_pointer(callback), frame, 0)
+    b.ret(0)
+    step = module.function(callback, ("index", "*frame"), span)
+    _Step(step, module, step.load_pointer(pointer_parameter("frame")), step.alloca(8)).emit()
+    step.ret(0)
 
 
 class FrameReads(Part):
