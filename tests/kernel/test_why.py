@@ -364,7 +364,7 @@ def test_limits_of_a_cgroup_and_stops_are_states_of_their_own(programs: Path, tm
     except OSError as error:
         pytest.skip(f"no cgroup can be made: {error}")
     script = (
-        f"echo $$ > {group}/cgroup.procs; {programs}/whys 400 spin & sleep 0.2; kill -STOP $!; sleep 0.2; "
+        f"echo $$ > {group}/cgroup.procs; {programs}/whys 900 spin & sleep 0.2; kill -STOP $!; sleep 0.2; "
         "kill -CONT $!; wait"
     )
     try:
