@@ -13,6 +13,9 @@ LONGEST = 480.0 if EMULATED else 120.0
 LIMIT = int(LONGEST) + 30
 """Seconds that one test may take, so that one that hangs does not stall the run (soak tests may take longer)."""
 
+PAUSE = 0.05 if EMULATED else 0.01
+"""Seconds between two looks whether something has happened; a look takes ten times as long on an emulated processor."""
+
 
 def patience(seconds: float) -> float:
     """Seconds to wait here for what a quick machine does well within *seconds*."""

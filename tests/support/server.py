@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TextIO
 
 from pytrace.runtime.machine import procfs
 from tests.support.expect import Result
-from tests.support.patience import patience
+from tests.support.patience import PAUSE, patience
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = (("stderr", b"Attached "), ("stdout", b'{"type": "attached_probes"'))
@@ -54,7 +54,7 @@ class Running:
             if not os.path.exists(f"/proc/{self.pid}"):
                 raise AssertionError(f"the run ended before it printed {text!r} {times} times:\n{self.stdout()}")
             assert time.monotonic() < end, f"not printed {times} times: {text!r}, but:\n{self.stdout()}"
-            time.sleep(0.01)
+            time.sleep(PAUSE)
 
     def until_idle(self, seconds: float = 0.5) -> None:
         """Return when it has handled what was sent to it: it sleeps, and did not run between two looks.
@@ -348,7 +348,7 @@ def _perform(request: dict[str, Any], channel: TextIO) -> dict[str, Any]:
             else:
                 _act(action, child, request)
         else:
-            select.select([ended], [], [], 0.005 if actions else max(0.0, deadline - time.monotonic()))
+            select.select([ended], [], [], PAUSE if actions else max(0.0, deadline - time.monotonic()))
     os.close(ended)
     timed_out = status is None
     if timed_out:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pytrace.runtime.machine import procfs
-from tests.support.patience import patience
+from tests.support.patience import PAUSE, patience
 
 SERVED = f"sh {Path(__file__).resolve().parent}/served.sh"
 """Shell command: sends SIGUSR1 to the first of the processes that follow, and waits until all have served it."""
@@ -39,7 +39,7 @@ def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     end = time.monotonic() + patience(seconds)
     while not condition():
         assert time.monotonic() < end, f"{condition} did not come true"
-        time.sleep(0.01)
+        time.sleep(PAUSE)
 
 
 def runs(pid: int, program: str) -> bool:
