@@ -19,7 +19,6 @@ from pytrace.base import private_files, typed_json
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.script_options import JOINT, TYPES, ScriptOption, Value, WrongValueError, convert, default, entries
 from pytrace.core.source import Source
-from pytrace.core.system_calls import call_names
 from pytrace.runtime.machine import fingerprints
 
 
@@ -384,6 +383,8 @@ def _devices(pid: str) -> list[str]:
 
 
 def _system_call(name: str) -> tuple[str, ...] | None:
+    from pytrace.core.system_calls import call_names  # few options name system calls
+
     known = sorted(filter(None, call_names(os.uname().machine)))
     return None if name in known or not known else did_you_mean(name, known)
 
