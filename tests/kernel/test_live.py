@@ -198,8 +198,11 @@ def test_commands_print_to_the_log(tmp_path: Path) -> None:
 
 def test_output_may_go_to_a_file(tmp_path: Path) -> None:
     with terminal(tmp_path) as view:
-        view.run("--live", "-f", "json", "-o", "out.json", "-e", f"{PRINTS} begin {{ @x[1] = 2; }}")
+        program = 'begin { @x[1] = 2; } interval:s:1 { @n++; printf("line %d\\n", @n); }'
+        view.run("--live", "-f", "json", "-o", "out.json", "-e", program)
         view.shows("@x, 1 row")
+        until(lambda: "line 2" in (tmp_path / "out.json").read_text())
+        view.press("C-c")
         assert view.status() == 0
     lines = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
     assert {"type": "printf", "data": "line 2\n"} in lines

@@ -81,7 +81,10 @@ class Terminal:
 
     def shows(self, *texts: str) -> None:
         """Wait until the screen shows all of these."""
-        until(lambda: all(text in self.screen() for text in texts), 30)
+        try:
+            until(lambda: all(text in self.screen() for text in texts), 30)
+        except AssertionError:
+            raise AssertionError(f"{texts} are not all on the screen:\n{self.screen()}") from None
 
     def close(self) -> None:
         """End the shell, and what runs in it."""
