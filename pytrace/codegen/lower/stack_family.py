@@ -207,8 +207,7 @@ class StackBuiltins(Builtins):
             task = self.script.kernel.struct("struct", "task_struct") if type_.user else None
             if task is not None and task.find("mm") is not None:
                 b.jump_if(b.icmp("ne", result, -errno.EFAULT), counted)
-                memory_of_task = b.add(b.helper(helpers.GET_CURRENT_TASK), self.e.tasks.task_field("mm"))
-                b.branch(b.truth(self.e.tasks.read_word(memory_of_task)), counted, passed)
+                b.branch(b.truth(self.e.tasks.pointer_member("mm")), counted, passed)
             else:
                 b.jump(counted)
             b.start(counted)

@@ -214,10 +214,7 @@ def exit_services(script: Script) -> tuple[ProgramSpec, ...]:
 
 def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
     def write(e: Emitter) -> None:
-        uprobes = e.tasks.read_word(
-            e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), e.tasks.kernel_field("task_struct", "utask"))
-        )
-        place = e.b.add(uprobes, e.tasks.kernel_field("uprobe_task", "depth"))
+        place = e.b.add(e.tasks.pointer_member("utask"), e.tasks.kernel_field("uprobe_task", "depth"))
         depth = e.foreign.read_scalar(place, UINT32, AddressSpace.KERNEL).value
         e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
         Filters(e).check(unit)
