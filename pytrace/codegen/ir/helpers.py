@@ -51,7 +51,7 @@ class Helper(Generic[P, _R_co]):
 
 _P: Kind[Ptr, Ptr] = Kind("ptr", Ptr)
 _I: Kind[Number, I64] = Kind("i64", I64)
-_NOTHING: Kind[object, str] = Kind("void", str)
+_NOTHING: Kind[object, None] = Kind("void", lambda _register: None)
 
 A = TypeVar("A")
 B = TypeVar("B")
