@@ -43,6 +43,8 @@ class Crowd:
         self.running: dict[int, Path] = {}
         self.started: dict[int, float] = {}
         self.statuses: Counter[int] = Counter()
+        self.last_outputs: dict[int, str] = {}
+        """The end of the output of the last tracer with each status."""
 
     def start(self, *words: str) -> int:
         """Fork a tracer with the words of a command line."""
@@ -69,8 +71,11 @@ class Crowd:
     def wait(self, pid: int) -> str:
         """Wait for the end of a tracer. Returns its output."""
         _, status = os.waitpid(pid, 0)
-        self.statuses[os.waitstatus_to_exitcode(status)] += 1
-        return self.running.pop(pid).read_text(errors="replace")
+        code = os.waitstatus_to_exitcode(status)
+        self.statuses[code] += 1
+        text = self.running.pop(pid).read_text(errors="replace")
+        self.last_outputs[code] = text[-2000:]
+        return text
 
 
 def _trace(out: Path, words: tuple[str, ...]) -> NoReturn:
@@ -79,12 +84,8 @@ def _trace(out: Path, words: tuple[str, ...]) -> NoReturn:
         os.dup2(os.open(out, os.O_WRONLY), 1)
         os.dup2(1, 2)
         os.environ[ATTACHED] = "1"
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        status = cli.main(words)
-        sys.stdout.flush()
-        os._exit(status)
-    except KeyboardInterrupt:
-        os._exit(130)
+        sys.argv[1:] = words
+        cli.command()
     finally:
         os._exit(99)
 
@@ -157,12 +158,15 @@ def churn(crowd: Crowd, number: int, every: float, seed: int) -> dict[str, objec
                 crowd.wait(pid)
                 del deadlines[pid]
             time.sleep(0.01)
-    return {"seconds": time.monotonic() - began, "statuses": crowd.statuses}
+    return {"seconds": time.monotonic() - began, "statuses": crowd.statuses, "last outputs": crowd.last_outputs}
 
 
 def main() -> int:
     """The command."""
     mode, *numbers = sys.argv[1:]
+    # Tracers have it from their first instruction on: as the command does, SIGINT ends them at once until there is
+    # something to end in order. Python's own handler would raise in imports.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(Path(folder))
         try:
