@@ -94,7 +94,7 @@ def test_the_key_depends_on_script_and_options() -> None:
         cache.key("a", "m", options),
         cache.key("a", "n", replace(options, filters=ProcessFilters(pids=(4,)))),
         cache.key("a", "n", replace(options, environment={"PYTRACE_X": "2"})),
-        cache.key("a", "n", replace(options, disabled=frozenset({"kprobe_multi"}))),
+        cache.key("a", "n", replace(options, no_features=frozenset({"kprobe_multi"}))),
     }
     assert len(keys) == 6
     # What runs is no part of the code.

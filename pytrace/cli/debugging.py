@@ -264,7 +264,7 @@ def collect(wanted: BundleRequest) -> Bundle:
         bundle.binary("program.elf", script.elf, "the BPF object; names are overwritten by x")
         _try_kernel(bundle, script, wanted.options)
     with bundle.stage("info"):
-        report = info.json_report(wanted.options.disabled)
+        report = info.json_report(wanted.options.no_features)
         bundle.text("info.json", report, "versions and kernel features, as --info -f json")
     bundle.text("summary.json", _summary(bundle, wanted), "options, environment, errors, duration of each stage")
     bundle.text("README.txt", listing(bundle), "this list")
@@ -326,7 +326,7 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, options: RunOptions) -> 
         dry_run=True,
         keep_privileges=True,
         quiet=True,
-        disabled=options.disabled,
+        no_features=options.no_features,
         debuginfo=options.debuginfo,
         usdt_file_activation=options.usdt_file_activation,
     )
@@ -343,7 +343,7 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, options: RunOptions) -> 
         load(
             script,
             options=LoadOptions(
-                libbpf_log=libbpf_lines.append, verifier_log=logs.__setitem__, disabled=options.disabled
+                libbpf_log=libbpf_lines.append, verifier_log=logs.__setitem__, disabled=options.no_features
             ),
             stack=stack,
         )

@@ -202,7 +202,7 @@ def _fleet(own: CommandLine, line: CommandLine, options: RunOptions, program: Pr
             become=own.argument("become", str) == "sudo", **_keywords(own),
             tell=(lambda _: None) if options.quiet else _write_line,
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
-            no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
+            no_features=sorted(options.no_features), max_rate={rate.pattern: rate.hits for rate in options.max_rate},
             budget=options.budget.text if options.budget else None,
             over_budget=options.budget.action if options.budget else SAMPLE, debuginfo=options.debuginfo,
         )  # fmt: skip

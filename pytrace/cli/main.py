@@ -253,7 +253,7 @@ def _info(line: CommandLine, options: RunOptions) -> int:
             # This user may not even read what compiling takes, such as tracefs.
             needs += info.rows_without(error)
     report = info.json_report if options.format == "json" else info.report
-    sys.stdout.write(bytes_shown(report(options.disabled, needs)))
+    sys.stdout.write(bytes_shown(report(options.no_features, needs)))
     return 0
 
 

@@ -8,14 +8,25 @@ import takes a tenth of a cached start.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.options import ACTIONS, SHORTEST_WATCHDOG, Address, Budget, Rate, parse_memory, watchdog_seconds
+from pytrace.core.options import (
+    ACTIONS,
+    SHORTEST_WATCHDOG,
+    Address,
+    Budget,
+    Rate,
+    TracingOptions,
+    debug_folders,
+    parse_memory,
+    watchdog_seconds,
+)
 
 if TYPE_CHECKING:
     from pytrace.cli.script_options import ScriptWords
@@ -40,6 +51,7 @@ class Option(msgspec.Struct, frozen=True):
         repeat: whether it may be given several times.
         hidden: whether it is accepted, and shown nowhere.
         parse: converts its argument (or both); raises :class:`TraceError`.
+        joined: of a repeatable option, puts the values of all arguments together.
         choices: arguments that it takes; without *parse*, no others.
         names: what its argument names, for completion (``file``, ``process``, ``feature`` …).
         rare: whether only ``pytrace --help`` lists it, not the usage of each script.
@@ -59,6 +71,7 @@ class Option(msgspec.Struct, frozen=True):
     repeat: bool = False
     hidden: bool = False
     parse: Callable[..., object] | None = None
+    joined: Callable[[Iterable[Any]], object] = tuple
     choices: tuple[str, ...] = ()
     names: str = ""
     rare: bool = False
@@ -129,14 +142,9 @@ def _stages(text: str) -> frozenset[str]:
 
 
 def _features(text: str) -> frozenset[str]:
-    names = frozenset(name.strip() for name in text.split(",") if name.strip())
-    if names:
-        from pytrace.core.kernel_info import FEATURES  # with --no-feature
+    from pytrace.core.kernel_info import known_features  # with --no-feature
 
-        unknown = sorted(names - set(FEATURES))
-        if unknown:
-            raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
-    return names
+    return known_features({name.strip() for name in text.split(",") if name.strip()})
 
 
 MOST_PID = 0x400000
@@ -194,10 +202,12 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
 
 
 def _budget(text: str) -> Budget:
-    budget = Budget.parsed(text)
-    if budget is None:
+    try:
+        budget = Budget.chosen(text)
+    except ValueError:
         hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
-        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints)
+        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints) from None
+    assert budget is not None
     return budget
 
 
@@ -238,13 +248,16 @@ def _watchdog(text: str) -> float:
 
 
 def _folders(text: str) -> tuple[str, ...]:
-    """Directories: relative to that of a binary, or else to the working directory."""
-    folders: list[str] = []
-    for part in text.split(":"):
-        mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
-        if folder:
-            folders += (part,) if os.path.isabs(folder) else (part, mark + os.path.abspath(folder))
-    return tuple(folders)
+    return debug_folders(part for part in text.split(":") if part.removeprefix("+"))
+
+
+def _all(several: Iterable[Iterable[object]]) -> tuple[object, ...]:
+    """All values of several arguments, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(several)))
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
 
 
 # ---------------------------------------------------------------------------------------------- rows
@@ -257,7 +270,7 @@ OPTIONS: tuple[Option, ...] = (
            names="file", many_hosts=True, compiling=True),
     Option("list", "l", "list", "", "list probes, or those of a script; -v shows arguments", "script"),
     Option("pid", "p", "pid", "PID[,PID]", "trace these processes, exit when they have exited", "process", repeat=True,
-           parse=_pids, names="process", public=True),
+           parse=_pids, joined=_all, names="process", public=True),
     Option("command", "c", "cmd", "COMMAND", "run COMMAND (its process id is cpid), exit when it exits", "process",
            names="command"),
     Option("exit_status", "", "exit-status", "", "with -c: exit with the status of COMMAND", "process"),
@@ -320,11 +333,11 @@ OPTIONS: tuple[Option, ...] = (
            many_hosts=True, compiling=True, public=True),
     Option("no_features", "", "no-feature", "LIST",
            "disable kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True,
-           parse=_features, names="feature", many_hosts=True, public=True),
+           parse=_features, joined=_union, names="feature", many_hosts=True, public=True),
     Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
            "behaviour", names="file"),
     Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True,
-           parse=_folders, names="folder", many_hosts=True),
+           parse=_folders, joined=_all, names="folder", many_hosts=True),
     Option("max_memory", "", "max-memory", "SIZE",
            "end the run when maps and pytrace take more than SIZE: 512M, 2G, 10% (10%)", "behaviour", parse=_memory,
            many_hosts=True),
@@ -349,7 +362,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("help", "h", "help", "", "show this help", "mode"),
     Option("version", "V", "version", "", "show the version", "mode"),
     Option("debug", "d", "debug", "STAGES", "show stages: all, ast, types, ir, ir-opt, asm, libbpf, verifier", "debug",
-           repeat=True, parse=_stages, choices=tuple(STAGES), public=True),
+           repeat=True, parse=_stages, joined=_union, choices=tuple(STAGES), public=True),
     Option("emit_elf", "", "emit-elf", "FILE", "write the BPF object to FILE and stop", "debug", names="file",
            compiling=True),
     Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug", names="file",
@@ -484,6 +497,28 @@ class CommandLine(msgspec.Struct):
         """*error* with hints about letters that have another meaning in bcc's tool of the same name."""
         error.hints += tuple(letter.hint for letter in self.bcc_letters if letter.explains_errors)
         return error
+
+    def value(self, row: Option) -> object:
+        """The value of an option that was given: True for a flag, its converted argument, or all of them together.
+
+        Raises:
+            TraceError: the option does not accept an argument.
+        """
+        written = self.values[row.key]
+        if isinstance(written, bool) or not row.argument:
+            return written
+        if row.repeat:
+            return row.joined(map(row.converted, written))
+        return row.converted(*([written] if isinstance(written, str) else written))
+
+    def options(self, kind: type[TracingOptions]) -> dict[str, object]:
+        """The values of all options that were given and are members of *kind*, by the same names.
+
+        Raises:
+            TraceError: an option does not accept an argument.
+        """
+        members = kind.__struct_fields__
+        return {key: self.value(self.table.by_key[key]) for key in self.values if key in members}
 
     def argument(self, key: str, type_: type[T]) -> T | None:
         """The converted argument of an option that counts once; None if it was not given.

@@ -19,11 +19,9 @@ from pytrace.core.options import (
     COMM_SIZE,
     SAMPLE,
     STREAMED,
-    Address,
     Budget,
     CompileOptions,
     ProcessFilters,
-    Rate,
     RunOptions,
     environment,
 )
@@ -92,9 +90,8 @@ def run_options(line: CommandLine) -> RunOptions:
         TraceError: an option does not accept its value, or two options exclude each other.
     """
     form = _format(line)
-    buffering = line.argument("buffering", str) or "line"
     command = line.text("command")
-    processes = process_filters(line)
+    filters = process_filters(line)
     if command is not None and not command.strip():
         raise TraceError("-c needs a command")
     _check_colour()
@@ -102,42 +99,18 @@ def run_options(line: CommandLine) -> RunOptions:
         raise TraceError("-kk is no longer supported", hints=("-k reports every failed helper",))
     if line.many("warnings") and line.flag("no_warnings"):
         raise TraceError("-k and --no-warnings cannot be used together")
-    return RunOptions(
-        filters=processes,
-        duration=line.argument("duration", float),
-        command=command,
-        exit_status=line.flag("exit_status"),
-        follow=line.flag("follow") or bool(processes.exec_wait),
-        format=form,
-        output=None if line.text("output") == "-" else line.text("output"),
-        buffering=buffering,
-        raw=line.flag("raw"),
-        plain=line.flag("plain"),
-        heat=_heat(line, form),
-        quiet=line.flag("quiet"),
-        verbose=line.flag("verbose"),
-        warnings=not line.flag("no_warnings"),
-        dry_run=line.flag("dry_run"),
-        yes=line.flag("yes"),
-        keep_privileges=line.flag("keep_privileges"),
-        mode=mode(line),
-        debug=frozenset().union(*line.arguments("debug", frozenset)),
-        usdt_file_activation=line.flag("usdt_file_activation"),
-        disabled=frozenset().union(*line.arguments("no_features", frozenset)),
-        debuginfo=tuple(folder for folders in line.arguments("debuginfo", tuple) for folder in folders),
-        traceable_functions=line.text("traceable_functions"),
-        dwarf_pids=line.arguments("dwarf_pids", int),
-        netns=line.text("netns"),
-        save=_save(line),
-        save_every=line.argument("save_every", tuple),
-        metrics=_metrics(line),
-        rates=line.arguments("max_rate", Rate),
-        budget=_budget(line),
-        measure=line.flag("verbose"),
-        max_memory=line.argument("max_memory", str) or "",
-        watchdog=line.argument("watchdog", float),
-        live=line.flag("live") and _live(line, form),
-    )
+    _check_run(line, form)
+    values = line.options(RunOptions) | {
+        "filters": filters,
+        "follow": line.flag("follow") or bool(filters.exec_wait),
+        "format": form,
+        "output": None if line.text("output") == "-" else line.text("output"),
+        "warnings": not line.flag("no_warnings"),
+        "mode": mode(line),
+        "budget": _budget(line),
+        "measure": line.flag("verbose"),
+    }
+    return replace(RunOptions(), **values)
 
 
 _BY_SUFFIX = {
@@ -200,15 +173,6 @@ def in_format(options: RunOptions, name: str) -> RunOptions:
     return replace(options, format=name)
 
 
-def _heat(line: CommandLine, form: str) -> bool:
-    """Whether ``--heat`` was given, which needs text output of a run."""
-    heat = line.flag("heat")
-    if heat and (form != "text" or mode(line) != "run"):
-        of = f"-f {form.partition(':')[0]}" if form != "text" else f"{mode(line)} mode"
-        raise TraceError(f"--heat prints text while a script runs, so it is not for {of}")
-    return heat
-
-
 def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:
     """*options* with the name and parameters of the script, which snapshots and formats describe."""
     named = tuple(f"--{key}" if value is None else f"--{key}={value}" for key, value in script.named)
@@ -220,18 +184,22 @@ def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOpti
     )
 
 
-def _save(line: CommandLine) -> str | None:
-    path = line.text("save")
-    if path in ("", "-"):
+def _check_run(line: CommandLine, form: str) -> None:
+    """Reject options that need a run of the script, in another mode; and those that its output in *form* excludes."""
+    mode_ = mode(line)
+    if line.flag("heat") and (form != "text" or mode_ != "run"):
+        of = f"-f {form.partition(':')[0]}" if form != "text" else f"{mode_} mode"
+        raise TraceError(f"--heat prints text while a script runs, so it is not for {of}")
+    if (path := line.text("save")) in ("", "-"):
         raise TraceError(f"--save needs the name of a file, not {path!r}", hints=("-o - and -f are for output",))
-    _check_saving(line)
-    return path
-
-
-def _live(line: CommandLine, form: str) -> bool:
-    """Check that a live view can be shown. Returns True."""
-    if mode(line) != "run" or line.flag("dry_run"):
-        what = "--dry-run" if line.flag("dry_run") else f"{mode(line)} mode"
+    if mode_ != "run" and (path is not None or line.many("save_every")):
+        raise TraceError(f"--save and --save-every are for a run of the script, not for {mode_} mode")
+    if mode_ != "run" and line.text("metrics") is not None:
+        raise TraceError(f"--metrics is for a run of the script, not for {mode_} mode")
+    if not line.flag("live"):
+        return
+    if mode_ != "run" or line.flag("dry_run"):
+        what = "--dry-run" if line.flag("dry_run") else f"{mode_} mode"
         raise TraceError(f"--live is for a run of the script, not for {what}")
     if form in ("json", "csv") and line.text("output") in (None, "-"):
         raise TraceError(
@@ -243,13 +211,6 @@ def _live(line: CommandLine, form: str) -> bool:
 
         terminal.check()
         terminal.check_application()
-    return True
-
-
-def _metrics(line: CommandLine) -> Address | None:
-    if line.text("metrics") is not None and mode(line) != "run":
-        raise TraceError(f"--metrics is for a run of the script, not for {mode(line)} mode")
-    return line.argument("metrics", Address)
 
 
 def _budget(line: CommandLine) -> Budget | None:
@@ -260,42 +221,22 @@ def _budget(line: CommandLine) -> Budget | None:
     return budget if budget is None or action is None else replace(budget, action=action)
 
 
-def _check_saving(line: CommandLine) -> None:
-    """Reject ``--save`` unless the probes of a script are run."""
-    if line.text("save") is None and not line.many("save_every"):
-        return
-    mode_ = mode(line)
-    if mode_ != "run":
-        raise TraceError(f"--save and --save-every are for a run of the script, not for {mode_} mode")
-
-
 def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
-    """The options of the command line on which the compiled script depends."""
-    checks = 0 if not run.warnings else 2 if line.many("warnings") else 1
-    return CompileOptions(
-        positional=script.positional if script else (),
-        named=script.named if script else (),
-        unsafe=line.flag("unsafe"),
-        debuginfo=run.debuginfo,
-        filters=run.filters,
-        child=run.command is not None,
-        child_command=run.command or "",
-        include_directories=tuple(line.many("include_directories")),
-        includes=tuple(line.many("includes")),
-        disabled=run.disabled,
-        probe_filter=line.text("probe_filter"),
-        checks=checks,
-        usdt_file_activation=run.usdt_file_activation,
-        follow=run.follow,
-        without_self=_without_self(line),
-        mode=run.mode if run.mode in ("test", "bench") else "run",
-        verbose=run.verbose,
-        ahead=line.text("aot") is not None,
-        limited=bool(run.rates),
-        sampled=run.budget is not None and run.budget.action == SAMPLE,
-        live=run.live,
-        environment=environment(mark_unreadable=line.flag("mark_unreadable")),
-    )
+    """The options of the command line on which the compiled script depends; those of *run* count for both."""
+    values = line.options(CompileOptions) | run.shared() | {
+        "positional": script.positional if script else (),
+        "named": script.named if script else (),
+        "child": run.command is not None,
+        "child_command": run.command or "",
+        "checks": 0 if not run.warnings else 2 if line.many("warnings") else 1,
+        "without_self": _without_self(line),
+        "mode": run.mode if run.mode in ("test", "bench") else "run",
+        "ahead": line.text("aot") is not None,
+        "limited": bool(run.max_rate),
+        "sampled": run.budget is not None and run.budget.action == SAMPLE,
+        "environment": environment(mark_unreadable=line.flag("mark_unreadable")),
+    }
+    return replace(CompileOptions(), **values)
 
 
 def _without_self(line: CommandLine) -> bool:
@@ -615,7 +556,7 @@ def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> L
     from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
 
     return LiveKernel(
-        disabled=options.disabled,
+        disabled=options.no_features,
         traceable_functions=options.traceable_functions,
         debuginfo=options.debuginfo,
         ahead=ahead,

@@ -90,6 +90,18 @@ FEATURES = (
 each."""
 
 
+def known_features(names: Iterable[str]) -> frozenset[str]:
+    """*names* of features.
+
+    Raises:
+        TraceError: one of them is unknown.
+    """
+    unknown = sorted(set(names) - set(FEATURES))
+    if unknown:
+        raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
+    return frozenset(names)
+
+
 COMMON_FIELDS_END = 8
 """Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
 

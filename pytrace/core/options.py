@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -291,13 +292,49 @@ def environment(*, mark_unreadable: bool) -> dict[str, str]:
     return {**variables, _MARK_UNREADABLE: "1"} if mark_unreadable else variables
 
 
-class CompileOptions(msgspec.Struct, frozen=True):
+def debug_folders(names: Iterable[str]) -> tuple[str, ...]:
+    """Directories of debug information, independent of later changes of the working directory; a leading ``+`` is kept.
+
+    A relative name is also searched for in the directory of a binary.
+
+    Raises:
+        TypeError: *names* is one string.
+    """
+    if isinstance(names, str):
+        raise TypeError("debuginfo must be a sequence of folders, not a string")
+    paths: list[str] = []
+    for name in names:
+        mark, folder = ("+", name[1:]) if name.startswith("+") else ("", name)
+        paths += (name,) if os.path.isabs(folder) else (name, mark + os.path.abspath(folder))
+    return tuple(paths)
+
+
+class TracingOptions(msgspec.Struct, frozen=True):
+    """Options that both compilations and runs depend on."""
+
+    filters: ProcessFilters = ProcessFilters()
+    """All filters of processes. Code depends on their :attr:`shape` only, targets on the processes of ``-p``."""
+    follow: bool = False
+    no_features: frozenset[str] = frozenset()
+    """Features of the kernel that must not be used."""
+    debuginfo: tuple[str, ...] = ()
+    """Directories of debug information, as :func:`debug_folders` returns them."""
+    usdt_file_activation: bool = False
+    verbose: bool = False
+    """``-v``: adds notes about targets and headers that were skipped without a warning."""
+    live: bool = False
+    """``--live``: the run is shown in the terminal, where the user may empty maps at any time, with calls under way."""
+
+    def shared(self) -> dict[str, object]:
+        """The members of this class, to make options of another class."""
+        return {name: getattr(self, name) for name in TracingOptions.__struct_fields__}
+
+
+class CompileOptions(TracingOptions, frozen=True):
     """Options of one compilation.
 
     *positional* and *named* are the script's parameters (named without dashes; a flag has the value None).
-    *child* says that ``-c`` was given, *child_command* what it runs. *disabled* are features that ``--no-feature``
-    switches off.
-    *debuginfo* are the folders of ``--debuginfo``.
+    *child* says that ``-c`` was given, *child_command* what it runs.
     *checks* is the level of helper error reports: 0 none (``--no-warnings``), 1 default, 2 all (``-k``).
     *environment* holds the variables that matter (:func:`environment`).
     """
@@ -305,26 +342,18 @@ class CompileOptions(msgspec.Struct, frozen=True):
     positional: tuple[str, ...] = ()
     named: tuple[tuple[str, str | None], ...] = ()
     unsafe: bool = False
-    filters: ProcessFilters = ProcessFilters()
-    """All filters of processes. Code depends on their :attr:`shape` only, targets on the processes of ``-p``."""
     child: bool = False
     child_command: str = ""
     include_directories: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
-    disabled: frozenset[str] = frozenset()
     files: bool = True
     """Whether the script may import files and include headers."""
-    debuginfo: tuple[str, ...] = ()
     probe_filter: str | None = None
     checks: int = 1
-    usdt_file_activation: bool = False
-    follow: bool = False
     without_self: bool = False
     """``--no-self``, and tools without ``--self``: programs leave out what the tracer itself does."""
     mode: str = "run"
     """``run``, ``test``, ``bench``, ``list``."""
-    verbose: bool = False
-    """``-v``: adds notes about targets and headers that were skipped without a warning."""
     ahead: bool = False
     """For an ahead-of-time file: missing parameters and facts about the machine become load-time values."""
     provenance: bool = False
@@ -333,8 +362,6 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """``--max-rate``: programs limit the rate of their hits."""
     sampled: bool = False
     """``--budget``: programs may leave hits out."""
-    live: bool = False
-    """``--live``: the user may empty maps at any time, and calls that are under way are shown."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -458,15 +485,24 @@ class Budget(msgspec.Struct, frozen=True):
     action: str = SAMPLE
 
     @classmethod
-    def parsed(cls, text: str, action: str = SAMPLE) -> Budget | None:
-        """The budget that is written ``1%`` or ``1%machine``; None for other texts."""
+    def chosen(cls, text: str | None, action: str = SAMPLE) -> Budget | None:
+        """The budget of ``1%`` or ``1%machine`` with its action; None without one.
+
+        Raises:
+            ValueError: it is no budget, or there is no such action.
+        """
+        if action not in ACTIONS:
+            raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {action!r}")
+        if text is None:
+            return None
         number, percent, of = text.partition("%")
         try:
             share = float(number) / 100
         except ValueError:
-            return None
-        good = percent and of in ("", "machine") and 0 < share < _MOST_BUDGET
-        return cls(share, of == "machine", action) if good else None
+            share = 0.0
+        if not (percent and of in ("", "machine") and 0 < share < _MOST_BUDGET):
+            raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {text!r}")
+        return cls(share, of == "machine", action)
 
     @property
     def text(self) -> str:
@@ -485,16 +521,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     errors: int = -1
 
 
-class RunOptions(msgspec.Struct, frozen=True):
-    """Options of one run that compilation does not depend on (see ``compile_options``)."""
+class RunOptions(TracingOptions, frozen=True):
+    """Options of one run; beside the shared ones those that compilation does not depend on."""
 
-    filters: ProcessFilters = ProcessFilters()
     duration: float | None = None
     """Seconds after which the run ends."""
     command: str | None = None
     exit_status: bool = False
     """Whether the run has the exit status of the command, unless the script calls ``exit()`` with another than 0."""
-    follow: bool = False
     surroundings: Surroundings = Surroundings()
     """Of the command."""
     format: str = "text"
@@ -510,16 +544,12 @@ class RunOptions(msgspec.Struct, frozen=True):
     heat: bool = False
     """Whether histograms are printed as lines of a heat map while the script runs."""
     quiet: bool = False
-    verbose: bool = False
     warnings: bool = True
     dry_run: bool = False
     yes: bool = False
     """Whether probes that are hit very often are attached without a question."""
     mode: str = "run"
     debug: frozenset[str] = frozenset()
-    usdt_file_activation: bool = False
-    disabled: frozenset[str] = frozenset()
-    debuginfo: tuple[str, ...] = ()
     traceable_functions: str | None = None
     dwarf_pids: tuple[int, ...] = ()
     netns: str | None = None
@@ -542,14 +572,12 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Seconds of ``--watchdog``; None: as the script's config says."""
     metrics: Address | None = None
     """Address on which metrics are served while the script runs."""
-    rates: tuple[Rate, ...] = ()
+    max_rate: tuple[Rate, ...] = ()
     """``--max-rate``."""
     budget: Budget | None = None
     """``--budget``."""
     measure: bool = False
     """Whether the costs of the run are measured and reported."""
-    live: bool = False
-    """Whether the run is shown live in the terminal."""
     places: bool = False
     """Whether snapshots have places in binaries in place of functions of user stacks, which are named elsewhere."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -16,8 +17,19 @@ from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.diagnostics import ScriptError as FailedPass
+from pytrace.core.kernel_info import known_features
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options import SAMPLE, CompileOptions, ProcessFilters, RunOptions, environment
+from pytrace.core.options import (
+    SAMPLE,
+    Budget,
+    CompileOptions,
+    ProcessFilters,
+    Rate,
+    RunOptions,
+    TracingOptions,
+    debug_folders,
+    environment,
+)
 from pytrace.core.script_options import JOINT
 from pytrace.core.source import Source
 from pytrace.core.types import Type
@@ -147,7 +159,7 @@ class CompiledScript:
         if self._script.manifest.ahead is None:
             return self._script
         parameters = RunParameters(self._options.positional, self._options.named)
-        kernel = live_kernel(replace(self._options, disabled=options.disabled, debuginfo=options.debuginfo))
+        kernel = live_kernel(replace(self._options, no_features=options.no_features, debuginfo=options.debuginfo))
         with _COMPILING:
             prepared = prepare(self._script, parameters, options, kernel)
         for text in prepared.warnings:
@@ -270,7 +282,7 @@ def live_kernel(options: CompileOptions, *, ahead: bool = False, cpus: int = 0) 
     """Facts about this machine; *ahead* and *cpus* as for :class:`pytrace.runtime.load.live_kernel.LiveKernel`."""
     from pytrace.runtime.load.live_kernel import LiveKernel  # facts that a compilation asks for
 
-    return LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=ahead, cpus=cpus)
+    return LiveKernel(disabled=options.no_features, debuginfo=options.debuginfo, ahead=ahead, cpus=cpus)
 
 
 def check_names(arguments: Arguments) -> None:
@@ -286,29 +298,64 @@ def check_names(arguments: Arguments) -> None:
 def compile_options(arguments: Arguments) -> CompileOptions:
     """The options of a compilation that the arguments select."""
     positional, named = _parameters(arguments.get("parameters", ()))
-    include_directories, includes = arguments.get("include_directories", ()), arguments.get("includes", ())
-    for name, value in (("include_directories", include_directories), ("includes", includes)):
-        if isinstance(value, str):
-            raise TypeError(f"{name} must be a sequence of names, not a string")
     command = command_text(arguments.get("command"))
-    return CompileOptions(
-        positional=positional,
-        named=named,
-        unsafe=arguments.get("unsafe", False),
-        filters=process_filters(arguments),
-        child=command is not None,
-        child_command=command or "",
-        include_directories=tuple(include_directories),
-        includes=tuple(includes),
-        disabled=frozenset(arguments.get("no_features", ())),
-        debuginfo=folders(arguments.get("debuginfo", ())),
-        probe_filter=arguments.get("probe_filter"),
-        follow=arguments.get("follow", False),
-        limited=bool(arguments.get("max_rate")),
-        sampled=arguments.get("budget") is not None and arguments.get("over_budget", SAMPLE) == SAMPLE,
-        provenance=True,
-        environment=environment(mark_unreadable=arguments.get("mark_unreadable", False)),
-    )
+    values = converted(arguments, CompileOptions) | {
+        "positional": positional,
+        "named": named,
+        "filters": process_filters(arguments),
+        "child": command is not None,
+        "child_command": command or "",
+        "limited": bool(arguments.get("max_rate")),
+        "sampled": arguments.get("budget") is not None and arguments.get("over_budget", SAMPLE) == SAMPLE,
+        "provenance": True,
+        "environment": environment(mark_unreadable=arguments.get("mark_unreadable", False)),
+    }
+    return replace(CompileOptions(), **values)
+
+
+def converted(arguments: Arguments, kind: type[TracingOptions]) -> dict[str, object]:
+    """The values of the arguments that are members of *kind*, by the same names.
+
+    Raises:
+        TypeError, ValueError, TraceError: a value is invalid.
+    """
+    members = kind.__struct_fields__
+    values = {
+        name: _CONVERSIONS[name](value) if name in _CONVERSIONS else value
+        for name, value in arguments.items() if name in members
+    }  # fmt: skip
+    if "budget" in members:
+        values["budget"] = Budget.chosen(arguments.get("budget"), arguments.get("over_budget", SAMPLE))
+    return values
+
+
+def command_text(command: Command | None) -> str | None:
+    """A command as a string that is split again."""
+    return command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
+
+
+def _sequence(name: str, value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} must be a sequence of names, not a string")
+    return tuple(value)
+
+
+def _rates(limits: float | Mapping[str, float]) -> tuple[Rate, ...]:
+    by_probe = limits if isinstance(limits, Mapping) else {"": limits}
+    if any(hits <= 0 for hits in by_probe.values()):
+        raise ValueError("max_rate must be more than 0 hits per second")
+    return tuple(Rate(hits, pattern) for pattern, hits in by_probe.items())
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], object]] = {
+    "command": command_text,
+    "include_directories": partial(_sequence, "include_directories"),
+    "includes": partial(_sequence, "includes"),
+    "no_features": lambda value: known_features(_sequence("no_features", value)),
+    "debuginfo": debug_folders,
+    "max_rate": _rates,
+}
+"""Of arguments whose members of the options are of another type."""
 
 
 def process_filters(arguments: Arguments) -> ProcessFilters:
@@ -328,11 +375,6 @@ def process_filters(arguments: Arguments) -> ProcessFilters:
         netns=arguments.get("netns"),
         own_threads=arguments.get("own_threads", True),
     )
-
-
-def command_text(command: Command | None) -> str | None:
-    """A command as a string that is split again."""
-    return command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
 
 
 def build(source: Source, options: CompileOptions, cached: bool = False) -> manifest.CompiledScript:
@@ -380,20 +422,6 @@ def read(script: Script) -> tuple[Source, bytes | None]:
         raise TraceError(f"cannot read script {path!r}: {error.strerror}", hints=hints) from error
     except ValueError as error:
         raise TraceError(f"cannot read script {path!r}: {error}") from error
-
-
-def folders(names: Sequence[str]) -> tuple[str, ...]:
-    """Directories of debug information, independent of later changes of the working directory; a leading ``+`` is kept.
-
-    A relative name is also searched for in the directory of a binary.
-    """
-    if isinstance(names, str):
-        raise TypeError("debuginfo must be a sequence of folders, not a string")
-    paths: list[str] = []
-    for item in names:
-        mark, folder = ("+", item[1:]) if item.startswith("+") else ("", item)
-        paths += (item,) if os.path.isabs(folder) else (item, mark + os.path.abspath(folder))
-    return tuple(paths)
 
 
 def refuse(arguments: Mapping[str, object], names: Iterable[str], text: str) -> None:

@@ -22,14 +22,9 @@ from pytrace.base.interruption import postponed
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.failures import FAILURES, CallTotals
-from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import (
-    ACTIONS,
-    SAMPLE,
-    Budget,
     CompileOptions,
     ProcessFilters,
-    Rate,
     RunOptions,
     Surroundings,
     parse_memory,
@@ -43,7 +38,7 @@ from pytrace.interface.compiled import (
     Script,
     check_names,
     command_text,
-    folders,
+    converted,
     process_filters,
     refuse,
 )
@@ -617,8 +612,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     if max_memory:
         parse_memory(max_memory, 1 << 40)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
-    no_features = arguments.get("no_features", ())
-    command = _checked(bool(filters.pids), arguments.get("command"), follow, no_features)
+    command = _checked(bool(filters.pids), arguments.get("command"), follow)
+    values = converted(arguments, RunOptions)
     for text in privileges.check():
         warn(text, TraceWarning)
     if isinstance(script, CompiledScript):
@@ -638,24 +633,17 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             "" if cwd is None else os.fspath(cwd), None if env is None else tuple(env.items()), output, errors
         ),
         duration=duration,
-        command=command,
-        follow=follow,
         quiet=True,
-        disabled=frozenset(no_features),
-        debuginfo=folders(arguments.get("debuginfo", ())),
-        netns=arguments.get("netns"),
         script=script.name,
         text=script.source.text,
         parameters=script.parameters,
-        budget=_budget(arguments.get("budget"), arguments.get("over_budget", SAMPLE)),
-        rates=_rates(arguments.get("max_rate", {})),
         measure=measure,
         max_memory=max_memory,
         watchdog=watchdog,
         places=places,
     )
     with opened:
-        return Trace(script, options, confined=confined)
+        return Trace(script, replace(options, **values), confined=confined)
 
 
 def _descriptor(stream: Stream | None, opened: ExitStack) -> int:
@@ -753,33 +741,12 @@ def check_duration(duration: object) -> None:
         raise ValueError(f"duration must be more than 0 seconds, not {duration}")
 
 
-def _budget(text: str | None, action: str) -> Budget | None:
-    if action not in ACTIONS:
-        raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {action!r}")
-    budget = None if text is None else Budget.parsed(text, action)
-    if text is not None and budget is None:
-        raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {text!r}")
-    return budget
-
-
-def _rates(limits: float | Mapping[str, float]) -> tuple[Rate, ...]:
-    by_probe = limits if isinstance(limits, Mapping) else {"": limits}
-    if any(hits <= 0 for hits in by_probe.values()):
-        raise ValueError("max_rate must be more than 0 hits per second")
-    return tuple(Rate(hits, pattern) for pattern, hits in by_probe.items())
-
-
-def _checked(pids: bool, command: Command | None, follow: bool, no_features: Sequence[str]) -> str | None:
+def _checked(pids: bool, command: Command | None, follow: bool) -> str | None:
     """Check combinations of arguments. Returns the command as a string that is split again."""
     if pids and command is not None:
         raise TraceError("pid and command cannot be used together")
     if follow and not pids and command is None:
         raise TraceError("follow needs pid or command")
-    if isinstance(no_features, str):
-        raise TypeError("no_features must be a sequence of names, not a string")
-    unknown = sorted(set(no_features) - set(FEATURES))
-    if unknown:
-        raise TraceError(f"unknown feature {unknown[0]!r}", hints=("features are " + ", ".join(FEATURES),))
     text = command_text(command)
     if text is not None and not text.strip():
         raise TraceError("the command is empty")

@@ -69,8 +69,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         parse_memory(self.max_memory, 1 << 40)
-        if self.budget and Budget.parsed(self.budget) is None:
-            raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {self.budget!r}")
+        Budget.chosen(self.budget or None)
         if unknown := [name for name in self.probes if probe_kind(name) is None]:
             raise ValueError(f"there are no probes of the kind {unknown[0]!r}")
 
@@ -229,10 +228,10 @@ class Policy:
         return wanted
 
     def _with_budget(self, limits: Limits) -> Limits:
-        most = Budget.parsed(self._rules.budget)
+        most = Budget.chosen(self._rules.budget or None)
         if most is None:
             return limits
-        wanted = Budget.parsed(limits.budget) or most
+        wanted = Budget.chosen(limits.budget or None) or most
         if wanted.share > most.share or wanted.machine > most.machine:
             raise self._refused("budget", f"spend more than {self._rules.budget} on tracing")
         return replace(limits, budget=wanted.text)

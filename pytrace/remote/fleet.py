@@ -20,7 +20,7 @@ from pytrace.base import extras, limited_process, typed_json
 from pytrace.core import kernel_info, manifest
 from pytrace.core.diagnostics import Error, HiddenKernelError, TraceError, counted, render_error
 from pytrace.core.kernel_info import MOST_QUESTIONS, Questions
-from pytrace.core.options import SAMPLE, CompileOptions, Config
+from pytrace.core.options import SAMPLE, CompileOptions, Config, debug_folders
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.interface.compiled import (
@@ -31,7 +31,6 @@ from pytrace.interface.compiled import (
     ahead_of_time,
     check_names,
     compile_options,
-    folders,
     live_kernel,
     read,
 )
@@ -167,7 +166,7 @@ class Program(msgspec.Struct, frozen=True):
         Raises:
             Error: there is none.
         """
-        options = replace(self.options, disabled=self.options.disabled | lacks)
+        options = replace(self.options, no_features=self.options.no_features | lacks)
         return ahead_of_time(self.source, options, live_kernel(options, ahead=True, cpus=cpus)).to_bytes()
 
 
@@ -252,7 +251,7 @@ def job_outcome(job: CompileJob) -> Outcome:
     options, kernel, error, data = job.options, None, "", b""
     try:
         facts = kernel_info.decoded_facts(unpacked(job.facts))
-        kernel = RemoteKernel(facts, debuginfo=options.debuginfo, disabled=options.disabled)
+        kernel = RemoteKernel(facts, debuginfo=options.debuginfo, disabled=options.no_features)
         data = ahead_of_time(Source(job.name, job.text, job.path), options, kernel).to_bytes()
     except TraceError as raised:
         error = render_error(raised)
@@ -587,7 +586,7 @@ def fleet(
     program = script if isinstance(script, Program) else _program(script, arguments, compile_there, tell)
     request = _request(program, limits, arguments)
     config = manifest.CompiledScript.from_bytes(program.compiled).manifest.config if program.compiled else None
-    stacks = StackNames(folders(arguments.get("debuginfo", ())), config)
+    stacks = StackNames(debug_folders(arguments.get("debuginfo", ())), config)
     answer = Answer(asked.label, by or "", asked.named, max_keys)
     pusher = Pusher(once=push == "once") if push else None
     relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,

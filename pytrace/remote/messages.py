@@ -16,7 +16,7 @@ from pytrace.base import typed_json
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES, LARGEST_PACKED_FACTS, MOST_CPUS, Digest, Questions
-from pytrace.core.options import ACTIONS, SAMPLE, Budget, parse_memory
+from pytrace.core.options import SAMPLE, Budget, parse_memory
 
 PROTOCOL = 1
 """Grows when an older side would misunderstand; members that a reader does not know are ignored."""
@@ -110,10 +110,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             # NaN is neither.
             if not least <= value <= LONGEST_TIME:
                 raise ValueError(f"{name} is {value}, not {least:g} to {LONGEST_TIME:g} seconds")
-        if self.over_budget not in ACTIONS:
-            raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {self.over_budget!r}")
-        if self.budget and Budget.parsed(self.budget) is None:
-            raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {self.budget!r}")
+        Budget.chosen(self.budget or None, self.over_budget)
         if self.max_memory:
             parse_memory(self.max_memory, 1 << 40)
 

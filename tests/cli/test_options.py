@@ -8,15 +8,26 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytrace.cli import messages, request, script_options
 from pytrace.cli.options import OPTIONS, help_text, read
 from pytrace.cli.script_options import ScriptWords, offered
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options import Address, Budget, FilterShape, ProcessFilters, Rate, RunOptions
+from pytrace.core.options import (
+    Address,
+    Budget,
+    CompileOptions,
+    FilterShape,
+    ProcessFilters,
+    Rate,
+    RunOptions,
+    TracingOptions,
+)
 from pytrace.core.script_options import TYPES, ScriptOption, Value
 from pytrace.interface.compiled import Arguments
+from pytrace.remote.fleet import NOT_HERE
 from pytrace.remote.messages import Limits, Options
 from pytrace.results import formats
 from pytrace.results.formats import table
@@ -327,7 +338,7 @@ def test_budget(argv: list[str], expected: Budget | None) -> None:
 def test_rates() -> None:
     line = read(["--max-rate", "1000/s", "--max-rate", "t:a=b:*=0.5/s", "--max-rate", "7"])
     run = request.run_options(line)
-    assert run.rates == (Rate(1000.0), Rate(0.5, "t:a=b:*"), Rate(7.0))
+    assert run.max_rate == (Rate(1000.0), Rate(0.5, "t:a=b:*"), Rate(7.0))
     assert request.compile_options(line, run, None).limited
     assert not request.compile_options(read([]), request.run_options(read([])), None).limited
 
@@ -405,6 +416,29 @@ def test_an_option_has_one_name_on_the_command_line_in_python_and_in_messages() 
     assert {*Options.__struct_fields__} - {"measure"} <= keys
     of_machines = {"heartbeat", "every", "bytes", "events"}
     assert {*Limits.__struct_fields__} - of_machines <= {row.key for row in OPTIONS if row.many_hosts}
+    of_one_host = {row.key for row in OPTIONS if not row.many_hosts} & Arguments.__annotations__.keys()
+    # Groups and containers of each host have other names, which a program may know.
+    assert of_one_host - {"cgroup", "container"} | {"pids", "cached"} == NOT_HERE
+
+
+EXAMPLES = {
+    "duration": ["2"], "command": ["ls"], "format": ["json"], "output": ["x"], "save": ["x"], "save_every": ["5", "x"],
+    "metrics": [":1"], "buffering": ["none"], "budget": ["1%"], "max_rate": ["5"], "no_features": ["btf"],
+    "traceable_functions": ["x"], "debuginfo": ["a:/b"], "max_memory": ["1G"], "watchdog": ["5"], "mode": ["test"],
+    "debug": ["ast"], "dwarf_pids": ["5"], "netns": ["x"], "include_directories": ["x"], "includes": ["x"],
+    "probe_filter": ["x"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [RunOptions, CompileOptions])
+def test_each_value_has_the_type_of_its_member(kind: type[TracingOptions]) -> None:
+    # -k and --no-warnings make one member together.
+    rows = [row for row in OPTIONS if row.key in kind.__struct_fields__ and row.key != "warnings"]
+    for row in rows:
+        line = read([f"--{row.long}", *EXAMPLES.get(row.key, ())])
+        assert list(line.options(kind)) == [row.key]
+        value = getattr(msgspec.convert(line.options(kind), kind), row.key)
+        assert value != getattr(kind(), row.key), row.key
 
 
 def test_nothing_is_selected() -> None:

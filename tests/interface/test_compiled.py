@@ -4,11 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
-from pytrace.interface.compiled import CompiledScript, _parameters, folders, read
+from pytrace.core.options import Budget, CompileOptions, Rate, RunOptions
+from pytrace.interface.compiled import Arguments, CompiledScript, _parameters, converted, read
 
 SCRIPT = "BEGIN { @a[1] = count(); }\ninterval:s:1,end { @b = $1; }"
 
@@ -100,7 +102,7 @@ def test_parameters() -> None:
             _parameters(wrong)
 
 
-@pytest.mark.parametrize("name", ["includes", "include_directories", "debuginfo"])
+@pytest.mark.parametrize("name", ["includes", "include_directories", "debuginfo", "no_features"])
 def test_a_text_is_no_list_of_names(name: str) -> None:
     with pytest.raises(TypeError, match=f"{name} must be a sequence"):
         compile_("begin { }", **{name: "x"})
@@ -108,7 +110,36 @@ def test_a_text_is_no_list_of_names(name: str) -> None:
 
 def test_folders_stay_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert folders(["/a", "+/b", "c"]) == ("/a", "+/b", "c", f"{tmp_path}/c")
+    arguments = Arguments(debuginfo=["/a", "+/b", "c"])
+    assert converted(arguments, CompileOptions) == {"debuginfo": ("/a", "+/b", "c", f"{tmp_path}/c")}
+
+
+def test_each_value_is_one_of_its_member() -> None:
+    arguments = Arguments(
+        command=["ls", "a b"], follow=True, unsafe=True, netns="x", include_directories=["a"], includes=["b.h"],
+        probe_filter="x", budget="1%", over_budget="detach", max_rate={"uprobe:*": 5, "": 2.5}, debuginfo=["/c"],
+        no_features=["btf"], pid=5, cached=False, parameters=["1"],
+    )  # fmt: skip
+    run = msgspec.convert(converted(arguments, RunOptions), RunOptions)
+    assert (run.command, run.budget) == ("ls 'a b'", Budget(0.01, action="detach"))
+    assert run.max_rate == (Rate(5, "uprobe:*"), Rate(2.5))
+    options = msgspec.convert(converted(arguments, CompileOptions), CompileOptions)
+    shared = ("follow", "no_features", "debuginfo")
+    assert all(getattr(run, name) == getattr(options, name) == run.shared()[name] for name in shared)
+    assert (options.unsafe, options.includes, options.no_features) == (True, ("b.h",), {"btf"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"no_features": ["nope"]}, "unknown feature 'nope'"), ({"over_budget": "stop"}, "over_budget is one of"),
+        ({"budget": "much"}, "budget is a percentage, as '1%' or '1%machine', not 'much'"),
+        ({"max_rate": 0}, "max_rate must be more than 0 hits per second"),
+    ],
+)  # fmt: skip
+def test_values_that_no_option_has(arguments: Arguments, message: str) -> None:
+    with pytest.raises((ValueError, TraceError), match=message):
+        converted(arguments, RunOptions)
 
 
 def test_scripts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

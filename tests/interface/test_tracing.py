@@ -129,22 +129,19 @@ def test_arguments_of_other_names_are_refused(function: Callable[..., object]) -
     ],
 )  # fmt: skip
 def test_commands_are_one_text(command: compiled.Command | None, text: str | None) -> None:
-    assert _checked(None, command, False, ()) == text
+    assert _checked(False, command, False) == text
 
 
 @pytest.mark.parametrize(
-    ("pid", "command", "follow", "features", "message"),
+    ("pids", "command", "follow", "message"),
     [
-        (1, "ls", False, (), "pid and command cannot be used together"), (None, "  ", False, (), "command is empty"),
-        (None, [], False, (), "command is empty"), (None, None, True, (), "follow needs pid or command"),
-        (None, None, False, ("nope",), "unknown feature 'nope'"),
+        (True, "ls", False, "pid and command cannot be used together"), (False, "  ", False, "command is empty"),
+        (False, [], False, "command is empty"), (False, None, True, "follow needs pid or command"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense(
-    pid: int | None, command: compiled.Command | None, follow: bool, features: tuple[str, ...], message: str
-) -> None:
+def test_what_makes_no_sense(pids: bool, command: compiled.Command | None, follow: bool, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        _checked(pid, command, follow, features)
+        _checked(pids, command, follow)
 
 
 def test_a_compiled_script_has_its_options_already() -> None:

@@ -11,15 +11,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pytrace
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options import CompileOptions
 from pytrace.interface import compiled
 from pytrace.runtime.load.map_reader import Block, MapReader
 from tests.support.patience import patience
@@ -207,7 +206,8 @@ class Taken:
 
 
 def test_resets_by_the_user_lose_and_repeat_nothing(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "CompileOptions", partial(CompileOptions, live=True))
+    compile_options = compiled.compile_options
+    monkeypatch.setattr(compiled, "compile_options", lambda given: replace(compile_options(given), live=True))
     taken = Taken(monkeypatch)
     script = (
         "let @l = percpulruhash(100); "

@@ -131,7 +131,7 @@ def _compiled(request: Request, modules: str) -> bytes:
     _see_folders_of_tests(request)
     os.chdir(request.directory)
     os.environ.update(request.environment)
-    kernel = GuestKernel(disabled=request.run_options.disabled)
+    kernel = GuestKernel(disabled=request.run_options.no_features)
     return compile_script(request.source, request.compile_options, kernel, Diagnostics()).to_bytes()
 
 

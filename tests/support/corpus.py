@@ -212,7 +212,7 @@ def outside(folder: Path, modules: str) -> None:
         compile_host.enter(facts, modules)
         os.chdir(work)
         try:
-            result = compiled(item, lambda options: compile_host.GuestKernel(disabled=options.disabled))
+            result = compiled(item, lambda options: compile_host.GuestKernel(disabled=options.no_features))
         except compile_host.OnlyTheGuestKnows:
             result = Result(item.name, "skipped", "asks for what only the machine itself knows")
         if isinstance(result, Result):

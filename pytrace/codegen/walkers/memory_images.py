@@ -83,7 +83,7 @@ def _has_functions(script: Script) -> bool:
     Their 32-bit forms are not: what these unmap is known once other code is there, and has no name then.
     """
     kernel, options = script.kernel, script.options
-    if kernel.arch != "x86_64" or "fentry" in options.disabled or not kernel.feature("fentry"):
+    if kernel.arch != "x86_64" or "fentry" in options.no_features or not kernel.feature("fentry"):
         return False
     prototypes = [kernel.function(f"__x64_sys_{name}") for name in _FUNCTIONS]
     return all(prototype is not None and len(prototype.parameters) == 1 for prototype in prototypes)

@@ -149,7 +149,7 @@ def is_raw(script: Script, event: str) -> bool:
     if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
         return False
     typed = kernel.type_id("typedef", f"btf_trace_{event}") != 0
-    return typed and _RAW not in options.disabled and kernel.feature(_RAW)
+    return typed and _RAW not in options.no_features and kernel.feature(_RAW)
 
 
 def _of_task(slot: int) -> Read:

@@ -218,7 +218,7 @@ class _Expansion:
         del first
         name = names[0]
         module, _, function = name.rpartition(":")
-        typed = self._kernel.feature("fentry") and "fentry" not in self._options.disabled
+        typed = self._kernel.feature("fentry") and "fentry" not in self._options.no_features
         if typed and self._kernel.feature("kprobe") and not _WILD.search(name):
             typed = all(item.number == 1 for item in self._kernel.kernel_functions(function, module))
         prototype = self._kernel.function(function, module) if typed and not _WILD.search(name) else None

@@ -183,7 +183,7 @@ class Scope(msgspec.Struct):
 
     def feature(self, name: str) -> bool:
         """Whether the kernel has a feature that ``--no-feature`` does not hide."""
-        return name not in self.options.disabled and self.kernel.feature(name)
+        return name not in self.options.no_features and self.kernel.feature(name)
 
 
 class UserFunction(msgspec.Struct, frozen=True):

@@ -107,7 +107,7 @@ def prepare(script: CompiledScript, given: RunParameters, options: RunOptions, k
             hints=("give the same options, with any values, when compiling the file and when running it",),
         )
     same = fingerprints.still_true(fact for fact in script.manifest.facts if fact[0] in ("kernel", "modules"))
-    unwanted = sorted(options.disabled.intersection(ahead.features))
+    unwanted = sorted(options.no_features.intersection(ahead.features))
     if unwanted:
         found = f"the code of the file uses {', '.join(unwanted)}; give --no-feature when compiling it"
         raise TraceError(found)

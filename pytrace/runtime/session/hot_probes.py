@@ -101,12 +101,12 @@ def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunO
     manifest = script.manifest
     maps = {symbol: 1 for spec in manifest.maps for symbol in (spec.symbol, spec.keys) if symbol and not spec.inner}
     with ExitStack() as stack:
-        loaded = load(script, options=LoadOptions(disabled=options.disabled, entries=maps), stack=stack)
+        loaded = load(script, options=LoadOptions(disabled=options.no_features, entries=maps), stack=stack)
         loaded.fill_session_data(options, None)
         if (data := manifest.session) is not None:
             loaded.section(data.section)[data.deadline : data.deadline + 8] = bytes(8)
         attach_options = AttachOptions(
-            pids=options.filters.pids, missing_probes="ignore", disabled=options.disabled,
+            pids=options.filters.pids, missing_probes="ignore", disabled=options.no_features,
             file_activation=options.usdt_file_activation,
         )  # fmt: skip
         attachments.attach_all(loaded, programs, attach_options, stack)

@@ -119,7 +119,7 @@ def open_run(
     unwinding = processes.unwound(manifest, options, traced)
     loaded = load_programs(script, options, unwinding, memory, stack)
     loaded.fill_session_data(options, traced.pid)
-    loaded.limit_rates(options.rates)
+    loaded.limit_rates(options.max_rate)
     followed = processes.follow(manifest, options, traced, symbols, functions, unwinding, loaded, notices, stack)
     heartbeat = _heartbeat(loaded, options, embedded, stack)
 
@@ -242,7 +242,7 @@ def load_programs(
         libbpf_log=_to_stderr if "libbpf" in options.debug else None,
         verifier_log=_show_verifier if "verifier" in options.debug else None,
         btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
-        disabled=options.disabled,
+        disabled=options.no_features,
         entries={} if unwind is None else unwind.entries(),
         admit=None if memory is None else memory.admit,
     )

@@ -106,7 +106,7 @@ class Probes:
                 interpreter=self._interpreter,
                 awaits=bool(options.filters.exec_wait),
                 missing_probes=manifest.config.missing_probes,
-                disabled=options.disabled,
+                disabled=options.no_features,
                 file_activation=options.usdt_file_activation,
                 progress=attaching,
             )

@@ -249,7 +249,7 @@ def test_no_perf_event_where_raw_tracepoints_have_types(
 
 def test_which_end_of_a_process_is_awaited() -> None:
     without = frozenset({"rawtracepoint"})
-    assert ways(TYPED, CompileOptions(child=True, follow=True, disabled=without)) == {""}
+    assert ways(TYPED, CompileOptions(child=True, follow=True, no_features=without)) == {""}
     assert ways(TYPED, CompileOptions(child=True, follow=True), "config = { raw_tracepoints = plain; }") == {""}
     assert ways(TYPED, CompileOptions(follow=True, ahead=True)) == {""}
     options = CompileOptions(follow=True, filters=ProcessFilters(exec_wait="x"))

@@ -102,7 +102,7 @@ def test_functions_of_the_kernel_by_what_it_has() -> None:
     assert probes(analyse(text).checked()) == ["fentry:vmlinux:vfs_read", "fexit:vmlinux:vfs_read"]
     program = analyse("call:kernel:vfs_read { @ = sum(args.count); }").checked()
     assert probes(program) == ["fexit:vmlinux:vfs_read"]
-    options = CompileOptions(disabled=frozenset({"fentry"}))
+    options = CompileOptions(no_features=frozenset({"fentry"}))
     assert probes(analyse(text, options).checked()) == ["kprobe:vfs_read", "kretprobe:vfs_read"]
     # Numbers of arguments, which fentry does not have, at the entry, at the return and at the end.
     for text in (

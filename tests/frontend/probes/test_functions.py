@@ -70,7 +70,7 @@ def test_untraceable_function_says_why() -> None:
 
 def test_multi_links_of_kprobes() -> None:
     assert Expanded("kprobe:vfs_* { }", MULTI).unit.multi == "kprobe_multi"
-    assert Expanded("kprobe:vfs_* { }", MULTI, disabled=frozenset({"kprobe_multi"})).unit.multi == ""
+    assert Expanded("kprobe:vfs_* { }", MULTI, no_features=frozenset({"kprobe_multi"})).unit.multi == ""
     assert Expanded("kprobe:vfs_read { }", MULTI).unit.multi == ""
     assert Expanded("kprobe:vfs_* { }").unit.multi == ""
     found = Expanded("kprobe:vfs_*, kprobe:do_exit+4 { }", MULTI)

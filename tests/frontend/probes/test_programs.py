@@ -181,7 +181,7 @@ def test_others_stay_apart(text: str) -> None:
 def test_only_where_the_kernel_has_it_and_the_user_wants_it() -> None:
     text = "kprobe:vfs_* { } kretprobe:vfs_* { }"
     assert links(text) != [("kprobe_multi", ""), ("kprobe_multi", "")]
-    assert links(text, disabled=frozenset({"kprobe_session"})) == [("kprobe_multi", ""), ("kprobe_multi", "")]
+    assert links(text, no_features=frozenset({"kprobe_session"})) == [("kprobe_multi", ""), ("kprobe_multi", "")]
     assert [unit.multi for unit in Expanded(text).units] == ["", ""]
     unknown = replace(SESSIONS, prototypes=_PLAIN.prototypes)
     assert [unit.multi for unit in Expanded(text, unknown).units] == ["kprobe_multi", "kprobe_multi"]
@@ -347,7 +347,7 @@ def test_other_kernels_leave_nops_alone() -> None:
     kernel = usdt(0x1105)
     kernel.features = FEATURES
     assert Expanded("usdt:/bin/app:one:start { }", kernel).unit
-    hidden = Expanded("usdt:/bin/app:one:start { }", usdt(0x1105), disabled=frozenset({"nop5_uprobes"}))
+    hidden = Expanded("usdt:/bin/app:one:start { }", usdt(0x1105), no_features=frozenset({"nop5_uprobes"}))
     assert hidden.unit
 
 

@@ -240,7 +240,7 @@ def test_bodies_that_would_mean_something_else(body: str) -> None:
     [
         {"mode": "plain"},
         {"ahead": True},
-        {"disabled": frozenset({"rawtracepoint"})},
+        {"no_features": frozenset({"rawtracepoint"})},
         {"facts": replace(KERNEL, has_btf=False)},
         {"facts": replace(KERNEL, arch="s390x")},
         {"facts": replace(KERNEL, structs=_FACTS.structs)},
@@ -372,7 +372,7 @@ def test_many_rare_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {"mode": "plain"},
         {"ahead": True},
-        {"disabled": frozenset({"raw_syscalls"})},
+        {"no_features": frozenset({"raw_syscalls"})},
         {"kernel": replace(SYSTEM_CALLS_KERNEL, features=FEATURES)},
         {"kernel": replace(SYSTEM_CALLS_KERNEL, has_btf=False)},
         {"kernel": replace(SYSTEM_CALLS_KERNEL, arch="s390x")},

@@ -52,7 +52,7 @@ def test_places(text: str, probe: str, offset: int, symbol: str) -> None:
 def test_wildcards_and_multi_links() -> None:
     assert Expanded("uprobe:/bin/app:work* { }", MULTI).unit.multi == "uprobe_multi"
     assert Expanded("uprobe:/bin/app:work* { }").unit.multi == ""
-    assert Expanded("uprobe:/bin/app:work* { }", MULTI, disabled=frozenset({"uprobe_multi"})).unit.multi == ""
+    assert Expanded("uprobe:/bin/app:work* { }", MULTI, no_features=frozenset({"uprobe_multi"})).unit.multi == ""
 
 
 ALIASES = RecordedKernel(
