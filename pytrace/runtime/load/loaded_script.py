@@ -17,7 +17,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import msgspec
 from msgspec.structs import replace
@@ -244,7 +244,7 @@ class LoadedScript:
         size = bpf.map_info(descriptor)[3]
         rounded = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         mapped = mmap.mmap(descriptor, rounded, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        self._stack.callback(_close_mapping, mapped)
+        self._stack.callback(bpf.close_mapping, mapped)
         whole = self._stack.enter_context(memoryview(mapped))
         return self._stack.enter_context(whole[:size])
 
@@ -254,12 +254,6 @@ def _look_up(table: Mapping[str, int], symbol: str, kind: str) -> int:
         return table[symbol]
     except KeyError:
         raise InternalError(f"no {kind} {symbol!r} was loaded; there are {sorted(table)}") from None
-
-
-def _close_mapping(mapped: mmap.mmap) -> None:
-    # While a slice of the section exists, the memory stays mapped.
-    with suppress(BufferError):
-        mapped.close()
 
 
 def limits_of_blocks(manifest: Manifest, rates: Sequence[Rate]) -> dict[int, float]:

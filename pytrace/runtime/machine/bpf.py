@@ -24,6 +24,7 @@ from pytrace.runtime.machine import syscalls
 from pytrace.runtime.machine.syscalls import Memory, string_memory
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Iterator, Sequence
 
 
@@ -517,6 +518,12 @@ def map_next_key(descriptor: int, key: bytes | None, key_size: int) -> bytes | N
     except FileNotFoundError:
         return None
     return bytes(after.data)
+
+
+def close_mapping(mapped: mmap.mmap) -> None:
+    """Unmap memory of a map, which stays mapped while there are views: an exception keeps those of frames it left."""
+    with suppress(BufferError):
+        mapped.close()
 
 
 class MapBatch:

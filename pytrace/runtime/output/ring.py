@@ -506,7 +506,7 @@ class RingReader:
         size = bpf.map_info(map_fd)[4]
         page = mmap.PAGESIZE
         consumer = mmap.mmap(map_fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0)
-        stack.callback(consumer.close)
+        stack.callback(bpf.close_mapping, consumer)
         self._size = size
         self._consumer = _view(stack, memoryview(consumer), "Q")
         self._stack = stack
@@ -541,7 +541,7 @@ class RingReader:
         """The page of the producer position and *size* bytes of data."""
         page = mmap.PAGESIZE
         mapped = mmap.mmap(self._fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
-        self._stack.callback(mapped.close)
+        self._stack.callback(bpf.close_mapping, mapped)
         return self._stack.enter_context(memoryview(mapped))
 
     def _reach(self, end: int) -> None:

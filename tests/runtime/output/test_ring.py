@@ -6,10 +6,12 @@ import mmap
 import os
 import random
 import struct
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise, permutations
+from types import FrameType
 
 import pytest
 
@@ -315,6 +317,34 @@ def test_an_unfinished_record_holds_up_what_comes_after_it(stack: ExitStack, mon
     assert reader.drain(printed.handlers) == 200
     assert reader.pending
     assert reader.drain(printed.handlers) == 0
+
+
+def test_a_second_ctrl_c_at_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that the exception left still have views of the ring when it is closed."""
+    sent = [sample(kind, 1)[0] for kind in [0] * 80 + [0, 1, 2] * 3 + [3]]
+    calls, ended = 0, False
+    while not ended:
+        calls += 1
+        left = calls
+
+        def look(frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal left
+            # What the end of a generator raises goes nowhere.
+            if event == "call" and frame.f_code.co_name != "<genexpr>":
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt), ExitStack() as stack:
+            ring = Ring(stack, monkeypatch)
+            reader, printed = RingReader(ring.file, stack), Printed()
+            ring.send(*sent)
+            sys.setprofile(look)
+            try:
+                ended = reader.drain(printed.handlers) == len(sent)
+            finally:
+                sys.setprofile(None)
+    assert calls > 10
 
 
 # ---------------------------------------------------------------------------------------------- batches
