@@ -41,7 +41,7 @@ def compiled(
     text: str, positional: tuple[str, ...] = (), named: tuple[tuple[str, str | None], ...] = ()
 ) -> CompiledScript:
     diagnostics = Diagnostics()
-    wanted = CompileOptions(positional, named, ahead=True)
+    wanted = CompileOptions(positional=positional, named=named, ahead=True)
     found = pipeline.compile_script(Source("stdin", text), wanted, RecordedKernel(), diagnostics)
     found = replace(found, manifest=replace(found.manifest, facts=(FACT,)))
     return CompiledScript.from_bytes(found.to_bytes())
