@@ -1,9 +1,10 @@
-/* leaks [KEPT [FREED [SIZE]]]: keeps KEPT (10) allocations of SIZE (1000) bytes and frees FREED (20) others of that size,
- * in keep() and use(). Then prints how many bytes it keeps, and ends when standard input does. */
+/* leaks [KEPT [FREED [SIZE [around]]]]: keeps KEPT (10) allocations of SIZE (1000) bytes and frees FREED (20) others of that size,
+ * in keep() and use(); with `around` it keeps one more that is a byte smaller, and one a byte larger. Then prints how many bytes of
+ * that size it keeps, and ends when standard input does. */
 #include <stdio.h>
 #include <stdlib.h>
 
-static void *volatile kept[4096];
+static void *volatile kept[4098];
 
 void keep(int number, size_t size) {
     kept[number] = malloc(size);
@@ -22,6 +23,10 @@ int main(int argc, char **argv) {
         return 2;
     for (int number = 0; number < keeps; number++)
         keep(number, size);
+    if (argc > 4) {
+        keep(keeps, size - 1);
+        keep(keeps + 1, size + 1);
+    }
     for (int number = 0; number < frees; number++)
         use(size);
     printf("%zu\n", keeps * size);
