@@ -47,6 +47,12 @@ os.waitpid(child, 0)
 """
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of runs that show all calls: a compiled script is kept for one; theirs takes seconds."""
+    return tmp_path_factory.mktemp("calls")
+
+
 def calls(server: Server, folder: Path, *options: str) -> list[str]:
     (folder / "program.py").write_text(PROGRAM)
     command = f"{sys.executable} -I -S {folder}/program.py"
@@ -77,11 +83,11 @@ EXPECTED = (
 )
 
 
-def test_each_call_has_its_arguments_and_result(server: Server, tmp_path: Path) -> None:
-    lines = calls(server, tmp_path)
+def test_each_call_has_its_arguments_and_result(server: Server, place: Path) -> None:
+    lines = calls(server, place)
     position = 0
     for pattern in EXPECTED:
-        wanted = re.compile(pattern.replace("DIR", re.escape(str(tmp_path))))
+        wanted = re.compile(pattern.replace("DIR", re.escape(str(place))))
         found = next((index for index in range(position, len(lines)) if wanted.fullmatch(lines[index])), None)
         assert found is not None, (pattern, lines[position:])
         position = found
@@ -101,16 +107,16 @@ def test_filters_summary_and_json(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("strace")
-def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: Path) -> None:
+def test_a_program_makes_the_calls_that_strace_shows(server: Server, place: Path) -> None:
     program = "env -i /usr/bin/ls -n /etc/passwd /nonexistent"
     # A run of the server writes to files, too.
-    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
-        subprocess.run(["strace", "-o", "theirs", *program.split()], cwd=tmp_path, stdout=out, stderr=err)
-    result = server.run(("calls", "--no-names", "-o", "ours", "-c", program), cwd=tmp_path, timeout=60)
+    with open(place / "out", "wb") as out, open(place / "err", "wb") as err:
+        subprocess.run(["strace", "-o", "theirs", *program.split()], cwd=place, stdout=out, stderr=err)
+    result = server.run(("calls", "--no-names", "-o", "ours", "-c", program), cwd=place, timeout=60)
     assert result.status == 0, result
 
     def comparable(name: str) -> list[str]:
-        lines = (tmp_path / name).read_text().splitlines()
+        lines = (place / name).read_text().splitlines()
         lines = [re.sub(r" <[0-9.]+>$", "", line) for line in lines if not line.startswith(("+++", "---"))]
         # The test machine has no clock that programs read by themselves.
         lines = [re.sub(r"tv_n?sec=\d+", "", line) for line in lines]
@@ -127,13 +133,11 @@ def test_a_program_makes_the_calls_that_strace_shows(server: Server, tmp_path: P
 
 @pytest.mark.needs("strace")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="calls that other machines do not have")
-def test_most_calls_are_shown_as_strace_shows_them(server: Server, tmp_path: Path) -> None:
+def test_most_calls_are_shown_as_strace_shows_them(server: Server, tmp_path: Path, place: Path) -> None:
     """More than 150 different calls, in the order of strace; what differs is in docs/reference/system-calls.md."""
     program = compiled(tmp_path, "many_calls", SOURCES / "many_calls.c", "-w")
     shown = []
-    for name in ("theirs", "ours"):
-        folder = tmp_path / name
-        folder.mkdir()
+    for name, folder in (("theirs", tmp_path), ("ours", place)):
         file = str(tmp_path / f"{name}.txt")
         if name == "theirs":
             subprocess.run(["strace", "-s", "32", "-o", file, program], cwd=folder, stderr=subprocess.DEVNULL)
@@ -449,14 +453,14 @@ void _start(void) {
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="32-bit programs of x86-64")
-def test_calls_of_32_bit_programs_have_their_own_names(server: Server, tmp_path: Path) -> None:
+def test_calls_of_32_bit_programs_have_their_own_names(server: Server, tmp_path: Path, place: Path) -> None:
     """Not those that their numbers have in 64-bit ones: 3 is close there, 20 writev."""
     need("tracepoint", "rawtracepoint", "iter", "bpf_loop")
     try:
         program = compiled(tmp_path, "narrow", _NARROW, "-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie")
     except subprocess.CalledProcessError:
         pytest.skip("no compiler of 32-bit programs")
-    lines = function_calls(server, tmp_path, str(program))
+    lines = function_calls(server, place, str(program))
     own = [line.partition("(")[0] for line in lines if line.startswith("32-bit:")]
     assert own == [f"32-bit:{name}" for name in ("pipe", "fork", "read", "waitpid", "getpid", "exit")]
     assert function_calls(server, tmp_path, str(program), "syscall:writev,close")[-1] == "+++ exited with 0 +++"
