@@ -32,7 +32,7 @@ Stack = list[tuple[str, int]]
 @pytest.fixture
 def started(server: Server) -> None:
     """The server runs before processes are counted."""
-    server.run(("--version",))
+    server.start()
 
 
 def frames(text: str) -> Stack:
@@ -308,7 +308,7 @@ def test_calls_are_those_of_the_program(server: Server, python: Python, tool: st
     """Every entry, every end with its value, in order; also beside debuggers and other tools."""
     command = " ".join([*python.command, str(PROGRAM), "20" if not tool else "2", tool])
     noted, seen = traced(server, command, tmp_path / "output")
-    assert sum(map(len, noted.values())) > 2500
+    assert sum(map(len, noted.values())) > (400 if tool else 2500)
     assert seen == noted
 
 
