@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("started", "no_leaks")
 @pytest.fixture
 def started(server: Server) -> None:
     """The server runs before processes are counted."""
-    server.run(("--version",))
+    server.start()
 
 
 NAMES = count()

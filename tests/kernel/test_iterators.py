@@ -31,7 +31,7 @@ def ask(_running: Running) -> None:
 @pytest.fixture(autouse=True)
 def _surroundings(server: Server) -> Iterator[None]:
     need("iter", "syscalls")
-    server.run(("--version",))  # it starts before processes are counted
+    server.start()  # it starts before processes are counted
     with leaks.no_leaks():
         yield
 

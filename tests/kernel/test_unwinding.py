@@ -34,7 +34,7 @@ WHEN_WHOLE = f"{CALL} {{ if (len(dw_ustack) == {len(CHAIN) + len(START)}) {{ pri
 @pytest.fixture
 def started(server: Server) -> None:
     """The server runs before processes are counted."""
-    server.run(("--version",))
+    server.start()
 
 
 def names(text: str) -> list[str]:

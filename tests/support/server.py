@@ -103,7 +103,7 @@ class Server:
         *while_attached* is called before them, here. What it raises is raised after the run has ended. *timeout* is as
         for :func:`patience`.
         """
-        process = self._start()
+        process = self.start()
         sys.audit("pytrace.tests.run", environment or {})  # counted by tests.support.profile
         paths = {name: os.path.join(self.folder.name, name) for name in ("stdin", "stdout", "stderr")}
         Path(paths["stdin"]).write_bytes((stdin or "").encode("utf-8", "surrogateescape"))
@@ -132,7 +132,7 @@ class Server:
         a process seventy. A run keeps the privileges of the process, and leaves it as it was: descriptors, children,
         actions of signals and the working directory are compared. *timeout* is for each, as for :func:`patience`.
         """
-        process = self._start()
+        process = self.start()
         for _ in runs:
             sys.audit("pytrace.tests.run", {"XDG_CACHE_HOME": str(cache)})
         request = {
@@ -189,7 +189,8 @@ class Server:
             self.process = None
         self.folder.cleanup()
 
-    def _start(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str]:
+        """Its process, started if there is none: for tests that count processes before they run anything."""
         if self.process is None:
             from tests.support import forked
 

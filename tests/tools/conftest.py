@@ -31,7 +31,7 @@ def tool(server: Server, request: pytest.FixtureRequest) -> Iterator[Tool]:
     What its mark says of the ``kernel`` are features of :data:`tests.support.machine.FEATURES` that the case needs.
     """
     need(*(name for mark in request.node.iter_markers("tool") for name in mark.kwargs.get("kernel", "").split()))
-    server.run(("--version",))  # it starts before processes are counted
+    server.start()  # it starts before processes are counted
 
     def run(name: str, *arguments: object, **options: Any) -> ToolRun:
         return run_tool(server, name, *arguments, **options)
