@@ -25,9 +25,9 @@ TICKS = "interval:ms:10 { print(1); } end { print(2); }"
 
 
 @pytest.fixture(autouse=True)
-def kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
-    """Each test has a cache of its own, and leaves nothing in the kernel."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+def kept_apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, no_leaks: None) -> None:
+    """These tests have a cache of their own, and leave nothing in the kernel."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def in_thread(work: object) -> None:
