@@ -15,6 +15,7 @@ from pytrace.core.types import INT32, AddressSpace, Pointer, String, Struct
 from pytrace.runtime.load import listing
 from pytrace.runtime.load.live_kernel import LiveKernel
 from pytrace.runtime.machine import fingerprints, perf
+from tests.support.btf_builder import BtfBuilder
 from tests.support.machine import own_cgroup
 from tests.support.pace import unit
 
@@ -181,11 +182,14 @@ def test_features_can_be_switched_off() -> None:
 @needs_btf
 def test_another_btf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    copy = tmp_path / "btf"
-    copy.write_bytes(Path("/sys/kernel/btf/vmlinux").read_bytes())
-    kernel = LiveKernel(environment={"PYTRACE_BTF": str(copy)})
-    assert kernel.struct("struct", "task_struct") is not None
-    assert any(fact[:2] == ("file", str(copy)) for fact in kernel.dependencies())
+    other, builder = tmp_path / "btf", BtfBuilder()
+    builder.struct("task_struct", 4, ("of_the_file", builder.integer("int", 4), 0))
+    other.write_bytes(builder.build())
+    kernel = LiveKernel(environment={"PYTRACE_BTF": str(other)})
+    found = kernel.struct("struct", "task_struct")
+    assert found is not None
+    assert [member.name for member in found.fields] == ["of_the_file"]
+    assert any(fact[:2] == ("file", str(other)) for fact in kernel.dependencies())
     with pytest.raises(TraceError, match="PYTRACE_BTF"):
         _ = LiveKernel(environment={"PYTRACE_BTF": "/no/such/file"}).has_btf
 

@@ -202,7 +202,7 @@ def test_a_pinned_iterator_is_what_the_user_asked_for() -> None:
 
 MOMENTS = ("attach", "run", "print", "save")
 SCRIPT = (
-    "config = { max_map_keys = 20000; } begin { for ($i : 0..20000) { @many[$i] = $i; } } "
+    "config = { max_map_keys = 5000; } begin { for ($i : 0..5000) { @many[$i] = $i; } } "
     "t:syscalls:sys_enter_getppid /pid == %d/ { @[ustack, kstack] = count(); } profile:hz:99 { @p = count(); } "
     "uprobe:%s/usdt:pass { @u = count(); } usdt:%s/usdt:sample:guarded { @s = count(); } "
     "interval:ms:50 { print(@many); }"
