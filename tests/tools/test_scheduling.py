@@ -50,7 +50,8 @@ def displaced(pid: int) -> int:
 def in_turns(pids: list[int], times: int = 8) -> None:
     """Wait until each process was displaced *times* more."""
     before = {pid: displaced(pid) for pid in pids}
-    until(lambda: all(displaced(pid) >= before[pid] + times for pid in pids))
+    with scheduling.computing(pids):
+        until(lambda: all(displaced(pid) >= before[pid] + times for pid in pids))
 
 
 def taking_turns(programs: Path, pids: list[int]) -> Callable[[Running], None]:
@@ -101,7 +102,7 @@ def test_outputs_at_intervals_with_the_time(tool: Tool, options: tuple[str, ...]
 @pytest.mark.tool("runqlen", kernel="btf")
 def test_threads_that_wait_are_counted(tool: Tool, programs: Path) -> None:
     place = max(os.sched_getaffinity(0))
-    with scheduling.hogs(programs, 3, place):
+    with scheduling.hogs(programs, 3, place) as hogs, scheduling.computing(hogs):
         run = tool("runqlen", "-C", 1, 1, interrupt=False)
         found = run.maps["@runqlen"][str(place)]
         # One runs, two wait; samples that fall into a switch may see one less.
@@ -204,7 +205,8 @@ def sampled(pids: list[int], ticks: int = 30) -> None:
         return int(fields[11]) + int(fields[12])
 
     before = {pid: passed(pid) for pid in pids}
-    until(lambda: all(passed(pid) >= before[pid] + ticks for pid in pids))
+    with scheduling.computing(pids):
+        until(lambda: all(passed(pid) >= before[pid] + ticks for pid in pids))
 
 
 @pytest.mark.tool("cpuwalk")
@@ -215,7 +217,8 @@ def test_the_processor_of_a_program(tool: Tool, programs: Path) -> None:
         used = {bucket["min"]: bucket["count"] for bucket in run.maps["@cpu"] if bucket["count"]}
         assert set(used) == {place}
         assert used[place] >= 5
-        each = tool("cpuwalk", "-P", 1, 1, interrupt=False)
+        with scheduling.computing(hogs):
+            each = tool("cpuwalk", "-P", 1, 1, interrupt=False)
         assert f"{hogs[0]},busy" in each.maps["@cpu"]
 
 
@@ -447,7 +450,7 @@ def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
 
 @pytest.mark.tool("offcputime", kernel="rawtracepoint")
 def test_one_thread_and_a_duration(tool: Tool, programs: Path) -> None:
-    with scheduling.hogs(programs, 2) as hogs:
+    with scheduling.hogs(programs, 2) as hogs, scheduling.computing(hogs):
         run = tool("offcputime", "-t", hogs[0], 1, interrupt=False)
     found = of(run, "@off_us", ",busy,")
     assert found
@@ -539,11 +542,12 @@ def test_both_stacks_meet_in_folded_lines(tool: Tool, reader: Reader) -> None:
 @pytest.mark.tool("profile")
 @pytest.mark.parametrize("options", [(), ("-U",), ("-d",), ("-F", 99), ("--count", 5_000_000), ("-A",), ("-I",)])
 def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
+    # Half a second or more of processor time are 24 samples at 49 Hz.
+    often, ticks = (("-F", 499), 10) if options in {("-U",), ("-d",), ("-A",), ("-I",)} else ((), 50)
     with scheduling.hogs(programs, 1) as hogs:
-        run = tool("profile", "-p", hogs[0], *options, work=lambda _: sampled(hogs, 50))
+        run = tool("profile", "-p", hogs[0], *options, *often, work=lambda _: sampled(hogs, ticks))
         samples = run.maps["@samples"]
         assert all(re.search(rf",busy,{hogs[0]}( #\d+)?$", key) for key in samples)
-        # Half a second or more of processor time: 24 samples at 49 Hz.
         assert sum(samples.values()) >= 12
         assert sum(of(run, "@samples", "hot").values()) >= 0.5 * sum(samples.values())
         assert all((",--," in key) == ("-d" in options) for key in samples)
@@ -586,18 +590,21 @@ def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
         lines = folded(run)
         assert all(line.startswith("busy;") or line == "busy" for line in lines)
         assert any(line.endswith("hot") for line in lines)
-        kernel = tool("profile", "-K", "--folded", "-a", "-C", place, 1, form="text", interrupt=False)
+        kernel = tool("profile", "-K", "--folded", "-a", "-C", place, form="text", work=lambda _: sampled(hogs))
         assert all(re.fullmatch(r"[^;]+(;.*_\[[ki]\])?", line) for line in folded(kernel))
         others = os.sched_getaffinity(0) - {place}
         for other in sorted(others)[:1]:
-            elsewhere = tool("profile", "-p", hogs[0], "-C", other, 1, interrupt=False)
+            elsewhere = tool("profile", "-p", hogs[0], "-C", other, work=lambda _: sampled(hogs))
             assert not elsewhere.maps.get("@samples")
-        timed = tool("profile", "--over-time", 1, "-F", 999, "-p", hogs[0], interrupt=False)
+        timed = tool(
+            "profile", "--over-time", 1, "-F", 999, "-p", hogs[0], work=lambda _: sampled(hogs), interrupt=False
+        )
         times = {int(key.rpartition(",")[2]) for key in timed.maps["@samples"]}
         assert times <= set(range(0, 1300, 100))
         assert len(times) > 1
         assert sum(timed.maps["@samples"].values()) == sum(timed.maps["@slices"].values())
-        thread = tool("profile", "-L", hogs[0], 1, interrupt=False)
+        with scheduling.computing(hogs):
+            thread = tool("profile", "-L", hogs[0], 1, interrupt=False)
         assert sum(of(thread, "@samples", f",busy,{hogs[0]}").values()) == sum(thread.maps["@samples"].values()) > 0
 
 
@@ -736,7 +743,7 @@ def test_references_and_misses(tool: Tool, programs: Path) -> None:
         assert "this machine has no hardware counters of cache references and misses" in failed.stderr
         assert "pytrace profile" in failed.stderr
         cannot("no hardware counters: the tool says so")
-    with scheduling.hogs(programs, 1) as hogs:
+    with scheduling.hogs(programs, 1) as hogs, scheduling.computing(hogs):
         run = tool("llcstat", 1, interrupt=False)
         check_columns(run)
         assert run.of(PID=hogs[0])

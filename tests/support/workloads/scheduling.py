@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -68,9 +69,9 @@ def wakes(programs: Path, times: int = 10) -> Woken:
 
 @contextmanager
 def hogs(programs: Path, count: int, processor: int | None = None) -> Iterator[list[int]]:
-    """Processes that compute without end, all on one processor (the last that may be used): their numbers.
+    """Processes that compute while :func:`computing` lets them, all on one processor (the last that may be used).
 
-    With two or more each has to wait for the others.
+    With two or more each has to wait for the others. Yields their numbers.
     """
     place = max(os.sched_getaffinity(0)) if processor is None else processor
     with ExitStack() as stack:
@@ -86,7 +87,21 @@ def hogs(programs: Path, count: int, processor: int | None = None) -> Iterator[l
             os.sched_setaffinity(process.pid, {place})
             started.append(process.pid)
         until(lambda: all(_processor_time(pid) > 0 for pid in started))
+        with computing(started):
+            pass
         yield started
+
+
+@contextmanager
+def computing(pids: list[int]) -> Iterator[None]:
+    """Let processes of :func:`hogs` compute meanwhile: not as well while a tool is compiled for them."""
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
 
 
 def _processor_time(pid: int) -> int:
