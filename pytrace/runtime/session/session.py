@@ -408,6 +408,12 @@ class Session:
         except KeyboardInterrupt:
             self.break_off()
             raise
+        except RuntimeError as error:
+            # Before Python 3.12 what __set_name__ raises, within an import, is the cause of another exception.
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            self.break_off()
+            raise error.__cause__ from None
 
     # ---- start
 

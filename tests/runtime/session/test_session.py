@@ -118,6 +118,8 @@ class Interrupting(Service):
     def finish(self, end: Any) -> None:
         if self._phase == "finish":
             raise KeyboardInterrupt
+        if self._phase == "import":
+            type("Imported", (), {"member": Named()})
 
     def break_off(self) -> None:
         self.broken_off = True
@@ -135,8 +137,16 @@ def test_a_second_signal_tells_how_many_events_are_left(fake: Make) -> None:
     assert run.said == "Attached 1 probe\nWARNING: 3 events not printed because of the interrupt\n"
 
 
-def test_a_second_signal_while_maps_print(fake: Make) -> None:
-    service = Interrupting("finish")
+class Named:
+    """A member of a class, as modules that are imported at the end have some."""
+
+    def __set_name__(self, _owner: type, _name: str) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("phase", ["finish", "import"])
+def test_a_second_signal_while_maps_print(fake: Make, phase: str) -> None:
+    service = Interrupting(phase)
     run = fake(PROBE, services=[service])
     run.loop.while_waiting = run.exit
     with pytest.raises(KeyboardInterrupt):
