@@ -5,11 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import TypeAlias
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals by which users and systems end a process."""
+
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 
 class EndRequests:
@@ -48,53 +52,56 @@ def interruptions(stop: Callable[[], object]) -> Iterator[None]:
 
 
 class _Postponement:
-    """The handler of SIGINT while it is postponed, and the signals that came."""
+    """Handlers of signals that are postponed, and the signals that came."""
 
-    def __init__(self, former: Callable[[int, FrameType | None], object] | int) -> None:
-        self.former = former
-        self.came: list[tuple[int, FrameType | None]] = []
+    def __init__(self, former: dict[int, Handler]) -> None:
+        self._former = former
+        self._came: dict[int, FrameType | None] = {}
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Handle the signal later."""
+        self._came.setdefault(number, frame)
 
     def deliver(self) -> None:
-        """Let the former handler handle what came."""
-        if not self.came:
-            return
-        first = self.came[0]
-        self.came.clear()
-        if callable(self.former):
-            self.former(*first)
-        else:
-            signal.raise_signal(signal.SIGINT)
+        """Let the former handlers handle what came, each once."""
+        while self._came:
+            number = next(iter(self._came))
+            self._former[number](number, self._came.pop(number))
 
 
 _postponements: list[_Postponement] = []
-"""That of the main thread's block, if it is in one: a process has one handler of SIGINT."""
+"""That of the main thread's block, if it is in one: a process has one handler of a signal."""
 
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Defer Python's SIGINT handler to the end of the block or :func:`deliver`, whichever thread receives the signal.
+    """Defer Python's handlers of signals that end the process to the end of the block or :func:`deliver`.
 
-    Blocking the signal is not enough in a program with several threads: another thread receives it, and the handler
-    still runs in the main thread. Handlers never run in other threads.
+    For a step that must not be left half done, as the second Ctrl-C of a run raises wherever it is, and Python's own
+    handler does with the first. Blocking the signals is not enough in a program with several threads: another thread
+    receives it, and the handler still runs in the main thread. Handlers never run in other threads.
     """
-    former = signal.getsignal(signal.SIGINT)
     # None: it was not installed from Python, and cannot be put back.
-    if former is None or threading.current_thread() is not threading.main_thread() or _postponements:
+    former: dict[int, Handler] = {
+        number: handler for number in ENDING if callable(handler := signal.getsignal(number))
+    }
+    if not former or threading.current_thread() is not threading.main_thread() or _postponements:
         yield
         return
     postponement = _Postponement(former)
-    _postponements.append(postponement)
-    signal.signal(signal.SIGINT, lambda number, frame: postponement.came.append((number, frame)))
-    try:
+    # A former handler may raise as soon as one is put back: all are, then what came is handled.
+    with ExitStack() as stack:
+        stack.callback(postponement.deliver)
+        stack.callback(_postponements.clear)
+        _postponements.append(postponement)
+        for number, handler in former.items():
+            stack.callback(signal.signal, number, handler)
+            signal.signal(number, postponement.note)
         yield
-    finally:
-        signal.signal(signal.SIGINT, former)
-        _postponements.clear()
-        postponement.deliver()
 
 
 def deliver() -> None:
-    """In a block of :func:`postponed`, where everything that is open has its owner: handle the signal that came.
+    """In a block of :func:`postponed`, where everything that is open has its owner: handle the signals that came.
 
     Raises:
         KeyboardInterrupt: there was one, and Python's own handler is installed.

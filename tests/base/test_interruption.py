@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytrace.base.interruption import ENDING, held, postponed
+from pytrace.base.interruption import ENDING, deliver, held, postponed
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -34,18 +35,55 @@ def test_the_mask_is_as_before_even_after_an_error() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def test_a_handler_runs_at_the_end_of_the_block() -> None:
+class EndedError(Exception):
+    """Raised by a handler, with the number of its signal."""
+
+
+@pytest.fixture
+def raising() -> Iterator[Callable[[int, object], None]]:
+    """A handler of all signals that end a process."""
+
+    def handle(number: int, _frame: object) -> None:
+        raise EndedError(number)
+
+    former = {number: signal.signal(number, handle) for number in ENDING}
+    yield handle
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_handler_runs_at_the_end_of_the_block(number: signal.Signals, raising: Callable[[int, object], None]) -> None:
     done = []
 
     def run() -> None:
         with postponed():
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
             done.append(True)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(EndedError, match=str(int(number))):
         run()
     assert done
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert {signal.getsignal(other) for other in ENDING} == {raising}
+
+
+def test_signals_are_handled_in_their_order_where_the_block_says_so(raising: Callable[[int, object], None]) -> None:
+    with postponed():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with pytest.raises(EndedError, match=str(int(number))):
+                deliver()
+        deliver()
+
+
+def test_what_is_left_to_the_kernel_stays_so() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with postponed():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 def test_without_a_signal_the_handler_is_as_before() -> None:

@@ -27,17 +27,25 @@ AT_CALL = """
 import os, signal, sys
 from pytrace.cli.entry import command
 
-number, wanted, report = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-del sys.argv[1:4]
+number, report, orderly = int(sys.argv[1]), sys.argv[3], sys.argv[4] == "orderly"
+wanted = {int(word) for word in sys.argv[2].split(",")}
+if orderly:
+    from pytrace.runtime.session import signals
+
+    signals.TOGETHER = 0.0
+del sys.argv[1:5]
 calls = 0
 told = open(report, "w")  # a run opens no other file once it is attached
 
-def look(_frame, _event, _argument):
+def look(_frame, event, _argument):
     global calls
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if event not in ("call", "c_return"):
+        return  # Python handles signals where a function begins, and after calls of C
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler or (orderly and not callable(handler)):
         return  # Python's own, until the command has begun
     calls += 1
-    if calls == wanted:
+    if calls in wanted:
         os.kill(os.getpid(), number)
 
 leave = os._exit
@@ -54,7 +62,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.setprofile(look)
 command()
 """
-"""Runs pytrace and sends a signal to it at the call of that number, or tells how many calls there are."""
+"""Runs pytrace and sends a signal to it at the calls of these numbers, and tells how many calls there are; *orderly*:
+only calls of the part in which the first signal asks for the end, and another is the second one at once."""
 
 SCRIPT = 'begin { printf("b\\n"); @ = 1; } interval:ms:20 { exit(); } end { printf("e\\n"); }'
 WHOLE = "b\ne\n\n\n@: 1\n"
@@ -70,8 +79,9 @@ class Run:
         self._words = [*options, "-e", SCRIPT, "-c", f"sleep {self._child}"]
         self._environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT)}
 
-    def __call__(self, number: int, call: int) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-c", AT_CALL, str(number), str(call), str(self._report), *self._words]
+    def __call__(self, number: int, *calls: int, part: str = "all") -> subprocess.CompletedProcess[str]:
+        at = ",".join(map(str, calls))
+        words = [sys.executable, "-c", AT_CALL, str(number), at, str(self._report), part, *self._words]
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=patience(30), check=False, env=self._environment
         )
@@ -110,6 +120,21 @@ def test_a_signal_at_any_call_ends_the_run(
         assert not re.search("Traceback|ignored|BUG", done.stderr), done.stderr
         assert done.returncode in (0, -number), done
         assert done.stdout == (WHOLE if done.returncode == 0 else ""), done
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("points", [POINTS, pytest.param(16 * POINTS, marks=pytest.mark.soak)])
+def test_a_second_signal_at_any_call_breaks_off(number: signal.Signals, points: int, tmp_path: Path) -> None:
+    """The first one comes when the run begins, attaches, waits or ends."""
+    run = Run(tmp_path)
+    for _ in range(3):
+        assert run(number, 0, part="orderly").stdout == WHOLE
+    calls = run.calls
+    for index in range(points):
+        second = 2 + (calls * (3 * index + ENDING.index(number))) // (3 * points)
+        done = run(number, 1 + second * (index % POINTS) // POINTS, second, part="orderly")
+        assert not re.search("Traceback|ignored|BUG", done.stderr), done.stderr
+        assert done.returncode in (0, -number, 128 + number), done
 
 
 @pytest.mark.parametrize("number", ENDING)

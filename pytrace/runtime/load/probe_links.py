@@ -44,6 +44,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base.control_characters import printable_text
+from pytrace.base.interruption import postponed
 from pytrace.base.kernel_files import process_name
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType, ProgramSpec, Target
@@ -244,6 +245,7 @@ class Opened(msgspec.Struct):
         if idle and self.holder is None:
             self.holder = _event_holder(idle)
 
+    @postponed()
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
         closing = Opened()

@@ -23,7 +23,7 @@ from threading import Lock, get_native_id
 from typing import NoReturn
 
 from pytrace.base import kernel_files
-from pytrace.base.interruption import deliver
+from pytrace.base.interruption import deliver, postponed
 from pytrace.core.diagnostics import NO_PROCESSES, TraceError
 from pytrace.core.options import Surroundings
 from pytrace.runtime.machine import procfs, syscalls
@@ -269,6 +269,7 @@ class Child:
                 self._status = os.waitstatus_to_exitcode(status)
         return self._status
 
+    @postponed()
     def close(self) -> None:
         """End the program if it still runs, by SIGTERM, later by SIGKILL."""
         for descriptor in (self._gate, self._report):

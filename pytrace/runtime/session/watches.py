@@ -23,6 +23,7 @@ import msgspec
 
 from pytrace.base import cgroups, kernel_files
 from pytrace.base.control_characters import printable_text
+from pytrace.base.interruption import postponed
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, SessionData
 from pytrace.core.options import NOT_YET, RunOptions, parse_memory, shown_memory
@@ -113,6 +114,7 @@ class Heartbeat(NoHeartbeat):
         with self._lock:
             self._memory[0] = self._deadline = NEVER
 
+    @postponed()  # an exception within Event.set() would leave its lock taken
     def close(self) -> None:
         """End the thread."""
         self._over.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import signal
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -421,6 +422,14 @@ def test_programs_leave_before_their_events_go(closed: list[object]) -> None:
     assert -3 in closed, "an idle event may go whenever there is time"
     made.close()
     assert len(closed) == 5, "only once"
+
+
+def test_ctrl_c_while_they_are_closed(closed: list[object]) -> None:
+    made = filled(1, closed)
+    made.steps.append(lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        made.close()
+    assert "step 1" in closed
 
 
 def test_events_of_cpus(closed: list[object]) -> None:

@@ -52,6 +52,22 @@ def test_held_until_released(tmp_path: Path) -> None:
     assert made.read_text() == "a b\n"
 
 
+def test_ctrl_c_while_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = os.kill
+
+    def kill(pid: int, number: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        end(pid, number)
+
+    stack = ExitStack()
+    process = child.start("sleep 99", stack)
+    process.release()
+    monkeypatch.setattr(child.os, "kill", kill)
+    with pytest.raises(KeyboardInterrupt):
+        stack.close()
+    assert process.poll() == -signal.SIGTERM
+
+
 def test_stands_still_as_the_new_program() -> None:
     with ExitStack() as stack:
         process = child.start("sleep 0", stack)
