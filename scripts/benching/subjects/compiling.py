@@ -25,10 +25,7 @@ def probes_script(count: int) -> str:
     )
 
 
-def long_script(lines: int) -> str:
-    """A script of about that many lines of ordinary statements."""
-    probe = """tracepoint:syscalls:sys_enter_openat /pid == {n} && comm != "x{n}"/ {{
-  $a = (nsecs - @start[tid]) / 1000 + {n} * 2; @start[tid] = nsecs;
+_STATEMENTS = """  $a = (nsecs - @start[tid]) / 1000 + {n} * 2; @start[tid] = nsecs;
   if ($a > 100 || $a < 3) {{
     @hits[comm, pid] = count();
     printf("%d %s %d\\n", pid, comm, $a);
@@ -36,9 +33,20 @@ def long_script(lines: int) -> str:
     @other[$a & 0xff] = sum($a << 2);
   }}
   @latency = hist($a);
-}}
 """
+"""Eight lines of ordinary statements."""
+
+
+def long_script(lines: int) -> str:
+    """A script of about that many lines, in probes of ten."""
+    probe = f'tracepoint:syscalls:sys_enter_openat /pid == {{n}} && comm != "x{{n}}"/ {{{{\n{_STATEMENTS}}}}}\n'
     return "".join(probe.format(n=number) for number in range(lines // 10))
+
+
+def long_probe(lines: int) -> str:
+    """One probe of about that many lines."""
+    body = "".join(_STATEMENTS.format(n=number) for number in range(lines // 8))
+    return f"tracepoint:syscalls:sys_enter_openat {{\n{body}}}\n"
 
 
 def compile_only(tracer: Tracer, script: str, target: str) -> Run:
@@ -102,24 +110,29 @@ def _parsed(lines: int) -> Callable[[Row, Plan], list[Line]]:
 
 
 LINEAR = 1.25
-"""How much more of a probe's compile time 1,000 probes may take than 100."""
+"""How much more a further probe or line may take to compile in a large script than in a small one."""
 
 
-def _linear(row: Row, plan: Plan) -> list[Line]:
-    """Processor time of each further probe, of 1,000 and of 100."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+def _linear(text: Callable[[int], str], few: int, many: int, unit: str) -> Callable[[Row, Plan], list[Line]]:
+    """Processor time of each further *unit* of *many*, and of *few*."""
 
-        def took(count: int) -> float:
-            script = Path(folder) / "script.bt"
-            script.write_text(probes_script(count))
-            return compile_only(PYTRACE, str(script), f"{folder}/object").processor
+    def measure(row: Row, plan: Plan) -> list[Line]:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
 
-        def once() -> float:
-            one, hundred, thousand = took(1), took(100), took(1000)
-            return ((thousand - hundred) / 900) / max((hundred - one) / 99, 1e-6)
+            def took(count: int) -> float:
+                script = Path(folder) / "script.bt"
+                script.write_text(text(count))
+                return compile_only(PYTRACE, str(script), f"{folder}/object").processor
 
-        growth = Measure("a probe of the last 900 to one of the first 100", "times")
-        return [against_limit(row, plan, growth, LINEAR, once, plan.of(2))]
+            def once() -> float:
+                least, small, large = took(few // 100), took(few), took(many)
+                first = (small - least) / (few - few // 100)
+                return ((large - small) / (many - few)) / max(first, 1e-6)
+
+            growth = Measure(f"a {unit} of the last {many - few:,} to one of the first {few:,}", "times")
+            return [against_limit(row, plan, growth, LINEAR, once, plan.of(2))]
+
+    return measure
 
 
 ROWS = [
@@ -132,7 +145,9 @@ ROWS = [
         )
         for count in PROBES
     ),
-    Row("compile.linear", "compile time of 1,000 probes", _linear, slow=True),
+    Row("compile.linear", "compile time of 1,000 probes", _linear(probes_script, 100, 1000, "probe"), slow=True),
+    Row("compile.one.linear", "compile time of one probe of 5,000 lines", _linear(long_probe, 1000, 5000, "line"),
+        slow=True),
     Row("compile.lines.5000", "compile 5,000 lines", _compile(lambda: long_script(5000), 2), slow=True),
     *(
         Row(f"compile.parse.{lines}", f"parse {lines:,} lines", _parsed(lines))
