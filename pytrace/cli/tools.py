@@ -167,12 +167,9 @@ def _headers(word: str) -> list[tuple[str, str, str]]:
         if row[0] in GROUPS and os.path.exists(file):
             with open(file, encoding="utf-8") as script:
                 text = script.read()
-            if word in (text.partition("*/")[0] + "".join(_OPTIONS.findall(text))).lower():
+            if word in (text.partition("*/")[0] + "".join(re.findall(r"(?m)^ *getopt\(.*", text))).lower():
                 found.append(row)
     return found
-
-
-_OPTIONS = re.compile(r"^ *getopt\(.*", re.MULTILINE)
 
 
 def listing(word: str = "") -> str:

@@ -240,12 +240,11 @@ _ORDER = tuple(Severity)
 _RESET = "\x1b[0m"
 
 
-_ESCAPED_BYTE = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
-
-
 def bytes_shown(text: str) -> str:
     r"""A message with bytes that are not UTF-8 shown as ``\xff`` instead of surrogate escapes."""
-    return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
+    if "\\udc" not in text:
+        return text
+    return re.sub(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])", r"\1\\x\2", text)
 
 
 def render_error(error: TraceError, *, colour: bool = False) -> str:

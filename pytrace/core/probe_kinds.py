@@ -488,27 +488,24 @@ def probe_names() -> list[str]:
 # (pytrace.frontend.probes.providers).
 
 
-TOKEN = re.compile(
-    r"""(?P<quoted>"(?:[^"\\]|\\.)*")
+TOKEN = r"""(?xs)
+    (?P<quoted>"(?:[^"\\]|\\.)*")
     | \$(?P<parameter>[0-9]+)
     | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
     | (?P<bad>["$])
     | (?P<separator>[:@])
-    | (?P<plain>[^"$:@]+)""",
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+    | (?P<plain>[^"$:@]+)"""
 
 
 def unquoted(text: str) -> str:
     """The text between quotes, with ``\\`` before a quote or backslash removed."""
-    return _ESCAPED.sub(r"\1", text[1:-1])
+    return re.sub(r"(?s)\\(.)", r"\1", text[1:-1])
 
 
 def split_attach_point(text: str) -> list[str]:
     """The parts of an attach point, the provider first: split at colons outside quotes, without the quotes."""
     parts = [""]
-    for token in TOKEN.finditer(text):
+    for token in re.finditer(TOKEN, text):
         if token.group() == ":":
             parts.append("")
         else:

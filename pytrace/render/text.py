@@ -104,8 +104,6 @@ _SECOND = 1_000_000_000
 _FRACTIONS = {"f": (6, 1_000), "k": (9, 1), "l": (3, 1_000_000)}
 """Conversions that ``strftime`` of the C library lacks or means otherwise: digits, and nanoseconds of the last one."""
 
-_CONVERSION = re.compile(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
-
 
 def strftime(layout: str, wall: int) -> bytes:
     """*wall* (nanoseconds since 1970) in local time, by the C library's conversions and three more.
@@ -128,7 +126,7 @@ def _split(layout: str) -> tuple[tuple[str, str], ...]:
     """The layout as pieces for the C library and conversions of our own between them."""
     pieces: list[tuple[str, str]] = []
     start = 0
-    for match in _CONVERSION.finditer(layout):
+    for match in re.finditer(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)", layout):
         letter = match.group()[1:]
         if letter in _FRACTIONS:
             if match.start() > start:

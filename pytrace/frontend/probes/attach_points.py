@@ -446,7 +446,7 @@ def split_point(
         # Without name=, which the node's span includes.
         span = Span(span.source, span.start + offset, span.start + offset + len(text))
     parts = _Parts(span)
-    for match in TOKEN.finditer(text):
+    for match in re.finditer(TOKEN, text):
         if match["separator"]:
             parts.end(match["separator"], match.start(), match.end())
         elif match["quoted"]:
