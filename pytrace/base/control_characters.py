@@ -42,7 +42,8 @@ def printable_lines(data: bytes) -> bytes:
 
 def printable_text(text: str) -> str:
     """As :func:`printable`, for text that may have surrogate escapes."""
-    return text if text.isprintable() else re.sub(_ANY, _escape, text)
+    # Of others, some without width are printable for Unicode (U+3164).
+    return text if text.isascii() and text.isprintable() else re.sub(_ANY, _escape, text)
 
 
 def printable_message(text: str) -> str:

@@ -167,6 +167,9 @@ def test_what_is_not_seen_or_reorders_text_is_escaped() -> None:
         escaped = "".join(f"\\x{byte:02x}" for byte in chr(code).encode())
         assert printable_lines(f"a{chr(code)}b".encode()) == f"a{escaped}b".encode()
         assert printable_text(f"a{chr(code)}b") == printable_message(f"a{chr(code)}b") == f"a{escaped}b"
+    for letter in "\u034f\u115f\u17b5\u180f\u3164\uffa0":  # of no width
+        escaped = "".join(f"\\x{byte:02x}" for byte in letter.encode())
+        assert printable_text(f"a{letter}") == printable_message(f"a{letter}") == f"a{escaped}"
     shown = "名前 имя नाम اسم 👍🏽 é"
     assert printable_text(shown) == shown
 
