@@ -309,7 +309,7 @@ def debug_folders(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(paths)
 
 
-class TracingOptions(msgspec.Struct, frozen=True):
+class TracingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that both compilations and runs depend on."""
 
     filters: ProcessFilters = ProcessFilters()
@@ -330,7 +330,7 @@ class TracingOptions(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in TracingOptions.__struct_fields__}
 
 
-class CompileOptions(TracingOptions, frozen=True):
+class CompileOptions(TracingOptions, frozen=True, kw_only=True):
     """Options of one compilation.
 
     *positional* and *named* are the script's parameters (named without dashes; a flag has the value None).
@@ -521,7 +521,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     errors: int = -1
 
 
-class RunOptions(TracingOptions, frozen=True):
+class RunOptions(TracingOptions, frozen=True, kw_only=True):
     """Options of one run; beside the shared ones those that compilation does not depend on."""
 
     duration: float | None = None
