@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -265,8 +266,13 @@ def test_each_script_in_python_is_type_checked() -> None:
 
 
 def test_ci_tests_everything() -> None:
-    """As long as scripts/test alone runs less."""
-    assert "scripts/test all || status=1" in (ROOT / ".ci" / "run").read_text()
+    """As long as scripts/test alone runs less, and scripts/check what the part unit leaves out."""
+    run = (ROOT / ".ci" / "run").read_text()
+    assert "scripts/test all || status=1" in run
+    assert "scripts/check >" in run
+    left_out = re.findall(r"--ignore (\S+?)\)", (ROOT / "scripts" / "test").read_text())
+    assert left_out == ["tests/test_layering.py"]
+    assert re.search(rf"(?m)^check .*pytest .*{left_out[0]}$", (ROOT / "scripts" / "check").read_text())
     text = (ROOT / "scripts" / "test").read_text()
     assert "all) parts+=(unit kernel vm); shift ;;" in text
     assert "parts=(unit kernel core)" in text
