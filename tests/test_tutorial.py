@@ -94,7 +94,7 @@ def shape(line: str) -> str:
 @pytest.mark.parametrize(
     "step", [step for page in PAGES for step in steps(page)], ids=lambda step: f"{Path(step.page).stem}-{step.line}"
 )
-def test_step(step: Step, server: Server, tmp_path: Path) -> None:
+def test_step(step: Step, server: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     if step.needs in _TOOLS:
         if shutil.which(step.needs) is None:
             pytest.skip(f"there is no {step.needs}")
@@ -105,7 +105,7 @@ def test_step(step: Step, server: Server, tmp_path: Path) -> None:
     for command in step.prepare:
         subprocess.run(shlex.split(command), cwd=tmp_path, check=True, timeout=patience(120))
     watch = Watch()
-    environment = {"XDG_CACHE_HOME": str(tmp_path / ".cache"), "LC_ALL": "C"}
+    environment = {"XDG_CACHE_HOME": str(tmp_path_factory.getbasetemp() / "cache"), "LC_ALL": "C"}
     result = server.run(step.argv, cwd=tmp_path, timeout=120, environment=environment)
     assert result.status == 0, result
     said = INTERRUPTED.sub("", result.stderr)
