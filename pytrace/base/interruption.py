@@ -36,9 +36,16 @@ def held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def raised_in_import(error: RuntimeError) -> KeyboardInterrupt | None:
+    """The interrupt that *error* came from: before Python 3.12 what ``__set_name__`` raises, as a class of a module is
+    made, is the cause of a RuntimeError.
+    """
+    return error.__cause__ if isinstance(error.__cause__, KeyboardInterrupt) else None
+
+
 @contextmanager
 def interruptions(stop: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM call *stop* during the block, each time."""
+    """Ctrl-C and SIGTERM call *stop* during the block, each time. It may raise KeyboardInterrupt, which leaves it."""
 
     def handle(_number: int, _frame: object) -> None:
         stop()
@@ -46,6 +53,10 @@ def interruptions(stop: Callable[[], object]) -> Iterator[None]:
     former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except RuntimeError as error:
+        if (interrupt := raised_in_import(error)) is None:
+            raise
+        raise interrupt from None
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytrace.base.interruption import ENDING, deliver, held, postponed
+from pytrace.base.interruption import ENDING, deliver, held, interruptions, postponed
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -104,3 +104,21 @@ def test_in_other_threads_nothing_is_changed() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+class Named:
+    """A member of a class, as modules have some."""
+
+    def __set_name__(self, _owner: type, _name: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_within_an_import() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptions(stop):
+        type("Imported", (), {"member": Named()})
+    with pytest.raises(RuntimeError, match="other"), interruptions(stop):
+        raise RuntimeError("other")

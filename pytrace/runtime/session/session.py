@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from pytrace.base import terminal
-from pytrace.base.interruption import EndRequests
+from pytrace.base.interruption import EndRequests, raised_in_import
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.failures import UNTRACED_CHILDREN, CallTotals
 from pytrace.core.manifest import ProgramSpec
@@ -409,11 +409,10 @@ class Session:
             self.break_off()
             raise
         except RuntimeError as error:
-            # Before Python 3.12 what __set_name__ raises, within an import, is the cause of another exception.
-            if not isinstance(error.__cause__, KeyboardInterrupt):
+            if (interrupt := raised_in_import(error)) is None:
                 raise
             self.break_off()
-            raise error.__cause__ from None
+            raise interrupt from None
 
     # ---- start
 
