@@ -178,7 +178,7 @@ def test_no_update_of_several_threads_is_lost(server: Server, programs: Path, ke
     script = (
         "config = { max_map_keys = 30000; max_strlen = 128 } "
         f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ @m[{key}]++; @h[{key}] = hist(3); @n = count(); }} "
-        f"interval:ms:40 {{ {empty} @ticks++; if (@ticks == 25) {{ exit(); }} }}"
+        f"interval:ms:40 {{ {empty} @ticks++; if (@ticks == 12) {{ exit(); }} }}"
     )
     done = run(server, script, "-c", f"{programs}/flood 2000000000 4", timeout=90)
     assert "full" not in done.stdout + done.stderr
@@ -215,7 +215,7 @@ def shared_maps(done: Result) -> list[dict[str, Any]]:
     return [item["data"] for item in found if item["type"] in ("map", "hist", "stats")]
 
 
-MANY_KEYS = 20_000
+MANY_KEYS = 8_000
 ROUNDS = 2
 ORDINAL = f"$n = @i[tid]++ % {MANY_KEYS};"
 """Threads come to the same new keys at about the same time, each once a round."""
