@@ -23,10 +23,21 @@ def command(*words: str) -> str:
     return f"import sys; sys.argv = {['pytrace', *words]!r}\nfrom pytrace.cli.main import command\ncommand()\n"
 
 
+EACH_SHOWN = """
+line, end = terminal._LINE, terminal._LINE.end
+def end_when_shown(step):
+    while line._steps[-1:] == [step] and line.free and step.text.encode() not in line._shown:
+        time.sleep(0.002)
+    end(step)
+line.end = end_when_shown
+"""
+"""No step ends before its line appears: on a busy machine the thread that draws may get no processor while it lasts."""
+
+
 def test_steps_of_a_run(tmp_path: Path) -> None:
     program, saved, report = build() / "calls", tmp_path / "x.pts", tmp_path / "x.folded"
     script = ["-e", f'uprobe:{program}:main {{ @[ustack] = count(); printf("hit\\n"); }}', "-c", str(program)]
-    text, status = on_terminal(command("--no-cache", "--save", str(saved), *script))
+    text, status = on_terminal(EACH_SHOWN + command("--no-cache", "--save", str(saved), *script))
     assert status == 0, text
     steps = {re.sub(r"( \(|:).*", "", line.rpartition("\r")[2]) for line in text.split("\x1b[K")}
     ending = "resolving symbols and writing what was traced"
