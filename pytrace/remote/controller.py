@@ -24,7 +24,7 @@ from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import host_results, messages
 from pytrace.remote.answer import Answer
-from pytrace.remote.hosts import OVER, Host, Offset, State, better, last_line, measured, reason, said
+from pytrace.remote.hosts import OVER, Host, Offset, State, said
 from pytrace.remote.messages import (
     Ask,
     Attached,
@@ -64,8 +64,6 @@ MEASUREMENTS = 4
 """Round trips by which a clock is measured before the script is sent."""
 SHOWN = 80
 """Characters of a version that are shown."""
-_MOST_COMPLAINT = 4096
-"""Bytes kept of a line of standard error output."""
 
 _HEAD = 64
 """Bytes at the beginning of results that say how large they are."""
@@ -227,8 +225,7 @@ class Controller:
 
     def complaint(self, name: str, data: bytes) -> None:
         """Data of a host's standard error output, of which the last line is kept."""
-        host = self.peers[name]
-        host.complaint = last_line(host.complaint + data.decode("utf-8", "replace"))[-_MOST_COMPLAINT:]
+        self.peers[name].complain(data)
 
     def closed(self, name: str, status: int | None) -> None:
         """A connection has ended."""
@@ -240,7 +237,7 @@ class Controller:
                 reading.details = None
         if host.state in OVER:
             return
-        text = reason(printable_text(host.complaint.rstrip()), status)
+        text = host.reason(status)
         if host.hello is None:
             self._finish_host(host, State.FAILED, text + host.printed)
         else:
@@ -335,7 +332,7 @@ class Controller:
                 # Another one is the answer to a beat before the last one.
                 if host.beat and message.sent == host.beat:
                     host.measured, host.beat = host.measured + 1, 0
-                    host.clock = better(host.clock, measured(message, self._clock()))
+                    host.take_clock(message, self._clock())
 
     def _finish_host(self, host: Host, state: State, text: str, details: Mapping[str, int] | None = None) -> None:
         """A host has nothing more to say but names of functions: its newest snapshot becomes part of the answer."""

@@ -45,6 +45,15 @@ class Offset(msgspec.Struct, frozen=True):
     error: int
     """The true value is at most so far from *ahead*."""
 
+    @classmethod
+    def measured(cls, clock: Clock, back: int) -> Offset | None:
+        """The offset by an answer that came at *back* by the clock of the controller; None if it cannot be true."""
+        trip = (back - clock.sent) - (clock.answered - clock.received)
+        if clock.answered < clock.received or trip < 0:
+            return None
+        ahead = ((clock.received - clock.sent) + (clock.answered - back)) // 2
+        return cls(ahead, trip // 2 + 1)
+
     @property
     def correction(self) -> int:
         """What is subtracted from times of the host: nothing if the clocks may well be equal."""
@@ -56,20 +65,17 @@ class Offset(msgspec.Struct, frozen=True):
         return Offset(ahead, min(self.error + other.error, LATEST))
 
 
-def measured(clock: Clock, back: int) -> Offset | None:
-    """The offset by an answer that came at *back* by the clock of the controller; None if it cannot be true."""
-    trip = (back - clock.sent) - (clock.answered - clock.received)
-    if clock.answered < clock.received or trip < 0:
-        return None
-    ahead = ((clock.received - clock.sent) + (clock.answered - back)) // 2
-    return Offset(ahead, trip // 2 + 1)
+_MOST_COMPLAINT = 4096
+"""Characters kept of a line of standard error output."""
 
-
-def better(known: Offset | None, other: Offset | None) -> Offset | None:
-    """The offset with the smaller error."""
-    if known is None or other is None:
-        return known or other
-    return min(known, other, key=lambda offset: offset.error)
+_LOGIN = re.compile(r"^\S+@\S+: (?=\S)")
+_CONNECT = re.compile(r"^ssh: connect to host \S+ port (\d+): (.*)$")
+_RESOLVE = re.compile(r"^ssh: (Could not resolve hostname) \S+?:")
+_PEER = re.compile(r" (?:by|from|to|with) \S+ port (\d+)")
+_CHANGED = re.compile(r"^(?:\w+ )?[Hh]ost key for \S+ has changed.*")
+_VAGUE = re.compile(r"Host key verification failed|stdio forwarding failed|Connection closed by \S+ port \d|"
+                    r"kex_exchange_identification: Connection closed")  # fmt: skip
+"""What ssh says after the reason, as a last line."""
 
 
 class State(Enum):
@@ -152,6 +158,31 @@ class Host(msgspec.Struct):
     over_budget: bool = False
     """Whether probes were sampled or detached because of the budget."""
 
+    def take_clock(self, clock: Clock, back: int) -> None:
+        """Keep the offset by an answer that came at *back*, if its error is less than of those before."""
+        offset = Offset.measured(clock, back)
+        if offset is not None and (self.clock is None or offset.error < self.clock.error):
+            self.clock = offset
+
+    def complain(self, data: bytes) -> None:
+        """Keep the last line of its standard error output that says something; *data* are the next bytes."""
+        text = self.complaint + data.decode("utf-8", "replace")
+        lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
+        while len(lines) > 1 and _VAGUE.match(lines[-1]):
+            lines.pop()
+        self.complaint = lines[-1][-_MOST_COMPLAINT:] if lines else ""
+
+    def reason(self, status: int | None) -> str:
+        """Why no agent came to be, without the name of the host, so that hosts with one reason are told together.
+
+        *status* is that of the command, if it has ended.
+        """
+        complaint = printable_text(self.complaint.rstrip())
+        text = _CHANGED.sub("its host key has changed", _LOGIN.sub("", complaint.strip()))
+        text = _RESOLVE.sub(r"\1:", _CONNECT.sub(r"\2 (port \1)", text))
+        text = _PEER.sub(r" (port \1)", text).rstrip(".")
+        return text or ("the connection ended" if status is None else f"the command ended with status {status}")
+
     def warn(self, text: str) -> None:
         """Keep a warning, if it is one of the first."""
         if len(self.warnings) < MOST_WARNINGS:
@@ -232,29 +263,3 @@ def _detail(state: State, hosts: list[Host], now: float) -> str:
         more = ", …" if len(kernels) > _MOST_KERNELS else ""
         return f" (kernel {', '.join(kernels[:_MOST_KERNELS])}{more})" if kernels else ""
     return ""
-
-
-_LOGIN = re.compile(r"^\S+@\S+: (?=\S)")
-_CONNECT = re.compile(r"^ssh: connect to host \S+ port (\d+): (.*)$")
-_RESOLVE = re.compile(r"^ssh: (Could not resolve hostname) \S+?:")
-_PEER = re.compile(r" (?:by|from|to|with) \S+ port (\d+)")
-_CHANGED = re.compile(r"^(?:\w+ )?[Hh]ost key for \S+ has changed.*")
-_VAGUE = re.compile(r"Host key verification failed|stdio forwarding failed|Connection closed by \S+ port \d|"
-                    r"kex_exchange_identification: Connection closed")  # fmt: skip
-"""What ssh says after the reason, as a last line."""
-
-
-def last_line(text: str) -> str:
-    """The last line of an error output that says something."""
-    lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
-    while len(lines) > 1 and _VAGUE.match(lines[-1]):
-        lines.pop()
-    return lines[-1] if lines else ""
-
-
-def reason(complaint: str, status: int | None) -> str:
-    """Why no agent came to be, without the name of the host, so that hosts with one reason are told together."""
-    text = _CHANGED.sub("its host key has changed", _LOGIN.sub("", complaint.strip()))
-    text = _RESOLVE.sub(r"\1:", _CONNECT.sub(r"\2 (port \1)", text))
-    text = _PEER.sub(r" (port \1)", text).rstrip(".")
-    return text or ("the connection ended" if status is None else f"the command ended with status {status}")

@@ -20,7 +20,7 @@ from pytrace.remote import messages
 from pytrace.remote.answer import BOUND, LEFT_OUT, WIDTH, Answer, fitting, labelled, trimmed
 from pytrace.remote.fleet import left_out_warnings
 from pytrace.remote.host_results import aligned
-from pytrace.remote.hosts import LATEST, Offset, better, measured
+from pytrace.remote.hosts import LATEST, Host, Offset
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -315,19 +315,27 @@ SECOND = 10**9
 
 def test_a_round_trip_bounds_the_error() -> None:
     """10 there, 30 back, 5 between: the host is 1000 ahead, and what is found is at most half of 40 from it."""
-    found = measured(Clock(100, 1110, 1115), 145)
+    found = Offset.measured(Clock(100, 1110, 1115), 145)
+    assert found is not None
     assert found == Offset(990, 21)
     assert abs(found.ahead - 1000) <= found.error
 
 
 @pytest.mark.parametrize("clock", [Clock(100, 1115, 1110), Clock(100, 1000, 2000), Clock(200, 5, 5)])
 def test_answers_that_cannot_be_true(clock: Clock) -> None:
-    assert measured(clock, 145) is None
+    assert Offset.measured(clock, 145) is None
+    host = Host("h", clock=Offset(1, 1))
+    host.take_clock(clock, 145)
+    assert host.clock == Offset(1, 1)
 
 
 def test_the_smaller_error_wins_and_clocks_that_may_be_equal_are_not_corrected() -> None:
-    best = Offset(5, 9)
-    assert better(None, best) == better(Offset(4, 10), best) == better(best, None) == best
+    answer = Clock(100, 1110, 1115), 145
+    best = Offset.measured(*answer)
+    for known, after in ((None, best), (Offset(4, 22), best), (Offset(4, 20), Offset(4, 20))):
+        host = Host("h", clock=known)
+        host.take_clock(*answer)
+        assert host.clock == after
     assert (Offset(5, 9).correction, Offset(-9, 5).correction) == (0, -9)
 
 

@@ -17,8 +17,6 @@ from pytrace.remote.hosts import (
     Hosts,
     Offset,
     State,
-    last_line,
-    reason,
 )
 from pytrace.remote.messages import Function, Hello, Inquiry, Misfit, NamedPlace, NamePlaces, Place, Stated, Variant
 from pytrace.remote.naming import ANSWERING, Naming, place_of, places
@@ -96,7 +94,7 @@ def test_hosts_without_an_answer_are_counted_by_state_and_label() -> None:
     ],
 )
 def test_reasons_do_not_name_the_host(complaint: str, status: int | None, text: str) -> None:
-    assert reason(complaint, status) == text
+    assert Host("h", complaint=complaint).reason(status) == text
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,9 @@ def test_reasons_do_not_name_the_host(complaint: str, status: int | None, text: 
     ],
 )  # fmt: skip
 def test_the_line_that_says_why(text: str, last: str) -> None:
-    assert last_line(text) == last
+    one = Host("h", complaint=text[:5])
+    one.complain(text[5:].encode())
+    assert one.complaint == last
 
 
 def test_wrong_clocks_are_told() -> None:
