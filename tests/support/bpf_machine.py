@@ -83,6 +83,11 @@ class Machine:
         """Number of instructions that the last run took."""
         return self._steps
 
+    @property
+    def address_of_context(self) -> int:
+        """Address of the context of the last run."""
+        return self._context
+
     # ------------------------------------------------------------------ memory
 
     def region(self, data: bytes | int) -> int:
@@ -357,7 +362,7 @@ def _jumps(code: int, left: int, right: int) -> bool:
 # ---------------------------------------------------------------------------------------------- helpers
 
 
-def _lookup(m: Machine, map_: int, key: int, *_: int, cpu: int | None = None) -> int:
+def lookup(m: Machine, map_: int, key: int, *_: int, cpu: int | None = None) -> int:
     found = m.maps[map_]
     number = (m.cpu if cpu is None else cpu) if found.type in PER_CPU_TYPES else 0
     return found.entries.get((m.read(key, found.key_size), number), 0)
@@ -464,14 +469,15 @@ def _in_namespace(m: Machine, _device: int, _inode: int, target: int, *_: int) -
 
 
 _HELPERS: dict[int, Callable[..., int]] = {
-    1: _lookup, 2: _update, 3: _delete, 4: _read, 5: lambda m, *_: NOW, 6: lambda m, *_: 0, 7: lambda m, *_: 7,
+    1: lookup, 2: _update, 3: _delete, 4: _read, 5: lambda m, *_: NOW, 6: lambda m, *_: 0, 7: lambda m, *_: 7,
     8: lambda m, *_: m.cpu, 14: lambda m, *_: PID << 32 | TID, 15: lambda m, *_: GID << 32 | UID, 16: _comm,
     35: lambda m, *_: m.current, 36: _write_user, 42: lambda m, *_: 3, 45: _read_string, 46: lambda m, *_: 77,
     58: lambda m, *_: 0, 67: lambda m, *_: 0, 80: lambda m, *_: 99, 109: lambda m, *_: 0, 112: _read, 113: _read,
     114: _read_string, 115: _read_string, 117: lambda m, *_: 0, 118: lambda m, *_: 55, 120: _in_namespace,
     123: _ancestor, 125: lambda m, *_: NOW + 10**9, 126: lambda m, *_: 0, 127: lambda m, *_: 0, 130: _output,
     131: _reserve, 132: _submit, 147: lambda m, *_: 0, 148: _read, 158: lambda m, *_: m.current, 164: _for_each,
-    173: lambda m, *_: 0x1234, 174: lambda m, *_: 0, 181: _loop, 195: lambda m, a, b, c, *_: _lookup(m, a, b, cpu=c),
+    173: lambda m, *_: 0x1234, 174: lambda m, *_: 0, 175: lambda m, *_: m.current, 181: _loop,
+    195: lambda m, a, b, c, *_: lookup(m, a, b, cpu=c),
     208: lambda m, *_: NOW + 2 * 10**9,
 }  # fmt: skip
 """Helpers by number; clocks are a second apart."""

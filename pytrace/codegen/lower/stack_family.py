@@ -21,6 +21,7 @@ from pytrace.codegen.lower.expressions import Builtins
 from pytrace.codegen.lower.map_access import KeyDigests
 from pytrace.codegen.walkers import frame_pointers, program_filters
 from pytrace.codegen.walkers.frame_pointers import FramePointers, StackTruncation
+from pytrace.codegen.walkers.known_stacks import KnownStacks
 from pytrace.codegen.walkers.memory_images import MemoryImages
 from pytrace.codegen.walkers.python_stacks import PythonStacks
 from pytrace.codegen.walkers.user_stacks import MixedStacks, UserUnwinding, VisitedStacks
@@ -118,7 +119,11 @@ class StackBuiltins(Builtins):
                 return StackTruncation(self.e).of_kernel(node, type_, count, skipped, get_stack, inserted)
 
             def helped() -> Number:
-                length = get_stack(frames, type_.limit)
+                known = KnownStacks(self.e)
+                if known.usable(type_):
+                    length = known.length(type_, frames, lambda: get_stack(frames, type_.limit))
+                else:
+                    length = get_stack(frames, type_.limit)
                 return whole(
                     self.b.select(self.b.icmp("slt", length, 0), length, self.b.op("udiv", length, type_.frame_size))
                 )

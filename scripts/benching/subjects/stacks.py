@@ -16,6 +16,8 @@ GOAL = 0.7
 DEPTHS = (3, 30, 100)
 DEEP = Probed("tracepoint:kmem:kmem_cache_alloc", Loop("open", calls=50, chunks=600))
 """Allocations of open(): a dozen frames, more than once a call."""
+KNOWN = replace(DEEP, probe="rawtracepoint:kmem_cache_alloc")
+"""The same where pytrace recognises stacks."""
 
 
 PYTHON = PythonLoop(depth=30, calls=100, chunks=500)
@@ -84,6 +86,7 @@ def _by_tables(config: str) -> Probed:
 ROWS = [
     Row("stacks.kernel.3", "count() by kstack, a system call's", added_by("@[kstack] = count();", GOAL)),
     Row("stacks.kernel.deep", "count() by kstack, open()'s allocations", added_by("@[kstack] = count();", GOAL, DEEP)),
+    Row("stacks.kernel.known", "the same by rawtracepoint", added_by("@[kstack] = count();", GOAL, KNOWN)),
     *(
         Row(
             f"stacks.user.{depth}",
