@@ -104,16 +104,30 @@ def _command_line(process: str) -> str:
         return ""
 
 
-@pytest.mark.parametrize("number", ENDING)
-@pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cached", "compiled"])
-@pytest.mark.parametrize("points", [POINTS, pytest.param(16 * POINTS, marks=pytest.mark.soak)])
-def test_a_signal_at_any_call_ends_the_run(
-    number: signal.Signals, options: tuple[str, ...], points: int, tmp_path: Path
-) -> None:
-    run = Run(tmp_path, *options)
+def without_a_signal(folder: Path, *options: str, part: str = "all") -> tuple[Run, int]:
+    """A run with a cache that is full, and the calls that it makes."""
+    run = Run(folder, *options)
     for _ in range(2):
-        assert run(number, 0).stdout == WHOLE
-    calls = run.calls
+        assert run(ENDING[0], 0, part=part).stdout == WHOLE
+    return run, run.calls
+
+
+@pytest.fixture(scope="module", params=[(), ("--no-cache",)], ids=["cached", "compiled"])
+def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, int]:
+    """All calls of a run."""
+    return without_a_signal(tmp_path_factory.mktemp("signals"), *request.param)
+
+
+@pytest.fixture(scope="module")
+def counted_orderly(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, int]:
+    """Calls of the part in which a first signal asks for the end."""
+    return without_a_signal(tmp_path_factory.mktemp("signals"), part="orderly")
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("points", [POINTS, pytest.param(16 * POINTS, marks=pytest.mark.soak)])
+def test_a_signal_at_any_call_ends_the_run(number: signal.Signals, points: int, counted: tuple[Run, int]) -> None:
+    run, calls = counted
     # Other calls for each signal.
     for index in range(points):
         done = run(number, 1 + (calls * (3 * index + ENDING.index(number))) // (3 * points))
@@ -124,12 +138,11 @@ def test_a_signal_at_any_call_ends_the_run(
 
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("points", [POINTS, pytest.param(16 * POINTS, marks=pytest.mark.soak)])
-def test_a_second_signal_at_any_call_breaks_off(number: signal.Signals, points: int, tmp_path: Path) -> None:
+def test_a_second_signal_at_any_call_breaks_off(
+    number: signal.Signals, points: int, counted_orderly: tuple[Run, int]
+) -> None:
     """The first one comes when the run begins, attaches, waits or ends."""
-    run = Run(tmp_path)
-    for _ in range(3):
-        assert run(number, 0, part="orderly").stdout == WHOLE
-    calls = run.calls
+    run, calls = counted_orderly
     for index in range(points):
         second = 2 + (calls * (3 * index + ENDING.index(number))) // (3 * points)
         done = run(number, 1 + second * (index % POINTS) // POINTS, second, part="orderly")
