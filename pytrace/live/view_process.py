@@ -23,6 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
+from pytrace.base.interruption import postponed
 from pytrace.live import messages
 from pytrace.live.messages import Command, Message, Start
 
@@ -121,6 +122,7 @@ class ViewProcess:
             self._waiting = self._waiting[sent:]
         return True
 
+    @postponed()
     def close(self) -> None:
         """Have the view give the terminal back, and wait for that."""
         if not self.pid:

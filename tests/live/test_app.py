@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 import socket
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -502,6 +503,21 @@ def test_after_a_view_that_fails_the_terminal_is_restored(
         view.send(Lines(b"nobody reads it"))
         view.close()
         assert view.error == error
+    assert b"\x1b[?1049l" in standard.shown
+
+
+def test_ctrl_c_while_the_terminal_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def child(channel: socket.socket) -> int:
+        to_the_end(channel)
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(0.1)
+        return 3
+
+    with on_terminal() as standard, ExitStack() as stack:
+        view = started(child, stack, monkeypatch, [])
+        view.begin(START)
+        with pytest.raises(KeyboardInterrupt):
+            view.close()
     assert b"\x1b[?1049l" in standard.shown
 
 
