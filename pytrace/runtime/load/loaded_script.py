@@ -198,15 +198,18 @@ class LoadedScript:
             TraceError: the script was compiled without limits, or a pattern matches none of its probes.
         """
         limits = self.manifest.limits
-        if limits is None:
-            if rates:
-                raise TraceError(
-                    "the script was compiled without --max-rate, and cannot limit its rate",
-                    hints=("compile it with --max-rate, or with config = { max_rate = N }",),
-                )
+        if limits is None and not rates:
             return
+        blocks = limits_of_blocks(self.manifest, rates)
+        if not blocks:
+            return  # begin, end and timers alone
+        if limits is None:
+            raise TraceError(
+                "the script was compiled without --max-rate, and cannot limit its rate",
+                hints=("compile it with --max-rate, or with config = { max_rate = N }",),
+            )
         memory = self.section(limits.section)
-        for index, hits in limits_of_blocks(self.manifest, rates).items():
+        for index, hits in blocks.items():
             each = max(1, round(1e9 / hits)) if hits else 0
             struct.pack_into("=QQ", memory, limits.offset + RATE_LINE * index, each, HITS_AHEAD)
 

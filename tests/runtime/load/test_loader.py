@@ -840,3 +840,8 @@ def test_a_script_without_gates_cannot_be_limited() -> None:
     loaded.limit_rates([])
     with pytest.raises(TraceError, match="compiled without --max-rate"):
         loaded.limit_rates([Rate(5)])
+    # One with begin and timers alone has nothing to limit.
+    loaded = WithMemory(replace(manifest(), limits=None, programs=()))
+    loaded.limit_rates([Rate(5)])
+    with pytest.raises(TraceError, match="--max-rate zzz: no probe of the script has such a name"):
+        loaded.limit_rates([Rate(5, "zzz")])
