@@ -81,16 +81,26 @@ def _recognised() -> int:
     return known
 
 
-def test_waits_of_all_kinds(no_leaks: None) -> None:
+BESIDE = {
+    "alone": ("bpf_loop", ""),
+    "with put aside addresses": ("kprobe", "kretprobe:vfs_read, kretprobe:ksys_read /pid == cpid/ { @n = count(); } "),
+    "with trampolines": ("fentry", "fexit:vfs_read /pid == cpid/ { @n = count(); } "),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_waits_of_all_kinds(no_leaks: None, beside: str) -> None:
     """Two probes see the same switches; the stacks of the one are walked each time."""
-    need("bpf_loop")
-    script = (
+    feature, other = BESIDE[beside]
+    need("bpf_loop", feature)
+    script = other + (
         "tracepoint:sched:sched_switch /pid == cpid/ { @walked[kstack(30)] = count(); } "
         "rawtracepoint:sched_switch /pid == cpid/ { @known[kstack(30)] = count(); }"
     )
     with pytrace.open(script, command=[sys.executable, "-c", WAITS]) as trace:
         list(trace)
         known = _recognised()
+        assert not other or trace.maps["@n"].value > 0
         found = []
         for name in ("@walked", "@known"):
             stacks = Counter[str]()
