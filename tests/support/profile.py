@@ -56,7 +56,7 @@ class Starts:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._caches: dict[Path, int] = {}
+        self._caches: dict[Path, set[str]] = {}
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, arguments: Any) -> None:
@@ -77,18 +77,20 @@ class Starts:
 
     def take(self) -> dict[str, int]:
         """The starts since the last call; ``compiled`` are the scripts that these added to caches."""
-        compiled = sum(max(0, _scripts(folder) - before) for folder, before in self._caches.items())
+        compiled = sum(len(_scripts(folder) - before) for folder, before in self._caches.items())
         found = dict(self.counts) | ({"compiled": compiled} if compiled else {})
         self.counts.clear()
         self._caches.clear()
         return found
 
 
-def _scripts(folder: Path) -> int:
+def _scripts(folder: Path) -> set[str]:
+    """Names of compiled scripts: a cache that is full gives one up for each new one."""
     try:
-        return sum(1 for _ in (folder / "pytrace/scripts").iterdir())
+        names = os.listdir(folder / "pytrace/scripts")
     except OSError:
-        return 0
+        return set()
+    return {name for name in names if not name.startswith("options-")}  # not what scripts declare
 
 
 class Profile:
