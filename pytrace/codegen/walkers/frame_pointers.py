@@ -89,7 +89,8 @@ def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
     name = f"walk_{limit}_marked" if marked else f"walk_{limit}"
     if name in script.walks:
         return name
-    if not script.walks:
+    if READ not in script.walks:
+        script.walks.add(READ)
         _read_function(script, span)
     script.walks.add(name)
     sizes = {"frames": limit * 8, "window": _WORDS}

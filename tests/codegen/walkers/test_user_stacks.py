@@ -162,6 +162,14 @@ def test_other_probes_and_stacks_are_left_to_the_kernel(probe: str, stacks: str)
     assert b"walk_127" in compiled(f"{PROBE} {{ @[ustack] = count(); }}", Kernel()).elf
 
 
+@pytest.mark.parametrize("stacks", ["kstack, ustack", "ustack, kstack"])
+def test_kernel_stacks_that_are_recognised_beside(stacks: str) -> None:
+    """Both have functions of their own, whichever comes first."""
+    elf = compiled(f"rawtracepoint:sched_switch {{ @[{stacks}] = count(); }}", Kernel()).elf
+    assert b"walk_127" in elf
+    assert b"same_stack" in elf
+
+
 @pytest.mark.parametrize("missing", ["bpf_loop", "current_task_btf"])
 def test_without_what_it_needs_the_kernel_walks(missing: str) -> None:
     assert b"walk_127" not in compiled(f"{PROBE} {{ @[ustack] = count(); }}", Kernel(missing)).elf
