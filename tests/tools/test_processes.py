@@ -18,6 +18,7 @@ from tests.support.kernel_features import TRACING, needs_program
 from tests.support.patience import patience
 from tests.support.server import Running
 from tests.support.tools import ToolRun, cannot, check_columns
+from tests.support.waiting import until
 from tests.support.workloads import memory, processes, scheduling, terminal
 from tests.support.workloads.processes import Ended
 from tests.tools.conftest import Tool
@@ -548,17 +549,25 @@ def _checks(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 def test_checks_once_and_with_stacks(tool: Tool) -> None:
     ended: list[Ended] = []
 
-    def twice() -> None:
-        for _ in range(2):
-            processes.set_own_hostname()
+    def work(running: Running) -> None:
+        wanted = "sethostname" if ended else "CAP_SYS_ADMIN"
 
-    def work(_running: Running) -> None:
+        def twice() -> None:
+            for _ in range(2):
+                processes.set_own_hostname()
+            # The names of the first stacks take long, need the process, and end with an interrupt.
+            shown = f'"PID": {os.getpid()},'
+            until(lambda: any(shown in line and wanted in line for line in running.stdout().splitlines()))
+
         ended.append(processes.child(twice))
+        assert ended[-1].code == 0
 
-    run = tool("capable", "--unaudited", "--unique", work=work)
+    # Others may make more of these checks than can be printed by the end.
+    own = ("-p", os.getpid(), "--follow")
+    run = tool("capable", "--unaudited", "--unique", *own, work=work)
     names = [row["NAME"] for row in run.of(PID=ended[0].pid)]
     assert names.count("CAP_SYS_ADMIN") == 1
-    run = tool("capable", "-K", "-U", "--unique", work=work)
+    run = tool("capable", "-K", "-U", "--unique", *own, work=work)
     rows = [row for row in run.of(PID=ended[1].pid) if row["NAME"] == "CAP_SYS_ADMIN"]
     assert any("sethostname" in frame for row in rows for frame in row["KSTACK"])
     assert any("sethostname" in frame for row in rows for frame in row["USTACK"])
