@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Option(msgspec.Struct, frozen=True):
     repeat: bool = False
     hidden: bool = False
     parse: Callable[..., object] | None = None
-    joined: Callable[[Iterable[Any]], object] = tuple
+    joined: Callable[..., object] = tuple
     choices: tuple[str, ...] = ()
     names: str = ""
     rare: bool = False

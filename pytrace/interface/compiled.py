@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -347,7 +347,7 @@ def _rates(limits: float | Mapping[str, float]) -> tuple[Rate, ...]:
     return tuple(Rate(hits, pattern) for pattern, hits in by_probe.items())
 
 
-_CONVERSIONS: Mapping[str, Callable[[Any], object]] = {
+_CONVERSIONS: Mapping[str, Callable[..., object]] = {
     "command": command_text,
     "include_directories": partial(_sequence, "include_directories"),
     "includes": partial(_sequence, "includes"),

@@ -614,6 +614,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
     command = _checked(bool(filters.pids), arguments.get("command"), follow)
     values = converted(arguments, RunOptions)
+    # Those of a run are texts, as on a command line.
+    values.pop("parameters", None)
     for text in privileges.check():
         warn(text, TraceWarning)
     if isinstance(script, CompiledScript):
@@ -627,7 +629,9 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         warn(text.rstrip("\n").removeprefix("WARNING: "), TraceWarning)
     opened = ExitStack()
     output, errors = (_descriptor(stream, opened) for stream in (stdout, stderr))
-    options = RunOptions(
+    options = replace(
+        RunOptions(),
+        **values,
         filters=filters,
         surroundings=Surroundings(
             "" if cwd is None else os.fspath(cwd), None if env is None else tuple(env.items()), output, errors
@@ -643,7 +647,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         places=places,
     )
     with opened:
-        return Trace(script, replace(options, **values), confined=confined)
+        return Trace(script, options, confined=confined)
 
 
 def _descriptor(stream: Stream | None, opened: ExitStack) -> int:

@@ -142,10 +142,13 @@ def test_places_of_all_kinds(server: Server, kind: str) -> None:
     name_of = "str(args.comm)" if kind == "rawtracepoint" else "str(args.buf)"
     for name, body in BODIES.items():
         script = f"{PROBES[kind]} {{ $n = {name_of}; {body} }}"
-        printed = [
-            server.run(("-q", "--no-cache", *words, "-e", script, "-c", command), timeout=patience(60))
-            for words in ((), ("--no-feature", "current_task_btf"))
-        ]
+        for _ in range(3):
+            printed = [
+                server.run(("-q", "--no-cache", *words, "-e", script, "-c", command), timeout=patience(60))
+                for words in ((), ("--no-feature", "current_task_btf"))
+            ]
+            if printed[0].stdout == printed[1].stdout:
+                break  # else somebody else may have begun or ended to trace the same
         assert [result.status for result in printed] == [0, 0], printed
         assert "1000041" in printed[0].stdout, name
         assert printed[0].stdout == printed[1].stdout, name

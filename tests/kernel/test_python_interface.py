@@ -336,6 +336,10 @@ def test_parameters() -> None:
     named = 'begin { printf("%s %s", getopt("name", "none"), getopt("flag") ? "yes" : "no"); exit(); }'
     assert events(script, parameters=[5])[0].text == "5 none no"
     assert events(named, parameters={"name": "x", "flag": True})[0].text == "x yes"
+    for given, texts in (([5], ("5",)), ({"name": "x", "flag": True}, ("--name=x", "--flag"))):
+        snapshot = pytrace.run(script if given == [5] else named, parameters=given)
+        assert snapshot.runs[0].parameters == texts
+        assert texts[0] in snapshot._repr_html_()
 
 
 def test_saved_scripts_run_here_and_by_the_command(tmp_path: Path) -> None:
