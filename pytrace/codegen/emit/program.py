@@ -7,7 +7,7 @@ of user functions. These share the scratch area; variables that several of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -472,8 +472,8 @@ class Script(msgspec.Struct, eq=False):
     """For each map, the scratch areas of the programs that assign to it."""
     digests: dict[tuple[Words, ...], str] = msgspec.field(default_factory=dict)
     """Functions that digest large keys, by the words of the keys."""
-    walks: set[str] = msgspec.field(default_factory=set)
-    """Functions that walk user stacks."""
+    emitted: set[str] = msgspec.field(default_factory=set)
+    """Functions and maps of :meth:`once`."""
     stack_maps: dict[nodes.Node, str] | None = None
     """Maps that stacks are keys or values of (``codegen.walkers.frame_pointers``), by the call; None: not
     looked for yet."""
@@ -516,6 +516,13 @@ class Script(msgspec.Struct, eq=False):
     """Which programs may be sampled; None without ``--budget``."""
     inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
     """By body, maps whose elements are mostly missing when they are assigned (:mod:`..emit.map_uses`)."""
+
+    def once(self, name: str, emit: Callable[[], None]) -> str:
+        """*name* of a function or map of the script, which *emit* adds when it is first asked for."""
+        if name not in self.emitted:
+            self.emitted.add(name)
+            emit()
+        return name
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""

@@ -87,12 +87,11 @@ def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
     If *marked*, that is one more where there are more.
     """
     name = f"walk_{limit}_marked" if marked else f"walk_{limit}"
-    if name in script.walks:
-        return name
-    if READ not in script.walks:
-        script.walks.add(READ)
-        _read_function(script, span)
-    script.walks.add(name)
+    return script.once(name, lambda: _emit_walk(script, name, limit, span, marked=marked))
+
+
+def _emit_walk(script: Script, name: str, limit: int, span: Span, *, marked: bool) -> None:
+    script.once(READ, lambda: _read_function(script, span))
     sizes = {"frames": limit * 8, "window": _WORDS}
     b = script.module.function(name, ("*frames", "*window", "ip", "fp"), span, apart=True, sizes=sizes)
     steps = _Steps(b, limit, pointer_parameter("frames"), pointer_parameter("window"))
@@ -116,7 +115,6 @@ def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
     b.jump(done)
     b.start(done)
     b.ret(b.load(steps.count))
-    return name
 
 
 def _callback(script: Script, name: str, limit: int, span: Span, *, marked: bool) -> None:

@@ -55,6 +55,8 @@ _KNOWN_STAYS, _UNCLEAR_STAYS = 3, 12
 """The last: of a stack whose places were not clear, so that not each time is spent on looking for them."""
 
 _SAME, _CHOOSE, _LEARN = "same_stack", "choose_record", "learn_stack"
+_FIRST, _LAST, _STATE = "first_places", "last_places", 24
+"""Turns of the loops of the last function, and the size of their state: record, window and depth."""
 
 
 class KnownStacks(Part):
@@ -120,17 +122,11 @@ class KnownStacks(Part):
     def _map(self, limit: int) -> str:
         """The map of stacks of at most *limit* frames."""
         name = f"{self.program.unit.symbol}_stacks_{limit}"
-        if name not in self.script.walks:
-            self.script.walks.add(name)
-            attributes = {"type": MapType.PERCPU_ARRAY, "key_size": 4, "value_size": WAYS * RECORD, "max_entries": SETS}
-            self.module.map(name, attributes)
-        return name
+        attributes = {"type": MapType.PERCPU_ARRAY, "key_size": 4, "value_size": WAYS * RECORD, "max_entries": SETS}
+        return self.script.once(name, lambda: self.module.map(name, attributes))
 
     def _function(self, name: str, emit: Callable[[Script], None]) -> str:
-        if name not in self.script.walks:
-            self.script.walks.add(name)
-            emit(self.script)
-        return name
+        return self.script.once(name, lambda: emit(self.script))
 
 
 def _begin(script: Script, name: str, sizes: dict[str, int], *numbers: str) -> tuple[Builder, list[Ptr]]:
@@ -161,7 +157,7 @@ def _emit_same(script: Script) -> None:
     outermost = _outermost(b, window, depth)
     for way in range(WAYS):
         known = b.offset(records, way * RECORD)
-        differs, same = b.block(), b.block()
+        differs = b.block()
         extent = b.load(known)
         b.jump_if(b.icmp("eq", extent, 0), differs)
         # Beyond are the registers of user mode, which are whatever the user likes.
@@ -170,23 +166,30 @@ def _emit_same(script: Script) -> None:
         with b.when(b.icmp("ult", inner, count)):
             last = b.at_most(b.sub(count, 1), FRAMES - 1)
             b.jump_unless(b.icmp("eq", b.load(_frame(b, known, last)), outermost), differs, likely=True)
-
-        def compare(
-            index: I64, known: Ptr = known, inner: I64 = inner, differs: Block = differs, same: Block = same
-        ) -> None:
-            b.jump_if(b.icmp("uge", index, inner), same)
-            frame = _frame(b, known, index)
-            place = b.opaque(b.load(b.offset(frame, _PLACES_AT - _FRAMES_AT)))
-            b.jump_if(b.icmp("ugt", place, WINDOW - _WORD), differs, likely=False)
-            b.jump_unless(b.icmp("eq", b.load(b.offset(window, place)), b.load(frame)), differs, likely=True)
-
-        _loop(b, FRAMES, compare)
-        b.jump(same)
-        b.start(same)
+        _compare(b, known, window, inner, differs)
         b.store(_KNOWN_STAYS, b.offset(known, _STAYS))
         b.ret(way + 1)
         b.start(differs)
     b.ret(0)
+
+
+def _compare(b: Builder, known: Ptr, window: Ptr, inner: I64, differs: Block) -> None:
+    """Continue at *differs* unless the *inner* frames of a record are where they were."""
+    place, head, following, same = b.register(), b.block(), b.block(), b.block()
+    b.store(0, place)
+    b.jump(head)
+    b.start(head)
+    index = b.load(place)
+    b.branch(b.icmp("ult", index, FRAMES), following, same, likely=True)
+    b.start(following)
+    b.jump_if(b.icmp("uge", index, inner), same)
+    frame = _frame(b, known, index)
+    at = b.opaque(b.load(b.offset(frame, _PLACES_AT - _FRAMES_AT)))
+    b.jump_if(b.icmp("ugt", at, WINDOW - _WORD), differs, likely=False)
+    b.jump_unless(b.icmp("eq", b.load(b.offset(window, at)), b.load(frame)), differs, likely=True)
+    b.store(b.add(index, 1), place)
+    b.jump(head)
+    b.start(same)
 
 
 def _emit_choose(script: Script) -> None:
@@ -237,9 +240,6 @@ def _emit_learn(script: Script) -> None:
     _emit_search(script, _LAST, backwards=True)
 
 
-_FIRST, _LAST, _STATE = "first_places", "last_places", 24
-
-
 def _emit_search(script: Script, name: str, *, backwards: bool) -> None:
     """A turn of the loop over the words of a stack, from the context on, or *backwards* from the outermost one on.
 
@@ -273,17 +273,3 @@ def _emit_search(script: Script, name: str, *, backwards: bool) -> None:
     b.ret(0)
     b.start(end)
     b.ret(1)
-
-
-def _loop(b: Builder, turns: int, body: Callable[[I64], None]) -> None:
-    place, head, following, done = b.register(), b.block(), b.block(), b.block()
-    b.store(0, place)
-    b.jump(head)
-    b.start(head)
-    index = b.load(place)
-    b.branch(b.icmp("ult", index, turns), following, done, likely=True)
-    b.start(following)
-    body(index)
-    b.store(b.add(index, 1), place)
-    b.jump(head)
-    b.start(done)
