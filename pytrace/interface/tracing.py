@@ -614,8 +614,6 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
     command = _checked(bool(filters.pids), arguments.get("command"), follow)
     values = converted(arguments, RunOptions)
-    # Those of a run are texts, as on a command line.
-    values.pop("parameters", None)
     for text in privileges.check():
         warn(text, TraceWarning)
     if isinstance(script, CompiledScript):
@@ -629,25 +627,23 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         warn(text.rstrip("\n").removeprefix("WARNING: "), TraceWarning)
     opened = ExitStack()
     output, errors = (_descriptor(stream, opened) for stream in (stdout, stderr))
-    options = replace(
-        RunOptions(),
-        **values,
-        filters=filters,
-        surroundings=Surroundings(
+    values |= {
+        "filters": filters,
+        "surroundings": Surroundings(
             "" if cwd is None else os.fspath(cwd), None if env is None else tuple(env.items()), output, errors
         ),
-        duration=duration,
-        quiet=True,
-        script=script.name,
-        text=script.source.text,
-        parameters=script.parameters,
-        measure=measure,
-        max_memory=max_memory,
-        watchdog=watchdog,
-        places=places,
-    )
+        "duration": duration,
+        "quiet": True,
+        "script": script.name,
+        "text": script.source.text,
+        "parameters": script.parameters,
+        "measure": measure,
+        "max_memory": max_memory,
+        "watchdog": watchdog,
+        "places": places,
+    }
     with opened:
-        return Trace(script, options, confined=confined)
+        return Trace(script, replace(RunOptions(), **values), confined=confined)
 
 
 def _descriptor(stream: Stream | None, opened: ExitStack) -> int:
