@@ -526,10 +526,10 @@ class CommandLine(msgspec.Struct):
         Raises:
             TraceError: the option does not accept it.
         """
-        text = self.values.get(key)
-        if text is None or isinstance(text, bool):
+        written = self.values.get(key)
+        if written is None or isinstance(written, bool):
             return None
-        value = self.table.by_key[key].converted(*([text] if isinstance(text, str) else text))
+        value = self.value(self.table.by_key[key])
         assert isinstance(value, type_)
         return value
 
