@@ -11,7 +11,6 @@ which needs none.
 from __future__ import annotations
 
 import re
-from functools import cache
 
 UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
@@ -58,12 +57,8 @@ def _plain(text: str) -> bool:
     return text.replace("\n", "").isprintable()
 
 
-_compiled = cache(re.compile)
-
-
 def _substituted(pattern: str, data: bytes) -> bytes:
-    text = data.decode("utf-8", "surrogateescape")
-    return _compiled(pattern).sub(_escape, text).encode("utf-8", "surrogateescape")
+    return re.sub(pattern, _escape, data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _escape(match: re.Match[str]) -> str:
