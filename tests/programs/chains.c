@@ -12,6 +12,9 @@
 #define LOW 0x100000000ul
 #define HIGH 0x200000000ul
 #define ISLAND 0x300000000ul
+/* Return addresses, which some chains have as frame pointers. The code of the program would not do: whether a page of it is there
+ * is chance. */
+#define BACK 0x500000000ul
 #define TOP 0x7ffffffff000ul
 #define MOST 64
 
@@ -27,7 +30,7 @@ static void frame(unsigned long at, unsigned long next, unsigned long back) {
 static void chain(unsigned long at, int count, long step, unsigned long last) {
     starts[number++] = at;
     for (int n = 0; n < count; n++, at += step)
-        frame(at, n + 1 < count ? at + step : last, 0x400000 + number * 0x1000 + n);
+        frame(at, n + 1 < count ? at + step : last, BACK + number * 0x1000 + n);
 }
 
 static void *map(unsigned long at, unsigned long size, int protection) {
@@ -48,7 +51,7 @@ static void make(void) {
     map(ISLAND + 2 * PAGE, PAGE, PROT_NONE);
     map(ISLAND + 3 * PAGE, PAGE, PROT_READ | PROT_WRITE);
     static const unsigned long ends[] = {0, 1, 0xfff, 0x1000, 1ul << 47, ~0xful, 0xffffffff81000000ul, TOP - 16,
-                                         TOP - 8, ISLAND + 2 * PAGE, 0x400001};
+                                         TOP - 8, ISLAND + 2 * PAGE, LOW + 1};
     for (unsigned n = 0; n < sizeof ends / sizeof *ends; n++)
         chain(LOW + PAGE * n, 5, 64, ends[n]);
     chain(LOW + 20 * PAGE, 2, 64, LOW + 20 * PAGE);              /* leads to its first (one that leads to itself ends) */
@@ -70,8 +73,8 @@ static void make(void) {
     /* Between two places, each time outside of what was read before. */
     starts[number++] = LOW + 100 * PAGE;
     for (int n = 0; n < 20; n++) {
-        frame(LOW + 100 * PAGE + n * 32, HIGH + 300 * PAGE + n * 32, 0x500000 + n);
-        frame(HIGH + 300 * PAGE + n * 32, LOW + 100 * PAGE + (n + 1) * 32, 0x600000 + n);
+        frame(LOW + 100 * PAGE + n * 32, HIGH + 300 * PAGE + n * 32, BACK + 0x100000 + n);
+        frame(HIGH + 300 * PAGE + n * 32, LOW + 100 * PAGE + (n + 1) * 32, BACK + 0x200000 + n);
     }
     chain(ISLAND + PAGE - 5 * 64, 5, 64, ISLAND + PAGE + 64);    /* to a page that was never touched */
     chain(ISLAND + 500, 4, 64, ISLAND + 2 * PAGE + 64);          /* to one that cannot be read */
