@@ -53,16 +53,16 @@ def _characters(b: Builder, place: Ptr, characters: bytes) -> None:
         b.store(character, b.offset(place, offset), 8)
 
 
-def _lay_out(b: Builder, state: Ptr, negative: Number) -> tuple[I64, I1]:
-    """Store what is written of the digits. Returns the place of the point after the first digit, and whether there is
-    no exponent.
-    """
+def _lay_out(b: Builder, state: Ptr, negative: Number) -> None:
+    """Store what is written of the digits."""
     digits, scale = (b.load(b.offset(state, place), again=True) for place in (_DIGITS_AT, _SCALE))
     count: Number = 1
     for power in range(1, _MOST_DECIMAL_DIGITS):
         count = b.add(count, b.number(b.icmp("uge", digits, 10**power)))
+    # The verifier knows nothing of it then: else it follows each path to here through all that comes after.
+    count = b.through(count, b.offset(state, _LAST))
     point = b.add(count, scale)
-    plain = b.both(b.icmp("sge", point, _PLAIN_FROM), b.icmp("sle", point, _PLAIN_TO))
+    plain = _is_plain(b, point)
     # An integer is written with the zeros that its power of ten stands for, and one after the point.
     whole = b.both(plain, b.icmp("sge", scale, 0))
     zeros = b.select(whole, b.add(scale, 1), 0)
@@ -72,10 +72,15 @@ def _lay_out(b: Builder, state: Ptr, negative: Number) -> tuple[I64, I1]:
     held = b.add(count, zeros)
     held = b.select(b.icmp("sgt", held, after), held, b.add(after, 1))
     length = b.add(held, b.number(b.truth(after)))
-    values = ((digits, _DIGITS_AT), (after, _POINT), (length, _LENGTH_AT), (b.sub(b.add(length, negative), 1), _LAST))
+    last = b.sub(b.add(length, negative), 1)
+    values = ((digits, _DIGITS_AT), (after, _POINT), (length, _LENGTH_AT), (last, _LAST), (point, _SCALE))
     for value, place in values:
         b.store(value, b.offset(state, place))
-    return point, plain
+
+
+def _is_plain(b: Builder, point: Number) -> I1:
+    """Whether there is no exponent, by the place of the point after the first digit."""
+    return b.both(b.icmp("sge", point, _PLAIN_FROM), b.icmp("sle", point, _PLAIN_TO))
 
 
 def _exponent(b: Builder, buffer: Ptr, exponent: Number, size: Ptr) -> None:
@@ -392,10 +397,11 @@ class Decimals(Part):
         if all(function.name != _FUNCTION for function in self.module.functions):
             self._decimal_function()
         b.call(_FUNCTION, [self.e.area(state)], [magnitude])
-        point, plain = _lay_out(b, self.e.area(state), negative)
-        b.store(b.add(b.load(self.e.area(state + _LAST)), 1), size)
+        _lay_out(b, self.e.area(state), negative)
         self.e.loops.run(self.e.span, LONGEST, lambda inner, index: Decimals(inner)._character(index, state, buffer))
-        with b.unless(plain):
+        b.store(b.add(b.load(self.e.area(state + _LAST), again=True), 1), size)
+        point = b.load(self.e.area(state + _SCALE), again=True)
+        with b.unless(_is_plain(b, point)):
             _exponent(b, self.e.area(buffer), b.sub(point, 1), size)
         b.jump(done)
         b.start(done)
@@ -452,7 +458,8 @@ class Decimals(Part):
         rest = b.add(b.op("and", exact, 3), b.op("and", near, 1))
         rounded = b.select(b.differ(below, above), b.number(above), b.number(b.icmp("ugt", rest, 2)))
         digits = b.select(shorter, b.add(short, b.number(over)), b.add(near, rounded))
-        scale = b.add(scale, b.number(shorter))
+        digits = b.through(digits, b.offset(state, _DIGITS_AT))
+        scale = b.through(b.add(scale, b.number(shorter)), b.offset(state, _SCALE))
         for zeros in (16, 8, 4, 2, 1):
             ends = b.icmp("eq", b.op("urem", digits, 10**zeros), 0)
             digits = b.select(ends, b.op("udiv", digits, 10**zeros), digits)
