@@ -14,9 +14,12 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.target import HarmError, Target, attempt
 
 MOST_BYTES = 512 << 10
+IN_PROCESS = [name for name in table.NAMES if name != "hostile_processes"]
+"""Its processes have what this one has mapped, LLVM too: ``tests/runtime/test_hostile_processes.py`` runs it in one of
+their own, for a quarter of the time."""
 
 
-@pytest.mark.parametrize("name", table.NAMES)
+@pytest.mark.parametrize("name", IN_PROCESS)
 def test_kept_inputs(name: str) -> None:
     target = table.find(name)
     for file, data in [("empty", b""), *kept(name), *((f"seed {at}", seed) for at, seed in enumerate(target.seeds()))]:
@@ -30,7 +33,7 @@ SECONDS = 0.1
 """Processor time for changed inputs of one target."""
 
 
-@pytest.mark.parametrize("name", table.NAMES)
+@pytest.mark.parametrize("name", IN_PROCESS)
 def test_changed_inputs(name: str, request: pytest.FixtureRequest) -> None:
     """A little fuzzing, the same each time; --random-seed chooses other changes."""
     target, choose = table.find(name), Random(f"{name} {request.config.getoption('--random-seed')}")
