@@ -21,7 +21,6 @@ from tests.test_documents import RUN, SHORTENED, SHOWN, accepted, of_sort, runs
 # All passes of the front end see them, so that an argument that a tracepoint lacks is found. Some are also loaded or
 # run, by the tests that ``tests/test_documents.py`` names.
 
-ROOT = Path(__file__).parent.parent.parent
 MISSING_HERE = re.compile(
     r"is not possible: this kernel|there is no file|probes need a process|there is no tracepoint category"
 )
@@ -53,7 +52,7 @@ def test_programs_are_right_for_this_kernel(tmp_path: Path, monkeypatch: pytest.
 
 
 # ---------------------------------------------------------------------------------------------- python doc
-# Runs the programs of docs/reference/python-interface.md, and has mypy check them as a user would.
+# Runs the programs of docs/reference/python-interface.md; tests/test_typed_programs.py has mypy check them.
 
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "python-interface.md"
@@ -89,18 +88,3 @@ def test_program(line: int, tmp_path: Path, no_leaks: None) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert wanted in done.stdout
-
-
-def test_programs_are_typed(tmp_path: Path) -> None:
-    for line, text in python_programs().items():
-        (tmp_path / f"line_{line}.py").write_text(text)
-    (tmp_path / "wrong.py").write_text(
-        "import pytrace\npytrace.run('begin { }', durration=1)\nnumber: int = pytrace.open('begin { }').maps\n"
-    )
-    # As scripts/check does, strictly, whose cache has what pytrace's own modules are.
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", *tmp_path.glob("*.py")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience(300), check=False)
-    errors = [text for text in done.stdout.splitlines() if ": error: " in text]
-    # The cache has the folder of an earlier run.
-    places = [(Path(file).name, line) for file, line, *_ in (text.split(":") for text in errors)]
-    assert places == [("wrong.py", "2"), ("wrong.py", "3")], done
