@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -18,6 +19,7 @@ import msgspec
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.options import (
     ACTIONS,
+    MOST_PID,
     SHORTEST_WATCHDOG,
     Address,
     Budget,
@@ -147,8 +149,6 @@ def _features(text: str) -> frozenset[str]:
     return known_features({name.strip() for name in text.split(",") if name.strip()})
 
 
-MOST_PID = 0x400000
-"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
 
 
 def pid(text: str, option: str) -> int:
@@ -170,18 +170,24 @@ def _pids(text: str) -> tuple[int, ...]:
 
 
 def seconds(text: str, option: str, least: float | None = None) -> float:
-    """A number of seconds (``2.5``, ``10s``), more than 0 or *least* and more, the argument *text* of *option*.
+    """A time in seconds (``2.5``, ``500ms``), more than 0 or *least* and more, the argument *text* of *option*.
 
     Raises:
         TraceError: it is none.
     """
-    try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = -1.0
-    if not (value > 0 if least is None else value >= least) or value == float("inf"):
-        raise TraceError(f"{option} needs a number of seconds, not {text!r}", hints=(f"for example {option} 2.5",))
+    value = _time(text)
+    if not (value > 0 if least is None else value >= least):
+        hints = (f"for example {option} 2.5, or with a unit: 500ms, 2m",)
+        raise TraceError(f"{option} needs a number of seconds, not {text!r}", hints=hints)
     return value
+
+
+def _time(text: str) -> float:
+    """Seconds of a time with or without unit; -1 if *text* is none."""
+    from pytrace.core.text import NANOSECONDS, parse_time  # few runs have such an option
+
+    value = parse_time(text)
+    return -1.0 if value is None else value / NANOSECONDS
 
 
 _SHORTEST_SAVE = 0.1
@@ -190,11 +196,10 @@ _SAVE_EVERY = "for example --save-every 10 snapshots: a file in the directory sn
 
 
 def _save_every(text: str, folder: str) -> tuple[float, str]:
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,)) from None
-    if not _SHORTEST_SAVE <= seconds < float("inf"):
+    seconds = _time(text)
+    if seconds < 0:
+        raise TraceError(f"--save-every needs a number of seconds, not {text!r}", hints=(_SAVE_EVERY,))
+    if seconds < _SHORTEST_SAVE:
         raise TraceError(f"--save-every needs {_SHORTEST_SAVE} seconds at least, not {text}", hints=(_SAVE_EVERY,))
     if not folder:
         raise TraceError("--save-every needs the name of a directory", hints=(_SAVE_EVERY,))
@@ -202,13 +207,12 @@ def _save_every(text: str, folder: str) -> tuple[float, str]:
 
 
 def _budget(text: str) -> Budget:
-    try:
+    with suppress(ValueError):
         budget = Budget.chosen(text)
-    except ValueError:
-        hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
-        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints) from None
-    assert budget is not None
-    return budget
+        if budget is not None:
+            return budget
+    hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
+    raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints)
 
 
 _LEAST_RATE, _MOST_RATE = 0.001, 1e9
@@ -239,7 +243,7 @@ def _memory(text: str) -> str:
 
 def _watchdog(text: str) -> float:
     try:
-        return watchdog_seconds(float(text))
+        return watchdog_seconds(_time(text))
     except ValueError:
         raise TraceError(
             f"--watchdog needs 0, or a number of seconds of {SHORTEST_WATCHDOG:g} at least, not {text!r}",

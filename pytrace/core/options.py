@@ -419,6 +419,8 @@ def watchdog_seconds(value: float) -> float:
     return value
 
 
+MOST_PID = 0x400000
+"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
 _MOST_PORT = 65_535
 _ADDRESSES = "for example --metrics :9435, 127.0.0.1:9435 or [::1]:9435; port 0 is any free port"
 
@@ -486,14 +488,14 @@ class Budget(msgspec.Struct, frozen=True):
 
     @classmethod
     def chosen(cls, text: str | None, action: str = SAMPLE) -> Budget | None:
-        """The budget of ``1%`` or ``1%machine`` with its action; None without one.
+        """The budget of ``1%`` or ``1%machine`` with its action; None without one, or of an empty text.
 
         Raises:
             ValueError: it is no budget, or there is no such action.
         """
         if action not in ACTIONS:
             raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {action!r}")
-        if text is None:
+        if not text:
             return None
         number, percent, of = text.partition("%")
         try:

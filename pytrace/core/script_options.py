@@ -11,7 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.text import DURATIONS, parse_flag, parse_integer
+from pytrace.core.options import MOST_PID
+from pytrace.core.text import NANOSECONDS, parse_flag, parse_integer, parse_time
 
 # ------------------------------------------------------------------------------------------------------- script options
 
@@ -85,13 +86,8 @@ class ScriptOption(msgspec.Struct, frozen=True):
 # A type validates entries and converts them to values; it does not check whether the machine has such a disk or CPU.
 
 
-MOST_PID = 0x400000
-"""PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
 _MOST_ERRNO = 4095
 """MAX_ERRNO of ``include/linux/err.h``."""
-NANOSECONDS = 10**9
-LONGEST = 10 * 365 * 86400 * NANOSECONDS
-"""The longest time: ten years."""
 
 NAMESPACES = "/run/netns"
 """The directory in which ``ip netns add`` stores names of network namespaces."""
@@ -109,12 +105,14 @@ class OptionType(msgspec.Struct, frozen=True):
         several: the same for an option that takes entries separated by commas.
         entry: returns the value of one entry, without spaces around it; None if it is not allowed.
         known: names that entries may have, for suggestions; empty for numbers.
+        place: the path where *entry* looks, if any, which the value depends on.
     """
 
     one: str
     several: str
     entry: Callable[[str], int | str | None]
     known: Callable[[], tuple[str, ...]] = tuple
+    place: Callable[[str], str] | None = None
 
 
 def find_type(name: str) -> OptionType | None:
@@ -148,19 +146,8 @@ def _range(least: int, most: int | None) -> OptionType:
     return OptionType(shown, f"numbers {limits}, separated by commas", _between(least, most or 2**63 - 1))
 
 
-def _time(text: str) -> int | None:
-    """Nanoseconds; *text* is seconds, or a number with a unit, with decimals or without."""
-    number = text.rstrip("nsumhd")
-    unit, (whole, _, part) = text[len(number) :] or "s", number.partition(".")
-    if not (text.isascii() and (whole + part).isdigit() and len(text) < 30) or unit not in DURATIONS:
-        value = parse_integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
-    else:
-        value = int(whole or 0) * DURATIONS[unit] + int((part + "0" * 9)[:9]) * DURATIONS[unit] // NANOSECONDS
-    return value if value is not None and value <= LONGEST else None
-
-
 def _interval(text: str) -> int | None:
-    value = _time(text)
+    value = parse_time(text)
     # The shortest period of a timer is a microsecond.
     return None if value is None or value < 1000 else value
 
@@ -213,9 +200,13 @@ def _namespace(text: str) -> int | None:
     if number is not None:
         return number
     try:
-        return os.stat(text if "/" in text else f"{NAMESPACES}/{text}").st_ino
+        return os.stat(_namespace_file(text)).st_ino
     except (OSError, ValueError):
         return None
+
+
+def _namespace_file(text: str) -> str:
+    return text if "/" in text else f"{NAMESPACES}/{text}"
 
 
 def _namespaces() -> tuple[str, ...]:
@@ -237,7 +228,7 @@ def _address(text: str) -> str | None:
 _SECONDS = "a time in seconds (2 or 0.5) or with a unit (500ms, 2m)"
 
 TYPES: dict[str, OptionType] = {
-    "seconds": OptionType(_SECONDS, f"{_SECONDS}, separated by commas", _time),
+    "seconds": OptionType(_SECONDS, f"{_SECONDS}, separated by commas", parse_time),
     "interval": OptionType(f"{_SECONDS}, more than 0", f"{_SECONDS}, more than 0, separated by commas", _interval),
     "pid": OptionType("a process id", "process ids, separated by commas (12,34)", _between(1, MOST_PID)),
     "port": OptionType(
@@ -257,12 +248,15 @@ TYPES: dict[str, OptionType] = {
         "names of threads, 15 bytes at most (the kernel keeps 15 of a name), separated by commas",
         _thread_name,
     ),
-    "directory": OptionType("a directory that exists", "directories that exist, separated by commas", _directory),
+    "directory": OptionType(
+        "a directory that exists", "directories that exist, separated by commas", _directory, place=str
+    ),
     "netns": OptionType(
         "a network namespace: its name (ip netns list), its number or a path (/proc/PID/ns/net)",
         "network namespaces by name, number or path, separated by commas",
         _namespace,
         _namespaces,
+        _namespace_file,
     ),
     "address": OptionType(
         "an address of IPv4 or IPv6", "addresses of IPv4 or IPv6, separated by commas", _address

@@ -45,7 +45,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 # -------------------------------------------------------------------------------------------------------------- numbers
 
-# Integers and booleans in text that is not script code: attach points, parameters, configuration values.
+# Integers, times and booleans in text that is not script code: attach points, parameters, configuration values.
 #
 # This is the wider form of the script's integers: `0b101` and a leading sign are understood here as well.
 
@@ -86,6 +86,22 @@ def parse_integer(text: str) -> int | None:
             return sign * int(match[group].replace("_", ""), base)
     factor = DURATIONS.get(match["suffix"], 1)
     return sign * int(match["decimal"].replace("_", "")) * factor
+
+
+NANOSECONDS = DURATIONS["s"]
+LONGEST_TIME = 10 * 365 * DURATIONS["d"]
+"""The longest time: ten years."""
+
+
+def parse_time(text: str) -> int | None:
+    """Nanoseconds; *text* is seconds, or a number with a unit, with decimals or without. None if it is no time."""
+    number = text.rstrip("nsumhd")
+    unit, (whole, _, part) = text[len(number) :] or "s", number.partition(".")
+    if not (text.isascii() and (whole + part).isdigit() and len(text) < 30) or unit not in DURATIONS:
+        value = parse_integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
+    else:
+        value = int(whole or 0) * DURATIONS[unit] + int((part + "0" * 9)[:9]) * DURATIONS[unit] // NANOSECONDS
+    return value if value is not None and value <= LONGEST_TIME else None
 
 
 def parse_flag(text: str) -> bool | None:

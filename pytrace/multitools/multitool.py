@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from pytrace.core import script_options
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption, Value, default
+from pytrace.core.text import NANOSECONDS
 
 MULTI_PURPOSE, LANGUAGES = "multi-purpose", "languages"
 """The groups under which ``--tools`` lists them."""
@@ -75,7 +75,7 @@ class Options:
         if selected := self.pids():
             words += ["--pid", ",".join(map(str, selected))]
         if duration := self.number("duration"):
-            words += ["--duration", f"{duration / script_options.NANOSECONDS:.9g}"]
+            words += ["--duration", f"{duration / NANOSECONDS:.9g}"]
         if filter_:
             words += ["--probe-filter", filter_]
         return tuple(words)

@@ -69,7 +69,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         parse_memory(self.max_memory, 1 << 40)
-        Budget.chosen(self.budget or None)
+        Budget.chosen(self.budget)
         if unknown := [name for name in self.probes if probe_kind(name) is None]:
             raise ValueError(f"there are no probes of the kind {unknown[0]!r}")
 
@@ -228,10 +228,10 @@ class Policy:
         return wanted
 
     def _with_budget(self, limits: Limits) -> Limits:
-        most = Budget.chosen(self._rules.budget or None)
+        most = Budget.chosen(self._rules.budget)
         if most is None:
             return limits
-        wanted = Budget.chosen(limits.budget or None) or most
+        wanted = Budget.chosen(limits.budget) or most
         if wanted.share > most.share or wanted.machine > most.machine:
             raise self._refused("budget", f"spend more than {self._rules.budget} on tracing")
         return replace(limits, budget=wanted.text)

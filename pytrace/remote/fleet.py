@@ -269,7 +269,8 @@ def job_outcome(job: CompileJob) -> Outcome:
 # Running one script on many hosts from Python.
 
 
-NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
+NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable",
+                      "own_threads"})  # fmt: skip
 """Arguments of a run that say nothing about many hosts."""
 PAUSE = 0.1
 """Seconds between two looks for news."""

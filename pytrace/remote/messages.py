@@ -110,7 +110,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             # NaN is neither.
             if not least <= value <= LONGEST_TIME:
                 raise ValueError(f"{name} is {value}, not {least:g} to {LONGEST_TIME:g} seconds")
-        Budget.chosen(self.budget or None, self.over_budget)
+        Budget.chosen(self.budget, self.over_budget)
         if self.max_memory:
             parse_memory(self.max_memory, 1 << 40)
 

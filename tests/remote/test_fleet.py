@@ -185,6 +185,7 @@ def test_nodes_of_a_cluster_with_asyncio(cluster: Api) -> None:
 
 def test_arguments(command: str) -> None:
     for arguments, error, text in (
+        ({"own_threads": False}, TypeError, "fleet.. takes no argument 'own_threads'"),
         ({"pid": 5}, TypeError, "fleet.. takes no argument 'pid'"),
         ({"pidd": 5}, TypeError, "unexpected keyword argument 'pidd'"),
         ({"worker": "pdsh"}, pytrace.TraceError, "a worker is one of"),
