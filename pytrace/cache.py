@@ -53,11 +53,15 @@ def load_or_compile(
         manifest.
     """
     name = key(source.text, source.path or source.name, options)
-    cached = load(name, options, fingerprints.still_true)
-    if cached is not None:
-        return cached, True
+    here = f"{name}-{private_files.digest(_working_directory())}"
+    for entry in (name, here):
+        cached = load(entry, options, fingerprints.still_true)
+        if cached is not None:
+            return cached, True
     script = compile_script()
-    if not store(name, script):
+    # Scripts that name nothing relative share one entry, others have one for each directory.
+    relative = any(fact[0] == fingerprints.PATH for fact in script.manifest.facts)
+    if not store(here if relative else name, script):
         private_files.note(f"the compiled script is not cached: {directory()} cannot be written")
     return script, False
 
@@ -78,7 +82,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     uname = os.uname()
     parts = [
         pytrace.__version__, str(FORMAT), checkout(), uname.release, uname.version, uname.machine,
-        name, text, _working_directory(),
+        name, text,
     ]  # fmt: skip
     for field in options.__struct_fields__:
         if field == "child_command":
@@ -94,12 +98,12 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), size=20)
 
 
-def _working_directory() -> str:
+def _working_directory() -> bytes:
     """The directory that relative names start from; empty when it was removed."""
     try:
-        return os.getcwd()
+        return os.getcwdb()
     except FileNotFoundError:
-        return ""
+        return b""
 
 
 # ---------------------------------------------------------------------------------------------- code that compiled

@@ -99,10 +99,14 @@ def find_programs(c: Compilation) -> Programs:
     """
     with room():
         tree = c.do("parse", parser.parse, c.source, c.diagnostics)
+        if imports.start_here(tree, c.options):
+            c.kernel.depend_on_path(".")
         merged = tree = c.do("imports", imports.resolve, tree, c.options, c.diagnostics)
         config = c.do("settings", settings.read, tree, c.options, c.diagnostics)
         defined = c.do("definitions", c_definitions.read, tree, c.options, c.kernel, c.diagnostics)
         tree = c.do("parameters", parameters.substitute, tree, c.options, c.diagnostics)
+        for path in parameters.named_paths(merged, c.options):
+            c.kernel.depend_on_path(path)
         tree = c.do("conditions", analysis.choose, tree, c.options, c.kernel, defined, config, c.diagnostics)
         tree = c.do("macros", macros.expand, tree, defined, c.diagnostics)
         expanded = c.do("calls", call_probes.expand, tree, c.options, c.kernel, c.diagnostics)

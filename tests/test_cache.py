@@ -28,8 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pytrace" / "scripts"
 
 
-def _script(elf: bytes = b"ELF") -> CompiledScript:
-    return CompiledScript(elf, Manifest((), (), (), ("a", "b"), Config(max_strlen=1), facts=(("kernel", "1"),)))
+def _script(elf: bytes = b"ELF", facts: tuple[tuple[str, ...], ...] = (("kernel", "1"),)) -> CompiledScript:
+    return CompiledScript(elf, Manifest((), (), (), ("a", "b"), Config(max_strlen=1), facts=facts))
 
 
 def test_what_is_stored_comes_back(folder: Path) -> None:
@@ -211,6 +211,32 @@ def test_a_script_is_compiled_once(tmp_path: Path, facts_hold: None, monkeypatch
     assert cache.load_or_compile(SOURCE, CompileOptions(), refuse) == (SCRIPT, True)
     other = CompileOptions(unsafe=True)
     assert cache.load_or_compile(SOURCE, other, compile_script) == (SCRIPT, False)
+
+
+def test_directories_share_what_names_nothing_relative(
+    tmp_path: Path, facts_hold: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.load_or_compile(SOURCE, CompileOptions(), compile_script)
+    monkeypatch.chdir(tmp_path)
+    assert cache.load_or_compile(SOURCE, CompileOptions(), refuse) == (SCRIPT, True)
+
+
+def test_each_directory_has_its_own_entry_of_what_names_relative_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def compile_here() -> CompiledScript:
+        return _script(str(Path.cwd()).encode(), facts=(cache.fingerprints.path_fact("."),))
+
+    for number in range(4):
+        folder = tmp_path / str(number % 2)
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        script, cached = cache.load_or_compile(SOURCE, CompileOptions(), compile_here)
+        assert script.elf == str(folder).encode()
+        assert cached is (number >= 2)
 
 
 def test_a_cache_that_cannot_be_written_is_noted(

@@ -209,6 +209,9 @@ class ScriptWords(msgspec.Struct):
 # ---------------------------------------------------------------------------------------------- declarations
 
 
+KIND = "options"
+"""The kind of cached files (:mod:`pytrace.base.private_files`)."""
+
 FORMAT = 3
 """Version of the entries."""
 
@@ -252,16 +255,16 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
 
 
 def _entry_name(source: Source) -> str:
-    parts = (pytrace.__version__, str(FORMAT), cache.checkout(), _import_folder(source), source.text)
-    return "options-" + private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), size=20)
+    parts = [pytrace.__version__, str(FORMAT), cache.checkout(), source.text]
+    if "import" in source.text:
+        parts.append(_import_folder(source))
+    return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), size=20)
 
 
 def _import_folder(source: Source) -> str:
     """The directory to which names of imported files are relative."""
-    if source.path is not None:
-        return source.path
     try:
-        return os.getcwd()
+        return os.path.abspath(os.path.dirname(source.path or ""))
     except FileNotFoundError:
         return ""
 
@@ -271,7 +274,7 @@ def _code_identity() -> bytes:
 
 
 def _load(name: str) -> Declared | None:
-    code, _, rest = (private_files.read(cache.KIND, name) or b"").partition(b"\n")
+    code, _, rest = (private_files.read(KIND, name) or b"").partition(b"\n")
     if not rest or code != _code_identity():
         return None
     try:
@@ -283,7 +286,8 @@ def _load(name: str) -> Declared | None:
 
 def _store(name: str, declarations: Declared, files: list[str]) -> None:
     facts = tuple(fingerprints.file_fact(file) for file in files)
-    private_files.write(cache.KIND, name, _code_identity(), b"\n", typed_json.encode(_Entry(facts, declarations)))
+    if private_files.write(KIND, name, _code_identity(), b"\n", typed_json.encode(_Entry(facts, declarations))):
+        private_files.trim(KIND, cache.KEEP)
 
 
 # ---------------------------------------------------------------------------------------------- subjects of values

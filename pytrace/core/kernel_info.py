@@ -468,6 +468,9 @@ class KernelInfo(Protocol):
     def depend_on_file(self, path: str) -> None:
         """Record that the compilation read a file (an import, a header)."""
 
+    def depend_on_path(self, path: str) -> None:
+        """Record that the compilation depends on where a name leads; ``.`` is the working directory."""
+
     def depend_on_headers(self, paths: Iterable[str]) -> None:
         """Record that the compilation read many files (the kernel's headers)."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace import cache
 from pytrace.cli import request, script_options
 from pytrace.cli.commands import Command, Operand
 from pytrace.cli.main import main
@@ -342,7 +343,7 @@ OPTIONS = (
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
-    return tmp_path / "cache" / "pytrace" / "scripts"
+    return tmp_path / "cache" / "pytrace" / "options"
 
 
 def declared(text: str, path: Path | None = None) -> script_options.Declared:
@@ -377,6 +378,24 @@ def test_positional_parameters_are_noticed() -> None:
     assert declared('getopt("x"); begin { print($#); }').positional
     assert declared('getopt("x"); interval:ms:$1 { }').positional
     assert not declared('getopt("x"); getopt("[n]", 1); interval:ms:$n { }').positional
+
+
+def test_old_entries_go(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
+    monkeypatch.setattr(cache, "KEEP", 3)
+    for number in range(6):
+        declared(f'getopt("name{number}"); begin {{ }}')
+    assert len(list(cache_folder.iterdir())) == 3
+
+
+def test_a_relative_script_has_the_imports_of_its_own_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lib.bt").write_text(f'getopt("{name}");')
+        monkeypatch.chdir(tmp_path / name)
+        found = declared('import "lib.bt"; begin { }', Path("a.bt"))
+        assert [option.name for option in found.options] == [name]
 
 
 def test_imported_files_are_watched(tmp_path: Path) -> None:

@@ -39,13 +39,13 @@ uprobe:{0}:work {{
 }}
 """
 
-KINDS = {"facts/btf-", "facts/functions", "facts/lines-", "facts/features", "scripts/options-", "scripts/", "unwind/"}
+KINDS = {"facts/btf-", "facts/functions", "facts/lines-", "facts/features", "options/", "scripts/", "unwind/"}
 """How the names of cached files start, one for each thing that is cached."""
 
 
-def pytrace(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A run with its cache in a folder."""
-    environment = {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+def pytrace(folder: Path, *arguments: str | Path, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A run in a folder, with its cache in there or in another one."""
+    environment = {"XDG_CACHE_HOME": str(cache or folder / "cache"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "pytrace", *map(str, arguments)], capture_output=True, text=True, check=False,
         timeout=patience(60), stdin=subprocess.DEVNULL, cwd=folder, env={**os.environ, **environment},
@@ -217,3 +217,52 @@ def test_a_cache_that_another_version_wrote(package: Path, tmp_path: Path) -> No
         with Tracer("-e", "begin { @ = 4; } interval:s:9 { }", package=folder, environment=cache) as tracer:
             status, out, said = tracer.end()
         assert (status, out.split(), said) == (0, ["@:", "4"], "Attached 2 probes\n")
+
+
+PROGRAM = """
+struct own { char a[NUMBER]; } v;
+int work(int x) { return x; }
+int of_NUMBER(void) { return 0; }
+int main(void) { return work(0) + of_NUMBER(); }
+"""
+
+RELATIVE = {
+    "import": ("-e", 'import "lib.bt"; begin { print(NUMBER); exit(); }'),
+    "imported by a script": ("script.bt",),
+    "include": ("--include", "h.h", "-e", "begin { print(NUMBER); exit(); }"),
+    "-I": ("-I", ".", "-e", '#include "h.h"\nbegin { print(NUMBER); exit(); }'),
+    "a program": ("-e", "uprobe:./program:work { print(sizeof(struct own)); exit(); }", "-c", "./program"),
+    "a pattern of functions": ("-e", "uprobe:./program:of_* { print(func); }", "-c", "./program"),
+    "a target by parameter": ("-e", "uprobe:$1:of_* { print(func); }", "-c", "./program", "./program"),
+    "a directory": ("-e", 'getopt("d=PATH:directory", ""); begin { print(getopt("d")); exit(); }', "-d", "."),
+}
+"""Command lines with names that start from the working directory."""
+
+
+def test_each_directory_has_its_own_files(tmp_path: Path) -> None:
+    """The same command line in two directories, each two times: the second runs come from the cache."""
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "lib.bt").write_text(f"macro NUMBER() {{ {number} }}")
+        (folder / "h.h").write_text(f"#define NUMBER {number}\n")
+        (folder / "script.bt").write_text('import "lib.bt"; begin { print(NUMBER); exit(); }')
+        text = PROGRAM.replace("NUMBER", str(number))
+        compiled(folder, "program", text, "-g", "-O0")
+    for name, words in RELATIVE.items():
+        for number in (1, 2, 1, 2):
+            folder = tmp_path / str(number)
+            done = pytrace(folder, "-q", *words, cache=tmp_path / "shared")
+            expected = {"a directory": str(folder)}.get(name, f"of_{number}" if "of_" in str(words) else str(number))
+            assert done.stdout.split() == [expected], (name, number, done)
+
+
+def test_directories_share_scripts_that_name_nothing_relative(tmp_path: Path) -> None:
+    for words in (("-e", "begin { exit(); }"), ("execsnoop", "-c", "true")):
+        entries = []
+        for number in (1, 2):
+            folder = tmp_path / str(number)
+            folder.mkdir(exist_ok=True)
+            assert pytrace(folder, "-q", *words, cache=tmp_path / "shared").returncode == 0
+            entries.append(sorted(path.name for path in (tmp_path / "shared/pytrace/scripts").iterdir()))
+        assert entries[0] == entries[1]

@@ -351,6 +351,9 @@ class RecordedKernel:
     def depend_on_file(self, path: str) -> None:
         self.read_files.append(path)
 
+    def depend_on_path(self, path: str) -> None:
+        """Where names lead does not change."""
+
     def depend_on_headers(self, paths: Iterable[str]) -> None:
         self.read_files.extend(paths)
 

@@ -104,13 +104,33 @@ _SPLICE = re.compile(r"\\[\s\0]*?[\r\n]+", re.ASCII)
 """Where clang joins lines: also with blanks before the end of the line, which may be a lone carriage return."""
 
 
+def start_here(program: nodes.Program, options: CompileOptions) -> bool:
+    """Whether names of files to import or include may start from the working directory.
+
+    Names in a script with an absolute path start from its directory, but where the C parser looks is up to that.
+    """
+    if options.includes or options.include_directories or any(map(_opens_files, program.c_parts)):
+        return True
+    source = program.span.source
+    nodes_below = (node for item in program.items for node in nodes.walk(item))
+    return (
+        not os.path.isabs(source.path or "")
+        and "import" in source.text
+        and any(isinstance(node, nodes.Import) for node in nodes_below)
+    )
+
+
+def _opens_files(part: nodes.CPart) -> bool:
+    return _NAMES_FILES.search(_SPLICE.sub("", part.text)) is not None
+
+
 def _refuse_files(program: nodes.Program, imports: Iterable[nodes.Import], diagnostics: Diagnostics) -> None:
     """Report everything by which a script would open a file; none is opened."""
     hints = ["this host's policy decides (rule files)"]
     for node in imports:
         diagnostics.error("import is not allowed here", node.span, hints=hints)
     for part in program.c_parts:
-        if _NAMES_FILES.search(_SPLICE.sub("", part.text)):
+        if _opens_files(part):
             diagnostics.error("C that may open files is not allowed here", part.span, hints=hints)
 
 

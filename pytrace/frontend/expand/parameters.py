@@ -292,6 +292,16 @@ def declared_values(
     return values_
 
 
+def named_paths(program: nodes.Program, options: CompileOptions) -> list[str]:
+    """The paths that values on the command line name, and that these values depend on."""
+    if not options.named:
+        return []
+    by_name = read_declarations(program, Diagnostics()).by_name
+    given = ((by_name[name].option, text) for name, text in options.named if name in by_name and text is not None)
+    places = ((option, text, TYPES[option.type].place) for option, text in given if option.type in TYPES)
+    return [place(entry) for option, text, place in places if place is not None for entry in entries(option, text)]
+
+
 def _convert(item: Declaration, text: str | None, diagnostics: Diagnostics) -> OptionValue:
     try:
         return convert(item.option, text)

@@ -97,7 +97,9 @@ class Libraries:
             # Processes and directories change without a trace that is cheap to check.
             return [("never",)]
         if pid is not None:
-            return [fingerprints.process_fact(pid)]
+            # Names of the working directory stay names of ours.
+            own = [fingerprints.path_fact(".")] if "/" in target and not os.path.isabs(target) else []
+            return [fingerprints.process_fact(pid), *own]
         if "/" in target:
             return [fingerprints.file_fact(attach_path(target))]
         return [

@@ -109,11 +109,16 @@ class LiveKernel:
     def depend_on_file(self, path: str) -> None:
         self._depend(fingerprints.file_fact(path))
 
+    def depend_on_path(self, path: str) -> None:
+        self._depend(fingerprints.path_fact(path))
+
     def depend_on_headers(self, paths: Iterable[str]) -> None:
         self._depend(fingerprints.files_fact(paths))
 
     def _depend(self, fact: Fact) -> None:
         self._facts[fact] = None
+        if fact[0] == "file" and not os.path.isabs(fact[1]):
+            self.depend_on_path(".")
 
     def _ask(self, *question: str) -> None:
         self.questions[question] = None

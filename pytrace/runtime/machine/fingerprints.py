@@ -25,6 +25,10 @@ Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
 
 
+PATH = "path"
+"""Kind of the facts of :func:`path_fact`."""
+
+
 def tracefs_root() -> str:
     """Where tracefs is mounted.
 
@@ -108,6 +112,15 @@ def file_fact(path: str) -> Fact:
     except OSError:
         return ("file", path, "absent")
     return ("file", path, str(status.st_size), str(status.st_mtime_ns), str(status.st_ino))
+
+
+def path_fact(path: str) -> Fact:
+    """Where a name leads: a path without links and an inode, whatever is in there; ``.`` is the working directory."""
+    try:
+        return (PATH, path, os.path.realpath(path), str(inode(path)))
+    except FileNotFoundError:
+        # The working directory was removed.
+        return (PATH, path, "", "0")
 
 
 def files_fact(paths: Iterable[str]) -> Fact:
@@ -196,6 +209,7 @@ def _start_time(pid: int) -> str:
 _CHECKS: dict[str, Callable[[Fact], Fact]] = {
     "kernel": lambda fact: kernel_fact(fact[1]),
     "boot": lambda _: boot_fact(),
+    PATH: lambda fact: path_fact(fact[1]),
     "file": lambda fact: file_fact(fact[1]),
     "files": lambda fact: _files_fact(*fact[1:3]),
     "modules": lambda _: modules_fact(),

@@ -175,7 +175,7 @@ def cache_entry(data: bytes) -> None:
     place = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(FOLDER / "cache")
     try:
-        for kind in ("scripts", "facts"):
+        for kind in ("scripts", "options", "facts"):
             name = f"cache/pytrace/{kind}/entry"
             stored(private_files._head(kind, "entry", data) + data, name)
         load("entry", CompileOptions(), fingerprints.still_true)

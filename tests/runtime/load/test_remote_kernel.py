@@ -137,7 +137,7 @@ OF_FILES = frozenset({
     "user_size", "user_thread_local", "cpp_symbols", "executable",
     "user_offset", "user_address_at", "user_parameters", "user_type", "user_result", "user_goid", "user_go_results",
     "user_debug_problems", "user_lines", "usdt_probes", "object_functions", "headers", "depend_on_file",
-    "depend_on_headers",
+    "depend_on_headers", "depend_on_path",
 })  # fmt: skip
 """Queries about files, which are those of the machine that compiles."""
 BY_OTHERS = {"struct": "_value_type", "enum": "_value_type", "typedef": "_value_type", "type_names": "types",
