@@ -8,6 +8,7 @@ import msgspec
 
 from pytrace.account.causes import Cause
 from pytrace.account.frames import Place
+from pytrace.render import json
 
 
 class Who(msgspec.Struct, frozen=True):
@@ -278,8 +279,8 @@ class Account(msgspec.Struct):
 
 def json_text(account: Account) -> bytes:
     """The account as JSON."""
-    return msgspec.json.format(
-        msgspec.json.encode({
+    return json.document(
+        msgspec.to_builtins({
             "target": account.target, "wall_ns": account.wall, "thread_time_ns": account.thread_time,
             "accounted": account.accounted, "kernel_difference": account.kernel_difference,
             "idle_ns": account.idle_time, "stolen_ns": account.stolen,
@@ -288,5 +289,5 @@ def json_text(account: Account) -> bytes:
             "path": account.path, "path_limit_ns": account.limit, "requests": account.requests,
             "tasks": account.tasks, "goroutines": account.goroutines,
         })
-    ) + b"\n"  # fmt: skip
+    ).encode() + b"\n"  # fmt: skip
 

@@ -11,6 +11,7 @@ import msgspec
 from pytrace.account.account import Account, Line
 from pytrace.account.reading import Reading
 from pytrace.account.screen import WIDTH, cut, percent, seconds
+from pytrace.render import json
 from pytrace.results.snapshot import MapData, Portable, SnapshotData, Value
 
 DIFFERS = 0.1
@@ -155,4 +156,4 @@ def _cell(share: float) -> str:
 
 def json_text(rows: Sequence[HostAccount]) -> bytes:
     """All hosts as JSON."""
-    return msgspec.json.format(msgspec.json.encode(rows)) + b"\n"
+    return json.document(msgspec.to_builtins(rows)).encode() + b"\n"

@@ -16,6 +16,7 @@ from pytrace.account.account import Account, Line, Thread
 from pytrace.account.chains import Segment
 from pytrace.account.reading import ON_CPU, Reading
 from pytrace.account.screen import duration, heading, seconds, text_of_path
+from pytrace.base.control_characters import printable_text
 from pytrace.core import types
 from pytrace.core.text import printable_utf8
 from pytrace.results.findings import Amounts
@@ -75,7 +76,7 @@ def page(account: Account, reading: Reading) -> bytes:
     body += [f"<p>{_escaped(line.strip())}</p>" for line in head[1:]]
     body += _bars(account, reading)
     if account.path:
-        text = "\n".join(text_of_path(account))
+        text = "\n".join(map(printable_text, text_of_path(account)))
         body.append(f"<h2>Critical path</h2><pre>{_escaped(text)}</pre>")
     body += _timeline(account, reading)
     body += _wakers(account)

@@ -6,7 +6,6 @@ import errno
 import fnmatch
 import heapq
 import io
-import json
 import os
 import re
 import struct
@@ -39,6 +38,7 @@ from pytrace.core.types import Struct
 from pytrace.interface import tracing
 from pytrace.interface.errors import LossWarning, TraceWarning
 from pytrace.render.histogram import Histogram
+from pytrace.render.json import document
 from pytrace.runtime.binaries import go_binaries
 from pytrace.runtime.binaries.elf_file import ElfFile
 
@@ -462,7 +462,7 @@ class _Run:
             }
             if self._tree is not None:
                 row["depth"] = depth
-            self._out.write(json.dumps(row) + "\n")
+            self._out.write(document(row, indent=None) + "\n")
             return
         head = f"{'  ' * (depth or 0)}{name}({', '.join(arguments)})"
         took = f" <{call.duration / 1e9:.6f}>" if call.finished else ""
@@ -510,7 +510,7 @@ class _Run:
             return
         if self._options.format == "json":
             if shown is not Shown.HEAD:
-                self._out.write(json.dumps(self._row(call, arguments, result, returned)) + "\n")
+                self._out.write(document(self._row(call, arguments, result, returned), indent=None) + "\n")
             return
         indent = "  " * call.depth
         head = f"{indent}{call.function.name}({', '.join(arguments)})"
@@ -658,7 +658,7 @@ class _Run:
                     "time": call.start + self._offset, "pid": call.pid, "tid": call.tid, "call": name,
                     "args": arguments, "result": None, "text": "<unfinished>", "duration_ns": age,
                 }
-                self._out.write(json.dumps(row) + "\n")
+                self._out.write(document(row, indent=None) + "\n")
                 continue
             text = f"{name}({', '.join(arguments)} <unfinished, for {age / 1e9:.3f} s>"
             self._line(call.tid, call.pid, call.start, text)
@@ -753,7 +753,7 @@ class _Run:
         if self._options.format == "json":
             for total, count, failed, worst, name in rows:
                 row = {"call": name, "calls": count, "errors": failed, "total_ns": total, "p99_ns": worst}
-                self._out.write(json.dumps(row) + "\n")
+                self._out.write(document(row, indent=None) + "\n")
             return
         self._out.write("  %TIME   TOTAL(ms)    CALLS   ERRORS   AVG(us)    P99(us) CALL\n")
         for total, count, failed, worst, name in rows:

@@ -115,8 +115,7 @@ def _why(own: CommandLine, words: Sequence[str]) -> int:
     if (line.argument("format", str) or "text") == "json":
         data = hosts.json_text(found)
     else:
-        text = "".join(f"{row}\n" for row in hosts.screen(found, everything=line.flag("all")))
-        data = text.encode("utf-8", "surrogateescape")
+        data = messages.lines(hosts.screen(found, everything=line.flag("all")))
     messages.write_report(data, line.text("output"))
     _report(fleet, RunOptions())
     return int(not fleet.complete)

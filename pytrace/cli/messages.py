@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from pytrace.base import whole_files
-from pytrace.base.control_characters import printable_lines
+from pytrace.base.control_characters import printable_lines, printable_text
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all, render_error
 from pytrace.core.options import RunOptions
@@ -81,6 +81,11 @@ def write_file(path: str, data: bytes, *, executable: bool = False) -> None:
         whole_files.write(path, data, executable=executable)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def lines(rows: Iterable[str]) -> bytes:
+    """Rows of a report as text: a name with a line end stays on its row."""
+    return "".join(f"{printable_text(row)}\n" for row in rows).encode()
 
 
 def write_report(data: bytes, path: str | None) -> None:

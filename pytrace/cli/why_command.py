@@ -89,6 +89,5 @@ def _write(found: Account, reading: Reading, format_: str, line: CommandLine) ->
     if format_ == "json":
         data = accounts.json_text(found)
     else:
-        text = "".join(f"{row}\n" for row in screen(found, everything=line.flag("all")))
-        data = text.encode("utf-8", "surrogateescape")
+        data = messages.lines(screen(found, everything=line.flag("all")))
     messages.write_report(data, line.text("output"))

@@ -66,6 +66,15 @@ def escape(text: bytes) -> bytes:
     return _to_escape().sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
 
 
+def document(content: object, *, indent: int | None = 2) -> str:
+    """Python's objects as JSON, with texts as :func:`escape` writes them; without *indent* on one line."""
+    from json import dumps  # of reports
+
+    text = dumps(content, indent=indent, ensure_ascii=False)
+    # Quotes, backslashes and what is below U+0020 are escaped; all else is in texts only.
+    return re.sub(rf"[\x7f-\x9f\udc80-\udcff\uffff{UNSEEN}]", _escape, text)
+
+
 def quoted(text: bytes) -> bytes:
     """A JSON string."""
     return b'"%s"' % escape(text)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
+from pytrace.account.account import json_text as account_json
 from pytrace.account.page import page
 from pytrace.account.reading import ON_CPU, Reading
+from pytrace.account.screen import screen
+from pytrace.cli import messages
 from pytrace.core import types
 from pytrace.results.snapshot import Frame, MapData, Portable, SnapshotData, StackTrace
 
@@ -86,3 +91,17 @@ def test_a_signal_releases_nothing() -> None:
     assert [(who.relation, who.who) for who in line.by] == [("interrupted by a signal of", "kill (app)")]
     (line,) = (line for line in reading().account().lines if line.cause.name == "lock")
     assert [(who.relation, who.who) for who in line.by] == [("released by", "<give> (app)")]
+
+
+def test_names_that_are_no_text_of_one_line() -> None:
+    """Names of threads are any bytes: reports have one row for each, and JSON is valid."""
+    made = reading(name="\udcff\n\x1b[2Jé")
+    account = made.account()
+    escaped = r"\xff\x0a\x1b[2Jé"
+    text = messages.lines(screen(account, everything=True)).decode()
+    assert escaped in text
+    assert text.count("\n") == len(list(screen(account, everything=True)))
+    assert b"\x1b" not in page(account, made)
+    data = account_json(account)
+    assert b"\\uffffffff\\n\\u001b[2J\xc3\xa9" in data
+    assert msgspec.json.decode(data)["threads"][0]["name"] == "\uffffffff\n\x1b[2Jé"
