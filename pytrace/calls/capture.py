@@ -11,11 +11,11 @@ entry and the thread, which together name the call.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from pytrace.calls.signatures import Signature, Type
+from pytrace.calls.signatures import Signature, Type, by_number, call_names
 from pytrace.calls.values import Recorded, size_of
 from pytrace.render.value_kind import Plain
 
@@ -112,7 +112,7 @@ class Plan(msgspec.Struct, frozen=True):
         return texts, len(self.before) - texts
 
 
-def plan(signature: Signature, machine: str, longest: int) -> Plan:
+def _plan(signature: Signature, machine: str, longest: int) -> Plan:
     """What to copy of a call; *longest* is the number of bytes of a buffer that are shown."""
     before: list[Copy] = []
     after: list[Copy] = []
@@ -172,152 +172,148 @@ def _most(number: str, most: int) -> str:
 # ----------------------------------------------------------------------------------------------- the script
 
 
-def script(
-    chosen: Mapping[int, Signature], all_calls: Iterable[int], machine: str, *, longest: int, only_command: bool,
-    everything: bool, simple: bool = False,
-) -> str:
-    """The script that records the system calls *all_calls* by number, of which *chosen* are decoded.
+_NO_CALL = "let $c = (nsecs, (int64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);"
+"""Room for what ``@calls`` has of a call."""
 
-    With *everything* the selection is left out; *only_command* restricts it to the process of ``-c``. *simple*: for
-    verifiers that follow all that comes after the search for a call's number once for each call (before Linux 6.4):
-    what was found goes through a map, after which nothing is known of it any more.
+
+class SystemCalls:
+    """The system calls that a run records: those with the numbers *chosen*, with *longest* bytes of each buffer.
+
+    *only_command* restricts them to the process of ``-c``.
     """
-    plans = {number: plan(signature, machine, longest) for number, signature in chosen.items()}
-    scope = "pid == cpid" if only_command else ""
-    shapes = sorted({item.shape for item in plans.values()} - {(0, 0)})
-    selected = "" if everything else _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;"))
-    compat = _compat(machine)
-    # Those of 32-bit programs have other numbers.
-    taken = [
-        f"let $wanted = false; if (!({compat})) {{", selected, "}", "if (!$wanted) { return; }"
-    ] if not everything else []
-    arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
-    kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
-    lines = [
-        "let @calls = hash(16384);",
-        *(("let @read = lruhash(16384);", "let @written = lruhash(16384);") if simple else ()),
-        f"tracepoint:raw_syscalls:sys_enter {_predicate(scope)} {{",
-        "  $nr = args.id;",
-        *taken,
-        f"  {arguments}",
-        "  $start = nsecs;",
-        "  let $flags: uint64 = 0;",
-        f"  if ({compat}) {{ $flags = {COMPAT}; }} else {{",
-        *_input(plans, shapes, longest, late=False, simple=simple),
-        "  }",
-        f"  @calls[tid] = ($start, $nr, {', '.join(f'$a{index}' for index in range(6))}, $flags);",
-        "}",
-        f"tracepoint:raw_syscalls:sys_exit {_predicate(scope)} {{",
-        "  let $c = (nsecs, args.id, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
-        "  $ret = args.ret; $end = nsecs;",
-        "  if (find(@calls, tid, $c)) {",
-        "    _ = delete(@calls, tid);",
-        f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8;",
-        f"    if (($flags & {LATE}) != 0) {{",
-        *_input(plans, shapes, longest, late=True, simple=simple),
-        "    }",
-        "    @returned = count();",
-        *_output(plans, longest, simple=simple),
-        "  }",
-        "}",
-        f"tracepoint:sched:sched_process_exit {_predicate(scope)} {{",
-        "  let $c = (nsecs, (int64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
-        "  if (find(@calls, tid, $c)) {",
-        "    _ = delete(@calls, tid);",
-        f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8 | {UNFINISHED}; $end = nsecs; $ret = (int64)0;",
-        f"    {_call(0)}",
-        "  }",
-        "  let $status = (int64)curtask.exit_code;",
-        # Another thread executes a program, and takes the place of the first one.
-        "  if comptime (member_exist(struct signal_struct, group_exec_task)) {",
-        "    if (tid == pid && curtask.signal.group_exec_task != 0) {",
-        f"      $status = {SUPERSEDED} | (int64)curtask.signal.group_exec_task.pid;",
-        "    }",
-        "  }",
-        "  " + _event(str(EXIT), "nsecs", "tid", "pid", "$status"),
-        "}",
-        # The thread that executes a program has the number of the first one from then on.
-        f"tracepoint:sched:sched_process_exec {_predicate(scope)} {{",
-        "  if (args.old_pid != args.pid) {",
-        "    $old = (uint32)args.old_pid;",
-        "    let $c = (nsecs, (int64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
-        "    if (find(@calls, $old, $c)) {",
-        "      _ = delete(@calls, $old); @calls[tid] = $c;",
-        "    }",
-        "    " + _event(str(TAKEN), "nsecs", "tid", "pid", "$old"),
-        "  }",
-        "}",
-        f"tracepoint:signal:signal_deliver {_predicate(scope)} {{",
-        "  " + _event(str(SIGNAL), "nsecs", "tid", "pid", "(int64)args.sig", "(int64)args.code"),
-        "}",
-    ]
-    return "\n".join(line for line in lines if line)
 
+    def __init__(self, chosen: frozenset[int], machine: str, longest: int, *, only_command: bool) -> None:
+        self._chosen, self._longest = chosen, longest
+        self._signatures = {number: row for number, row in by_number(machine).items() if number in chosen}
+        self._plans = {number: _plan(row, machine, longest) for number, row in self._signatures.items()}
+        self._everything = len(chosen) == len(call_names(machine))
+        self._scope = "/pid == cpid/" if only_command else ""
+        self._compat = "(curtask.thread_info.status & 2) != 0" if machine == "x86_64" else "false"
+        """The expression that a system call of the current thread is that of a 32-bit program."""
 
-def settings(longest: int) -> str:
-    """The script's configuration."""
-    return (
-        f"max_strlen = {max(1024, longest)}; print_maps_on_exit = 0; missing_probes = warn; perf_rb_pages = {PAGES}"
-    )
+    def recorder(self) -> Recorder:
+        """Joins the events of :meth:`script`."""
+        return Recorder(self._signatures, self._plans)
 
+    @property
+    def settings(self) -> str:
+        """The configuration of :meth:`script`."""
+        longest = max(1024, self._longest)
+        return f"max_strlen = {longest}; print_maps_on_exit = 0; missing_probes = warn; perf_rb_pages = {PAGES}"
 
-def ends_script(*, only_command: bool) -> str:
-    """The script that records the ends of threads alone."""
-    return (
-        f"tracepoint:sched:sched_process_exit {_predicate('pid == cpid' if only_command else '')} {{\n  "
-        + _event(str(EXIT), "nsecs", "tid", "pid", "(int64)curtask.exit_code") + "\n}"
-    )
+    def script(self, *, simple: bool = False) -> str:
+        """The script that records the calls, and the ends of threads.
 
+        *simple*: for verifiers that follow all that comes after the search for a call's number once for each call
+        (before Linux 6.4): what was found goes through a map, after which nothing is known of it any more.
+        """
+        if not self._chosen:
+            return (
+                f"tracepoint:sched:sched_process_exit {self._scope} {{\n  "
+                + _event(str(EXIT), "nsecs", "tid", "pid", "(int64)curtask.exit_code") + "\n}"
+            )
+        shapes = sorted({item.shape for item in self._plans.values()} - {(0, 0)})
+        arguments = " ".join(f"$a{index} = args.args[{index}];" for index in range(6))
+        kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
+        lines = [
+            "let @calls = hash(16384);",
+            *(("let @read = lruhash(16384);", "let @written = lruhash(16384);") if simple else ()),
+            f"tracepoint:raw_syscalls:sys_enter {self._scope} {{",
+            "  $nr = args.id;",
+            *self._selection(),
+            f"  {arguments}",
+            "  $start = nsecs;",
+            "  let $flags: uint64 = 0;",
+            f"  if ({self._compat}) {{ $flags = {COMPAT}; }} else {{",
+            *_input(self._plans, shapes, self._longest, late=False, simple=simple),
+            "  }",
+            f"  @calls[tid] = ($start, $nr, {', '.join(f'$a{index}' for index in range(6))}, $flags);",
+            "}",
+            f"tracepoint:raw_syscalls:sys_exit {self._scope} {{",
+            "  let $c = (nsecs, args.id, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0, (uint64)0);",
+            "  $ret = args.ret; $end = nsecs;",
+            "  if (find(@calls, tid, $c)) {",
+            "    _ = delete(@calls, tid);",
+            f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8;",
+            f"    if (($flags & {LATE}) != 0) {{",
+            *_input(self._plans, shapes, self._longest, late=True, simple=simple),
+            "    }",
+            "    @returned = count();",
+            *_output(self._plans, self._longest, simple=simple),
+            "  }",
+            "}",
+            f"tracepoint:sched:sched_process_exit {self._scope} {{",
+            f"  {_NO_CALL}",
+            "  if (find(@calls, tid, $c)) {",
+            "    _ = delete(@calls, tid);",
+            f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8 | {UNFINISHED}; $end = nsecs; $ret = (int64)0;",
+            f"    {_call(0)}",
+            "  }",
+            "  let $status = (int64)curtask.exit_code;",
+            # Another thread executes a program, and takes the place of the first one.
+            "  if comptime (member_exist(struct signal_struct, group_exec_task)) {",
+            "    if (tid == pid && curtask.signal.group_exec_task != 0) {",
+            f"      $status = {SUPERSEDED} | (int64)curtask.signal.group_exec_task.pid;",
+            "    }",
+            "  }",
+            "  " + _event(str(EXIT), "nsecs", "tid", "pid", "$status"),
+            "}",
+            # The thread that executes a program has the number of the first one from then on.
+            f"tracepoint:sched:sched_process_exec {self._scope} {{",
+            "  if (args.old_pid != args.pid) {",
+            "    $old = (uint32)args.old_pid;",
+            f"    {_NO_CALL}",
+            "    if (find(@calls, $old, $c)) {",
+            "      _ = delete(@calls, $old); @calls[tid] = $c;",
+            "    }",
+            "    " + _event(str(TAKEN), "nsecs", "tid", "pid", "$old"),
+            "  }",
+            "}",
+            f"tracepoint:signal:signal_deliver {self._scope} {{",
+            "  " + _event(str(SIGNAL), "nsecs", "tid", "pid", "(int64)args.sig", "(int64)args.code"),
+            "}",
+        ]
+        return "\n".join(line for line in lines if line)
 
-def _compat(machine: str) -> str:
-    """The expression that a system call of the current thread is that of a 32-bit program."""
-    return "(curtask.thread_info.status & 2) != 0" if machine == "x86_64" else "false"
+    def summary_script(self, *, slow: int, failed: bool) -> str:
+        """The script that counts calls in the kernel, with *slow* (nanoseconds) or *failed* those that were.
 
+        The maps have the number of the call as key.
+        """
+        parts = [f"$took >= {slow}"] if slow else []
+        parts += ["$ret < 0 && $ret > -4096"] if failed else []
+        condition = " && ".join(parts) or "true"
+        return "\n".join([
+            "let @at = hash(16384);",
+            f"tracepoint:raw_syscalls:sys_enter {self._scope} {{",
+            "  $nr = args.id;", *self._selection(), "  @at[tid] = nsecs;", "}",
+            f"tracepoint:raw_syscalls:sys_exit {self._scope} {{",
+            "  let $start: uint64 = 0;",
+            "  if (find(@at, tid, $start)) {",
+            "    _ = delete(@at, tid); $took = nsecs - $start; $ret = args.ret;",
+            f"    if ({condition}) {{",
+            f"      let $call = {self._compat} ? -1 - args.id : args.id;",
+            "      @total[$call] = sum($took); @times[$call] = hist($took, 4);",
+            "      if ($ret < 0 && $ret > -4096) { @errors[$call] = count(); }",
+            "    }",
+            "  }",
+            "}",
+            f"tracepoint:sched:sched_process_exit {self._scope} {{ _ = delete(@at, tid); }}",
+            f"tracepoint:sched:sched_process_exec {self._scope} {{",
+            "  let $began: uint64 = 0; $old = (uint32)args.old_pid;",
+            "  if ($old != tid && find(@at, $old, $began)) { _ = delete(@at, $old); @at[tid] = $began; }",
+            "}",
+        ])  # fmt: skip
 
-def summary_script(
-    all_calls: Iterable[int], machine: str, *, only_command: bool, everything: bool, condition: str
-) -> str:
-    """The script that counts the system calls *all_calls* in the kernel, those for which *condition* holds.
-
-    *condition* is an expression of ``$ret`` and ``$took`` (nanoseconds). The maps have the number of the call as key.
-    """
-    scope = _predicate("pid == cpid" if only_command else "")
-    compat = _compat(machine)
-    chosen = [] if everything else [
-        f"let $wanted = false; $nr = args.id; if (!({compat})) {{",
-        _tree("$nr", dict.fromkeys(all_calls, "$wanted = true;")), "}", "if (!$wanted) { return; }",
-    ]  # fmt: skip
-    return "\n".join([
-        "let @at = hash(16384);",
-        f"tracepoint:raw_syscalls:sys_enter {scope} {{", *chosen, "  @at[tid] = nsecs;", "}",
-        f"tracepoint:raw_syscalls:sys_exit {scope} {{",
-        "  let $start: uint64 = 0;",
-        "  if (find(@at, tid, $start)) {",
-        "    _ = delete(@at, tid); $took = nsecs - $start; $ret = args.ret;",
-        f"    if ({condition}) {{",
-        f"      let $call = {compat} ? -1 - args.id : args.id;",
-        "      @total[$call] = sum($took); @times[$call] = hist($took, 4);",
-        "      if ($ret < 0 && $ret > -4096) { @errors[$call] = count(); }",
-        "    }",
-        "  }",
-        "}",
-        f"tracepoint:sched:sched_process_exit {scope} {{ _ = delete(@at, tid); }}",
-        f"tracepoint:sched:sched_process_exec {scope} {{",
-        "  let $began: uint64 = 0; $old = (uint32)args.old_pid;",
-        "  if ($old != tid && find(@at, $old, $began)) { _ = delete(@at, $old); @at[tid] = $began; }",
-        "}",
-    ])  # fmt: skip
-
-
-def condition(*, slow: int, failed: bool) -> str:
-    """The expression of the calls that ``--slow`` and ``--failed`` choose."""
-    parts = [f"$took >= {slow}"] if slow else []
-    parts += ["$ret < 0 && $ret > -4096"] if failed else []
-    return " && ".join(parts) or "true"
-
-
-def _predicate(scope: str) -> str:
-    return f"/{scope}/" if scope else ""
+    def _selection(self) -> list[str]:
+        """The lines that return at the entry of a call ``$nr`` that is not chosen."""
+        if self._everything:
+            return []
+        # Those of 32-bit programs have other numbers.
+        return [
+            f"let $wanted = false; if (!({self._compat})) {{",
+            _tree("$nr", dict.fromkeys(self._chosen, "$wanted = true;")), "}", "if (!$wanted) { return; }",
+        ]  # fmt: skip
 
 
 def _tree(number: str, bodies: Mapping[int, str]) -> str:

@@ -336,68 +336,111 @@ def _unread(value: Value) -> Value:
 # ---------------------------------------------------------------------------------------------- the script
 
 
-def lines(
-    functions: Sequence[Function], machine: str, *, scope: Sequence[str], slow: int, failed: bool
-) -> list[str]:
-    """The probes that record calls of functions.
+class FunctionProbes:
+    """The probes that record calls of *functions*, those that were slow (nanoseconds) or failed, if that is asked for.
 
-    Entries and returns are events of their own, so that calls under way are seen. With *slow* (nanoseconds) or *failed*
-    a call is one event, which the kernel sends if it was slow or may have failed. *scope*: conditions on the process.
+    *only_command* restricts them to the process of ``-c``. *starts*: its command begins while they are attached, as
+    it does without functions of Python: with them it begins before the trace, which has to find the interpreter in it.
     """
-    groups: dict[tuple[object, ...], list[Function]] = {}
-    for function in functions:
-        own = function.point if function.python else ""
-        if failed and function.go and not function.error:
-            continue
-        error = function.error if failed else ""
-        key = (own, function.go, error, function.readable, function.entry_reads, function.result_reads)
-        groups.setdefault(key, []).append(function)
-    texts: list[str] = []
-    for group in groups.values():
-        texts += _group(group, machine, scope=scope, slow=slow, failed=failed)
-    return texts
 
+    settings = f"max_probes = {_HEADROOM}"
+    """The script's configuration for functions."""
 
-def _group(
-    group: Sequence[Function], machine: str, *, scope: Sequence[str], slow: int, failed: bool
-) -> list[str]:
-    first = group[0]
-    points = ",".join(_written(function.point) for function in group)
-    registers = [] if first.python else [f"arg{number}" for number in range(len(REGISTERS[machine]))]
-    name = "func" if first.python else "probe"
-    result = ["(uint64)retval" if first.readable else "(uint64)0", *first.result_reads]
-    place, thread = "(uint64)0" if first.python else 'reg("sp")', "tid"
-    if first.go:
-        registers = [f'reg("{register}")' for register in GO_REGISTERS]
-        result[0] = 'reg("ax")'
-        # Stacks move: a place is counted from the top of the goroutine's.
-        place, thread = f'({_GO_TOP} + reg("sp") - *uptr((uint64 *)(reg("r14") + 8)))', "goid"
-    conditions = list(scope)
-    if not slow and not failed:
-        entry = [str(ENTER), "$n", thread, "pid", name, place, *registers, *first.entry_reads]
-        return [
-            f"{points} {_predicate(conditions)} {{",
-            f"  let $s = entry({{ let $n = nsecs; {_send(entry)} @entered = count(); $n }});",
-            f"  {_send([str(LEAVE), '$s', thread, 'pid', name, 'duration', *result])}",
-            "  @left = count();",
-            "}",
-        ]
-    conditions += [f"duration >= {slow}"] if slow else []
-    # Of Python nothing is known at the end of the run, nor are registers.
-    untold = first.python or first.go
-    unfinished = "0" if untold else "unfinished"
-    if failed and first.go:
-        conditions += [f'reg("{first.error}") != 0']
-    elif failed and first.python:
-        conditions += ["(uint64)retval == 0"]
-    elif failed and not first.readable:
-        conditions += ["unfinished"]
-    elif failed:
-        conditions += ["(unfinished || (uint64)retval == 0 || (int64)retval < 0 || (int32)retval < 0)"]
-    kept = [f"entry({value})" for value in (*registers, *first.entry_reads)]
-    values = [str(WHOLE), "entry(nsecs)", thread, "pid", name, "duration", unfinished, result[0], *kept, *result[1:]]
-    returned = "@left = count();" if untold else "if (!unfinished) { @left = count(); }"
-    return [f"{points} {_predicate(conditions)} {{ {_send(values)} {returned} }}"]
+    def __init__(
+        self, functions: Sequence[Function], machine: str, *, only_command: bool, starts: bool, slow: int, failed: bool
+    ) -> None:
+        self._functions, self._machine, self._slow, self._failed = functions, machine, slow, failed
+        self._process = ["pid == cpid"] if only_command else []
+        self._starts = starts
+        # Before the command begins its process runs code of pytrace.
+        self._started = [*self._process, *(["(pid != cpid || @executed == 1)"] if starts else [])]
+
+    def events(self) -> list[str]:
+        """The probes that send calls.
+
+        Entries and returns are events of their own, so that calls under way are seen. If only those are wanted that
+        were slow or failed, a call is one event, which the kernel sends if it was slow or may have failed.
+        """
+        groups: dict[tuple[object, ...], list[Function]] = {}
+        for function in self._functions:
+            own = function.point if function.python else ""
+            if self._failed and function.go and not function.error:
+                continue
+            error = function.error if self._failed else ""
+            key = (own, function.go, error, function.readable, function.entry_reads, function.result_reads)
+            groups.setdefault(key, []).append(function)
+        texts = [line for group in groups.values() for line in self._group(group)]
+        return texts + self._executions(sends=True)
+
+    def _group(self, group: Sequence[Function]) -> list[str]:
+        first = group[0]
+        points = ",".join(_written(function.point) for function in group)
+        registers = [] if first.python else [f"arg{number}" for number in range(len(REGISTERS[self._machine]))]
+        name = "func" if first.python else "probe"
+        result = ["(uint64)retval" if first.readable else "(uint64)0", *first.result_reads]
+        place, thread = "(uint64)0" if first.python else 'reg("sp")', "tid"
+        if first.go:
+            registers = [f'reg("{register}")' for register in GO_REGISTERS]
+            result[0] = 'reg("ax")'
+            # Stacks move: a place is counted from the top of the goroutine's.
+            place, thread = f'({_GO_TOP} + reg("sp") - *uptr((uint64 *)(reg("r14") + 8)))', "goid"
+        if not self._slow and not self._failed:
+            entry = [str(ENTER), "$n", thread, "pid", name, place, *registers, *first.entry_reads]
+            return [
+                f"{points} {_predicate(self._process)} {{",
+                f"  let $s = entry({{ let $n = nsecs; {_send(entry)} @entered = count(); $n }});",
+                f"  {_send([str(LEAVE), '$s', thread, 'pid', name, 'duration', *result])}",
+                "  @left = count();",
+                "}",
+            ]
+        conditions = [*self._started, *([f"duration >= {self._slow}"] if self._slow else [])]
+        # Of Python nothing is known at the end of the run, nor are registers.
+        untold = first.python or first.go
+        unfinished = "0" if untold else "unfinished"
+        if self._failed and first.go:
+            conditions += [f'reg("{first.error}") != 0']
+        elif self._failed and first.python:
+            conditions += ["(uint64)retval == 0"]
+        elif self._failed and not first.readable:
+            conditions += ["unfinished"]
+        elif self._failed:
+            conditions += ["(unfinished || (uint64)retval == 0 || (int64)retval < 0 || (int32)retval < 0)"]
+        kept = [f"entry({value})" for value in (*registers, *first.entry_reads)]
+        call = [str(WHOLE), "entry(nsecs)", thread, "pid", name, "duration", unfinished, result[0]]
+        returned = "@left = count();" if untold else "if (!unfinished) { @left = count(); }"
+        return [f"{points} {_predicate(conditions)} {{ {_send([*call, *kept, *result[1:]])} {returned} }}"]
+
+    def summary(self) -> list[str]:
+        """The probes that count calls in the kernel: by probe and by what the result was.
+
+        That is 1 for zero, 2 for a negative number of 64 bits, 3 for one of 32 bits, 0 for anything else.
+        """
+        texts = []
+        for python, readable in ((False, True), (False, False), (True, True)):
+            group = [one for one in self._functions if (one.python, one.readable) == (python, readable)]
+            if not group:
+                continue
+            conditions = [*self._started, *([f"duration >= {self._slow}"] if self._slow else [])]
+            kind = "(uint64)retval == 0 ? 1 : (int64)retval < 0 ? 2 : (int32)retval < 0 ? 3 : 0"
+            key = f"{'func' if python else 'probe'}, {'$kind' if readable and self._failed else '0'}"
+            texts += [
+                f"{','.join(_written(function.point) for function in group)} {_predicate(conditions)} {{",
+                f"  let $kind = {kind if readable else '0'};",
+                f"  @ftotal[{key}] = sum(duration); @ftimes[{key}] = hist(duration, 4);",
+                f"  if ($kind != 0) {{ @fresults[{'func' if python else 'probe'}, $kind] = count(); }}",
+                "}",
+            ]
+        return texts + self._executions(sends=False)
+
+    def _executions(self, *, sends: bool) -> list[str]:
+        """The probe that says that a process runs another program: its calls have no end; of the command the start."""
+        if not self._functions:
+            return []
+        event = [f'printf("%ld %ld %ld %ld", {EXEC}, nsecs, tid, pid);'] if sends else []
+        body = ["if (pid == cpid) { @executed = 1; }"] * self._starts + event
+        if not body:
+            return []
+        return [f"tracepoint:sched:sched_process_exec {_predicate(self._process)} {{ {' '.join(body)} }}"]
 
 
 def _written(point: str) -> str:
@@ -418,48 +461,6 @@ def _send(values: Sequence[str]) -> str:
         for value in values
     ]  # fmt: skip
     return f"printf(\"{' '.join(forms)}\", {', '.join(values)});"
-
-
-STARTED = "(pid != cpid || @executed == 1)"
-"""The condition that the command of ``-c`` has begun: before that its process runs code of pytrace.
-
-With functions of Python the command begins before the trace, which has to find the interpreter in it.
-"""
-
-
-def others(scope: Sequence[str], *, starts: bool, sends: bool) -> list[str]:
-    """The probe that says that a process runs another program: its calls have no end; of the command its beginning."""
-    event = [f'printf("%ld %ld %ld %ld", {EXEC}, nsecs, tid, pid);'] if sends else []
-    body = ["if (pid == cpid) { @executed = 1; }"] * starts + event
-    return [f"tracepoint:sched:sched_process_exec {_predicate(scope)} {{ {' '.join(body)} }}"] if body else []
-
-
-def summary_lines(functions: Sequence[Function], *, scope: Sequence[str], slow: int, failed: bool) -> list[str]:
-    """The probes that count calls of functions in the kernel: by probe and by what the result was.
-
-    That is 1 for zero, 2 for a negative number of 64 bits, 3 for one of 32 bits, 0 for anything else.
-    """
-    texts = []
-    for python, readable in ((False, True), (False, False), (True, True)):
-        group = [function for function in functions if (function.python, function.readable) == (python, readable)]
-        if not group:
-            continue
-        conditions = [*scope, *([f"duration >= {slow}"] if slow else [])]
-        kind = "(uint64)retval == 0 ? 1 : (int64)retval < 0 ? 2 : (int32)retval < 0 ? 3 : 0"
-        key = f"{'func' if python else 'probe'}, {'$kind' if readable and failed else '0'}"
-        texts += [
-            f"{','.join(_written(function.point) for function in group)} {_predicate(conditions)} {{",
-            f"  let $kind = {kind if readable else '0'};",
-            f"  @ftotal[{key}] = sum(duration); @ftimes[{key}] = hist(duration, 4);",
-            f"  if ($kind != 0) {{ @fresults[{'func' if python else 'probe'}, $kind] = count(); }}",
-            "}",
-        ]
-    return texts
-
-
-def settings() -> str:
-    """The script's configuration for functions."""
-    return f"max_probes = {_HEADROOM}"
 
 
 RAW = tuple(Value("", INT64, "number") for _ in range(3))

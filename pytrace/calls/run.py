@@ -24,11 +24,12 @@ from msgspec.structs import replace
 from pytrace.base import kernel_files, whole_files
 from pytrace.base.interruption import interruptions
 from pytrace.calls import capture, functions
-from pytrace.calls.capture import Exit, Item, Recorder, Signal, Taken, Values
+from pytrace.calls.capture import Exit, Item, Signal, SystemCalls, Taken, Values
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.function_values import GO_REGISTERS, REGISTERS, Value, failed
 from pytrace.calls.function_values import Texts as FunctionTexts
-from pytrace.calls.signatures import Signature, by_number, call_names
+from pytrace.calls.functions import FunctionProbes
+from pytrace.calls.signatures import call_names
 from pytrace.calls.tree import FunctionCall, Shown, Step, Tree
 from pytrace.calls.values import Recorded, Texts, signal_name, signed, socket_address
 from pytrace.core import system_calls
@@ -148,9 +149,9 @@ class _Run:
     ) -> None:
         self._options, self._machine, self._chosen = options, machine, chosen
         self._names = call_names(machine)
-        decoded = {number: row for number, row in by_number(machine).items() if number in chosen}
-        plans = {number: capture.plan(row, machine, options.longest) for number, row in decoded.items()}
-        self._recorder = Recorder(decoded, plans)
+        only_command = bool(options.command) and not options.follow
+        calls = SystemCalls(chosen, machine, options.longest, only_command=only_command)
+        self._recorder = calls.recorder()
         self._descriptors = Descriptors()
         self._texts = Texts(machine, options.longest, self._descriptors if options.names else None)
         self._functions = {function.point: function for function in wanted}
@@ -162,7 +163,11 @@ class _Run:
         self._types: dict[tuple[str, int], str] = {}
         """Names of types of Go that interfaces had."""
         self._command_runs = not options.command or any(function.python for function in wanted)
-        self._scripts = self._written(decoded, wanted)
+        probes = FunctionProbes(
+            wanted, machine, only_command=only_command, starts=not self._command_runs, slow=options.slow,
+            failed=options.failed,
+        )  # fmt: skip
+        self._scripts = self._written(calls, probes)
         self._stop = False
         self._first: int | None = None
         self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -173,38 +178,19 @@ class _Run:
 
             self._spans = Spans(" ".join(options.command) or ", ".join(map(str, options.pids)))
 
-    def _written(self, decoded: Mapping[int, Signature], wanted: Sequence[functions.Function]) -> list[str]:
+    def _written(self, calls: SystemCalls, probes: FunctionProbes) -> list[str]:
         """The scripts to try, in their order."""
-        options, chosen = self._options, self._chosen
-        only_command, everything = bool(options.command) and not options.follow, len(chosen) == len(self._names)
-        scope = ["pid == cpid"] if only_command else []
-        started = [] if self._command_runs else [functions.STARTED]
+        options = self._options
         if options.summary:
-            texts = []
-            if chosen:
-                condition = capture.condition(slow=options.slow, failed=options.failed)
-                texts.append(capture.summary_script(
-                    chosen, self._machine, only_command=only_command, everything=everything, condition=condition
-                ))  # fmt: skip
-            texts += functions.summary_lines(wanted, scope=[*scope, *started], slow=options.slow, failed=options.failed)
-            texts += functions.others(scope, starts=bool(started), sends=False) if wanted else []
-            settings = f"print_maps_on_exit = 0; missing_probes = warn; {functions.settings()}"
-            return ["\n".join((f"config = {{ {settings} }}", *texts))]
-        one_event = options.slow or options.failed
-        texts = functions.lines(
-            wanted, self._machine, scope=[*scope, *(started if one_event else ())], slow=options.slow,
-            failed=options.failed,
-        )  # fmt: skip
-        texts += functions.others(scope, starts=bool(started), sends=True) if wanted else []
-        of_system = [
-            capture.script(
-                decoded, chosen, self._machine, longest=options.longest, only_command=only_command,
-                everything=everything, simple=simple,
-            ) if chosen else capture.ends_script(only_command=only_command)
-            for simple in ((True, False) if _kernel() < _PRUNES else (False, True))[: 1 + bool(chosen)]
+            counts = [calls.summary_script(slow=options.slow, failed=options.failed)] if self._chosen else []
+            settings = f"print_maps_on_exit = 0; missing_probes = warn; {probes.settings}"
+            return ["\n".join((f"config = {{ {settings} }}", *counts, *probes.summary()))]
+        forms = ((True, False) if _kernel() < _PRUNES else (False, True))[: 1 + bool(self._chosen)]
+        settings = calls.settings + (f"; {probes.settings}" if self._functions else "")
+        return [
+            "\n".join((f"config = {{ {settings} }}", calls.script(simple=simple), *probes.events()))
+            for simple in forms
         ]
-        settings = capture.settings(options.longest) + (f"; {functions.settings()}" if wanted else "")
-        return ["\n".join((f"config = {{ {settings} }}", script, *texts)) for script in of_system]
 
     def go(self, out: TextIO, confine_view: Callable[[], None] | None) -> int:
         """Trace to the end, and write to *out*, or while a live view has the terminal to its log."""
@@ -812,7 +798,7 @@ def _missing(trace: tracing.Trace, counter: str, seen: int) -> tuple[int, int]:
 
 
 _RESULTS = {0: 1, 1: 0, 2: -1, 3: 0xFFFFFFFF}
-"""A result for each kind that the script counts (:func:`pytrace.calls.functions.summary_lines`)."""
+"""A result for each kind that the script counts (:meth:`pytrace.calls.functions.FunctionProbes.summary`)."""
 
 _ANONYMOUS = {
     "epoll_create": "[eventpoll]", "epoll_create1": "[eventpoll]", "eventfd": "[eventfd]", "eventfd2": "[eventfd]",

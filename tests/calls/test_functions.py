@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 
 import pytest
 
 from pytrace.calls import spans
 from pytrace.calls.function_values import REGISTERS, Texts, Value, enumerators, failed, of_parameter, of_result
-from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, Selection, lines, others
+from pytrace.calls.functions import ENTER, LEAVE, MOST_FUNCTIONS, Function, FunctionProbes, Selection
 from pytrace.calls.library_functions import signature
 from pytrace.calls.tree import Shown, Tree
 from pytrace.core.diagnostics import TraceError
@@ -140,10 +141,12 @@ def test_depth_and_what_is_under_way() -> None:
 
 
 def test_functions_that_read_the_same_share_a_probe() -> None:
-    text = "\n".join(lines([ONE, TWO], "x86_64", scope=["pid == cpid"], slow=0, failed=False))
+    two = partial(FunctionProbes, [ONE, TWO], "x86_64", starts=False)
+    text = "\n".join(two(only_command=True, slow=0, failed=False).events())
     assert "call:./a:one,call:./a:two /pid == cpid/" in text
-    whole = "\n".join(lines([ONE, TWO], "x86_64", scope=[], slow=1000, failed=True))
-    assert whole.count("printf") == 1
+    whole = "\n".join(two(only_command=False, slow=1000, failed=True).events())
+    calls, _, _executions = whole.partition("tracepoint:sched:sched_process_exec")
+    assert calls.count("printf") == 1
     assert "duration >= 1000" in whole
 
 
@@ -195,8 +198,11 @@ def test_spans_by_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_probe_of_executed_programs_is_there_for_what_needs_it() -> None:
     """With ``-p`` no command begins: a script that compares ``cpid`` is warned of."""
-    assert others([], starts=False, sends=False) == []
-    (begins,) = others([], starts=True, sends=False)
+    one = partial(FunctionProbes, [ONE], "x86_64", only_command=False, slow=0, failed=False)
+    assert "sched_process_exec" not in "".join(one(starts=False).summary())
+    begins = one(starts=True).summary()[-1]
+    assert begins.startswith("tracepoint:sched:sched_process_exec")
     assert "cpid" in begins
-    (ends,) = others([], starts=False, sends=True)
+    ends = one(starts=False).events()[-1]
+    assert ends.startswith("tracepoint:sched:sched_process_exec")
     assert "cpid" not in ends

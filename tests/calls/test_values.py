@@ -12,7 +12,7 @@ import pytest
 from generating.call_tables import generate
 
 from pytrace.calls import flag_tables
-from pytrace.calls.capture import Recorder, plan, script
+from pytrace.calls.capture import SystemCalls
 from pytrace.calls.descriptors import Descriptors
 from pytrace.calls.run import selected
 from pytrace.calls.signatures import by_number, call_names, signatures
@@ -172,16 +172,13 @@ def test_targets_are_patterns_of_names() -> None:
 
 
 def test_the_script_of_one_call_asks_for_no_other() -> None:
-    rows = {number: row for number, row in by_number("x86_64").items() if row.name == "openat"}
-    text = script(rows, rows, "x86_64", longest=32, only_command=True, everything=False)
+    text = SystemCalls(frozenset({NUMBERS["openat"]}), "x86_64", 32, only_command=True).script()
     assert "$nr == 257" in text
     assert "$nr < " not in text
 
 
 def test_a_call_whose_input_arrives_late_is_complete_and_one_without_it_says_so() -> None:
-    rows = by_number("x86_64")
-    plans = {number: plan(row, "x86_64", 32) for number, row in rows.items()}
-    recorder = Recorder(rows, plans)
+    recorder = SystemCalls(frozenset(NUMBERS.values()), "x86_64", 32, only_command=False).recorder()
     returned = (2, 100, 7, 7, NUMBERS["chdir"], 5, 0, 0, 1, 0, 0, 0, 0, 0)
     assert list(recorder.add(returned)) == []
     (complete,) = recorder.add((1, 100, 7, 1, "/late"))
