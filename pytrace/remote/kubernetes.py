@@ -378,10 +378,10 @@ class Client:
         jobs, sets = client.BatchV1Api(self._api), client.AppsV1Api(self._api)
         with ExitStack() as stack:
             with explained(f"create a Job in namespace {deployment.namespace}"):
-                owner = jobs.create_namespaced_job(deployment.namespace, pods.job(deployment))
+                owner = jobs.create_namespaced_job(deployment.namespace, deployment.job())
             stack.callback(self._delete, jobs.delete_namespaced_job, deployment)
             with explained(f"create a DaemonSet in namespace {deployment.namespace}"):
-                sets.create_namespaced_daemon_set(deployment.namespace, pods.daemon_set(deployment, owner.metadata.uid))
+                sets.create_namespaced_daemon_set(deployment.namespace, deployment.daemon_set(owner.metadata.uid))
             # Its own deletion, too: the garbage collector takes its time.
             stack.callback(self._delete, sets.delete_namespaced_daemon_set, deployment)
             yield

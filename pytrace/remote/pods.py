@@ -61,85 +61,82 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         """The name of the Job and of the DaemonSet."""
         return f"pytrace-{self.identity}"
 
+    def job(self) -> Manifest:
+        """The Job to which the DaemonSet belongs. It has no pods; the deadline makes it fail, and then it is removed.
 
-def job(deployment: Deployment) -> Manifest:
-    """The Job to which the DaemonSet belongs. It has no pods; the deadline makes it fail, and then it is removed.
+        With a pod it would fail as soon as that is evicted, and would not do so while that is on a node that died: then
+        the pod does not finish terminating (``enactJobFinished`` of the Job controller). Without one, the controller
+        stores the start, from which the deadline counts, since Kubernetes 1.24.
+        """
+        pod = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "containers": [{
+                "name": "deadline",
+                "image": self.image,
+                "resources": _resources("16Mi"),
+                "securityContext": _confined(),
+            }],
+        }  # fmt: skip
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": self._metadata(),
+            "spec": {
+                "parallelism": 0,
+                "activeDeadlineSeconds": self.deadline,
+                "ttlSecondsAfterFinished": 0,
+                "backoffLimit": 0,
+                "template": {"metadata": {"labels": {LABEL: f"{self.identity}-deadline"}}, "spec": pod},
+            },
+        }
 
-    With a pod it would fail as soon as that is evicted, and would not do so while that is on a node that died: then
-    the pod does not finish terminating (``enactJobFinished`` of the Job controller). Without one, the controller stores
-    the start, from which the deadline counts, since Kubernetes 1.24.
-    """
-    pod = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "containers": [{
-            "name": "deadline",
-            "image": deployment.image,
-            "resources": _resources("16Mi"),
-            "securityContext": _confined(),
-        }],
-    }  # fmt: skip
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": _metadata(deployment),
-        "spec": {
-            "parallelism": 0,
-            "activeDeadlineSeconds": deployment.deadline,
-            "ttlSecondsAfterFinished": 0,
-            "backoffLimit": 0,
-            "template": {"metadata": {"labels": {LABEL: f"{deployment.identity}-deadline"}}, "spec": pod},
-        },
-    }
-
-
-def daemon_set(deployment: Deployment, owner: str) -> Manifest:
-    """The pods of the agents; *owner* is the ``uid`` of the Job. They run on cordoned and tainted nodes, too."""
-    labels = {LABEL: deployment.identity}
-    expression = {"key": "metadata.name", "operator": "In"}
-    # The scheduler looks at matchFields with one value each.
-    terms = [{"matchFields": [{**expression, "values": [node]}]} for node in deployment.nodes]
-    pod = {
-        "hostPID": True,
-        "terminationGracePeriodSeconds": 0,
-        "automountServiceAccountToken": False,
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
-        },
-        "containers": [{
-            "name": CONTAINER,
-            "image": deployment.image,
-            "command": ["sleep", str(2 * deployment.deadline)],
-            "resources": _resources(deployment.memory),
-            "securityContext": _confined(CAPABILITIES),
-            "volumeMounts": [
-                *({"name": _volume(path), "mountPath": path, "readOnly": True} for path in _KERNEL_FOLDERS),
-                {"name": "private", "mountPath": "/tmp"},
+    def daemon_set(self, owner: str) -> Manifest:
+        """The pods of the agents; *owner* is the ``uid`` of the Job. They run on cordoned and tainted nodes, too."""
+        labels = {LABEL: self.identity}
+        expression = {"key": "metadata.name", "operator": "In"}
+        # The scheduler looks at matchFields with one value each.
+        terms = [{"matchFields": [{**expression, "values": [node]}]} for node in self.nodes]
+        pod = {
+            "hostPID": True,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+            },
+            "containers": [{
+                "name": CONTAINER,
+                "image": self.image,
+                "command": ["sleep", str(2 * self.deadline)],
+                "resources": _resources(self.memory),
+                "securityContext": _confined(CAPABILITIES),
+                "volumeMounts": [
+                    *({"name": _volume(path), "mountPath": path, "readOnly": True} for path in _KERNEL_FOLDERS),
+                    {"name": "private", "mountPath": "/tmp"},
+                ],
+                "env": [{"name": "XDG_CACHE_HOME", "value": "/tmp/cache"}],
+            }],
+            "volumes": [
+                *({"name": _volume(path), "hostPath": {"path": path, "type": "Directory"}} for path in _KERNEL_FOLDERS),
+                {"name": "private", "emptyDir": {"sizeLimit": "256Mi"}},
             ],
-            "env": [{"name": "XDG_CACHE_HOME", "value": "/tmp/cache"}],
-        }],
-        "volumes": [
-            *({"name": _volume(path), "hostPath": {"path": path, "type": "Directory"}} for path in _KERNEL_FOLDERS),
-            {"name": "private", "emptyDir": {"sizeLimit": "256Mi"}},
-        ],
-    }  # fmt: skip
-    owned = {"apiVersion": "batch/v1", "kind": "Job", "name": deployment.name, "uid": owner}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {**_metadata(deployment), "ownerReferences": [owned]},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
+        }  # fmt: skip
+        owned = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": owner}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {**self._metadata(), "ownerReferences": [owned]},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
 
-
-def _metadata(deployment: Deployment) -> Manifest:
-    return {
-        "name": deployment.name, "namespace": deployment.namespace, "labels": {LABEL: deployment.identity},
-    }  # fmt: skip
+    def _metadata(self) -> Manifest:
+        return {
+            "name": self.name, "namespace": self.namespace, "labels": {LABEL: self.identity},
+        }  # fmt: skip
 
 
 def _resources(memory: str) -> Manifest:

@@ -285,12 +285,12 @@ def json_of(made: pods.Manifest) -> Any:
 
 @pytest.mark.parametrize("version", ["1.27", "1.36"])
 def test_objects_are_valid(version: str) -> None:
-    kubernetes_validate.validate(pods.job(RUN), version, strict=True)
-    kubernetes_validate.validate(pods.daemon_set(RUN, UID), version, strict=True)
+    kubernetes_validate.validate(RUN.job(), version, strict=True)
+    kubernetes_validate.validate(RUN.daemon_set(UID), version, strict=True)
 
 
 def test_pods_have_no_privilege_but_four_capabilities() -> None:
-    for made in map(json_of, (pods.job(RUN), pods.daemon_set(RUN, UID))):
+    for made in map(json_of, (RUN.job(), RUN.daemon_set(UID))):
         spec = made["spec"]["template"]["spec"]
         assert spec["automountServiceAccountToken"] is False
         for container in spec["containers"]:
@@ -304,7 +304,7 @@ def test_pods_have_no_privilege_but_four_capabilities() -> None:
 
 
 def test_the_cluster_removes_what_a_killed_controller_leaves() -> None:
-    job, daemon_set = json_of(pods.job(RUN)), json_of(pods.daemon_set(RUN, UID))
+    job, daemon_set = json_of(RUN.job()), json_of(RUN.daemon_set(UID))
     assert job["spec"]["parallelism"] == 0, "a pod that is evicted would end the run, one on a dead node keep it"
     assert "completions" not in job["spec"]
     assert job["spec"]["activeDeadlineSeconds"] == 60
@@ -314,7 +314,7 @@ def test_the_cluster_removes_what_a_killed_controller_leaves() -> None:
 
 
 def test_each_node_is_a_term_of_its_own() -> None:
-    affinity = json_of(pods.daemon_set(RUN, UID))["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    affinity = json_of(RUN.daemon_set(UID))["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert [term["matchFields"][0]["values"] for term in terms] == [["a"], ["b.example"]]
 
