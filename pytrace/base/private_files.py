@@ -73,6 +73,57 @@ class Folder(msgspec.Struct, frozen=True):
             raise UnusableError(f"{path} is a link or no directory") from None
         return _checked(Folder(descriptor, path))
 
+    def replace(self, name: str, parts: Iterable[bytes], check: Callable[[str], object] = len) -> None:
+        """Create or replace a file atomically.
+
+        *check* is called with the path of the new file before it gets its name, and raises an error for a wrong one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        fresh = temporary_name()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with held():
+            try:
+                with open(os.open(fresh, flags, 0o600, dir_fd=self.descriptor), "wb") as file:
+                    file.writelines(parts)
+                check(f"{self.path}/{fresh}")
+                os.replace(fresh, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh, dir_fd=self.descriptor)
+                raise
+
+    def discard(self, name: str, reason: str) -> None:
+        """Remove an entry, whatever its type, and report that with ``-v``."""
+        try:
+            self._remove(name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            note(f"cached file {self.path}/{name} is not used: {reason} (it cannot be removed: {error.strerror})")
+            return
+        note(f"cached file {self.path}/{name} was removed: {reason}")
+
+    def _remove(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self.descriptor)
+        except IsADirectoryError:
+            import shutil
+
+            # Does not follow links on its way down, as the platform has directory descriptors.
+            shutil.rmtree(name, dir_fd=self.descriptor)
+
+    def remove_abandoned(self) -> None:
+        """Remove old temporary files, whose writers were killed."""
+        before = time.time() - _ABANDONED
+        with os.scandir(self.descriptor) as entries:
+            temporary = [entry for entry in entries if entry.name.startswith(_TEMPORARY)]
+        for entry in temporary:
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < before:
+                    self._remove(entry.name)
+
 
 def note(text: str) -> None:
     """Add a message for ``-v``, unless it has been added already."""
@@ -293,12 +344,12 @@ def _read(folder: Folder, kind: str, name: str) -> bytes | None:
     except OSError as error:
         # A link (ELOOP), a directory, a socket (ENXIO), another user's (EACCES), a bad sector (EIO).
         if error.errno not in _LIMITS:
-            discard(folder, name, error.strerror or str(error))
+            folder.discard(name, error.strerror or str(error))
         return None
     head, body = data[: len(_MAGIC) + _DIGEST], data[len(_MAGIC) + _DIGEST :]
     if head == _head(kind, name, body):
         return body
-    discard(folder, name, "it is damaged" if trusted else "it is not a regular file of this user alone")
+    folder.discard(name, "it is damaged" if trusted else "it is not a regular file of this user alone")
     return None
 
 
@@ -313,73 +364,16 @@ def write(kind: str, name: str, *parts: bytes) -> bool:
     try:
         with cache_folder(kind, create=True) as folder:
             body = b"".join(parts)
-            replace(folder, name, (_head(kind, name, body), body))
-            remove_abandoned(folder)
+            folder.replace(name, (_head(kind, name, body), body))
+            folder.remove_abandoned()
     except OSError:
         return False
     return True
 
 
-def replace(
-    folder: Folder, name: str, parts: Iterable[bytes], check: Callable[[str], object] = len
-) -> None:
-    """Create or replace a file of a private directory atomically.
-
-    *check* is called with the path of the new file before it gets its name, and raises an error for a wrong one.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    fresh = temporary_name()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with held():
-        try:
-            with open(os.open(fresh, flags, 0o600, dir_fd=folder.descriptor), "wb") as file:
-                file.writelines(parts)
-            check(f"{folder.path}/{fresh}")
-            os.replace(fresh, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(fresh, dir_fd=folder.descriptor)
-            raise
-
-
 def temporary_name() -> str:
-    """A name for a new entry, which :func:`remove_abandoned` removes if its writer was killed."""
+    """A name for a new entry, which :meth:`Folder.remove_abandoned` removes if its writer was killed."""
     return f"{_TEMPORARY}{os.urandom(8).hex()}"
-
-
-def discard(folder: Folder, name: str, reason: str) -> None:
-    """Remove an entry of a private directory, whatever its type, and report that with ``-v``."""
-    try:
-        _remove(folder, name)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        note(f"cached file {folder.path}/{name} is not used: {reason} (it cannot be removed: {error.strerror})")
-        return
-    note(f"cached file {folder.path}/{name} was removed: {reason}")
-
-
-def _remove(folder: Folder, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=folder.descriptor)
-    except IsADirectoryError:
-        import shutil
-
-        # Does not follow links on its way down, as the platform has directory descriptors.
-        shutil.rmtree(name, dir_fd=folder.descriptor)
-
-
-def remove_abandoned(folder: Folder) -> None:
-    """Remove old temporary files, whose writers were killed."""
-    before = time.time() - _ABANDONED
-    with os.scandir(folder.descriptor) as entries:
-        temporary = [entry for entry in entries if entry.name.startswith(_TEMPORARY)]
-    for entry in temporary:
-        with contextlib.suppress(OSError):
-            if entry.stat(follow_symlinks=False).st_mtime < before:
-                _remove(folder, entry.name)
 
 
 def trim(kind: str, most: int, prefix: str = "") -> None:

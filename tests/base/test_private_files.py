@@ -180,7 +180,7 @@ def test_a_copy_of_bytes_of_somebody_else_is_not_believed(folder: Path) -> None:
     """A directory of root with a user's file, as a restored backup has it."""
     write(b"data")
     with cache_folder("sort") as opened:
-        private_files.replace(opened, "one", [b"code of the user"])
+        opened.replace("one", [b"code of the user"])
     assert read() is None
 
 
@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_the_former_file(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with cache_folder("sort") as opened, pytest.raises(OSError, match="No space"):
-        private_files.replace(opened, "one", parts())
+        opened.replace("one", parts())
     assert os.listdir(folder) == ["one"]
     assert read() == b"data"
 

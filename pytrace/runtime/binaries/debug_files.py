@@ -279,8 +279,8 @@ class _Download:
         self._step.total = int(getattr(answer, "length", None) or 0)
         places = list(fetched(self._build_id).values())
         with private_files.first_usable(places, create=True) as folder:
-            private_files.remove_abandoned(folder)
-            private_files.replace(folder, "debuginfo", self._pieces(answer), self._check)
+            folder.remove_abandoned()
+            folder.replace("debuginfo", self._pieces(answer), self._check)
             self.path = f"{folder.path}/debuginfo"
         self._complete = True
 

@@ -218,7 +218,7 @@ def _kept(folder: Folder, name: str) -> str:
                 return tree
     except UnusableError:
         pass
-    private_files.discard(folder, name, "it is damaged")
+    folder.discard(name, "it is damaged")
     return ""
 
 
