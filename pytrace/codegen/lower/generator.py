@@ -162,12 +162,12 @@ def _decides(checked: CheckedProgram) -> bool:
     return any(isinstance(row, Builtin) and row.name == IN_SCOPE for row in checked.calls.values())
 
 
-def _copy_function(program: Program, target: FunctionInfo) -> None:
+def _copy_function(program: Program, function: FunctionInfo) -> None:
     """Emit the program's own copy of a user function, which uses the program's scratch area and counters."""
     module = program.script.module
-    name = f"{program.unit.symbol}__{target.symbol}"
-    program.functions[target] = name
-    result = target.result
+    name = f"{program.unit.symbol}__{function.symbol}"
+    program.functions[function] = name
+    result = function.result
 
     def leave(e: Emitter, value: Operand | None) -> None:
         if value is None or isinstance(result, Void):
@@ -175,19 +175,19 @@ def _copy_function(program: Program, target: FunctionInfo) -> None:
         elif result.scalar:
             e.b.ret(e.memory.number(e.memory.convert(value, result)))
         else:
-            e.memory.write(value, e.area(program.results[target]), result)
+            e.memory.write(value, e.area(program.results[function]), result)
             e.b.ret(0)
 
-    b = module.function(name, ("*frame",), target.span)
-    e = ScriptEmitter(program, b, target.span, 1, FRAME, leave=leave, result_type=result)
+    b = module.function(name, ("*frame",), function.span)
+    e = ScriptEmitter(program, b, function.span, 1, FRAME, leave=leave, result_type=result)
     # A function may be called from the body of a loop over a map.
     e.atomic = True
-    for parameter in target.parameters:
+    for parameter in function.parameters:
         # Parameters are live from the start, so the function's temporaries must not overlap them.
         e.variable(parameter)
     if not result.scalar and not isinstance(result, Void):
-        program.results[target] = program.scratch.allocate(result.size)
-    value = e.run_block(target.body, result)
+        program.results[function] = program.scratch.allocate(result.size)
+    value = e.run_block(function.body, result)
     if not e.b.closed:
         e.leave(value)
 
