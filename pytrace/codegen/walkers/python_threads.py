@@ -336,10 +336,9 @@ class Thread(msgspec.Struct, frozen=True):
         b.start(first)
         b.jump(there)
         b.start(missing)
-        parent = self._forked_from(done)
-        other = self._lookup(rows, parent)
         second = b.block()
-        b.branch(b.is_null(other), done, second)
+        other = self._of_parent(rows, done)
+        b.jump(second)
         b.start(second)
         b.jump(there)
         b.start(there)
@@ -350,20 +349,24 @@ class Thread(msgspec.Struct, frozen=True):
         b.store(pid, self.e.cell, 32)
         return b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(rows), self.e.cell)
 
-    def _forked_from(self, done: Block) -> Number:
-        """The parent's process id, if it has the same program open; else there is no row."""
+    def _of_parent(self, rows: str, done: Block) -> Ptr:
+        """The element of the parent if it has one, and the same program open; else continues at *done*."""
         e, b = self.e, self.e.b
         memory_type = e.script.kernel.struct("struct", "mm_struct")
         if e.script.kernel.pid_namespace is not None or memory_type is None:
             b.jump(done)
             b.start(b.block())
-            return 0
+            return b.pointer(0)
         task, file = b.helper(helpers.GET_CURRENT_TASK), e.load_time.struct_offset(memory_type, "exe_file")
         parent = e.tasks.read_word(b.add(task, e.tasks.task_field("real_parent")))
+        number = b.op("and", e.tasks.read_word(b.add(parent, e.tasks.task_field("tgid"))), 0xFFFFFFFF)
+        # Most processes are none of Python's, and have such parents: that is asked first.
+        found = self._lookup(rows, number)
+        b.jump_if(b.is_null(found), done)
         spaces = [e.tasks.read_word(b.add(owner, e.tasks.task_field("mm"))) for owner in (task, parent)]
         b.jump_if(b.icmp("eq", spaces[0], 0), done)
         b.jump_unless(b.icmp("eq", *(e.tasks.read_word(b.add(space, file)) for space in spaces)), done)
-        return b.op("and", e.tasks.read_word(b.add(parent, e.tasks.task_field("tgid"))), 0xFFFFFFFF)
+        return found
 
     def _thread_pointer(self) -> Number:
         """The thread's ``fs`` base, which points to its ``struct pthread``."""
