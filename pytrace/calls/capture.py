@@ -201,12 +201,8 @@ class SystemCalls:
         longest = max(1024, self._longest)
         return f"max_strlen = {longest}; print_maps_on_exit = 0; missing_probes = warn; perf_rb_pages = {PAGES}"
 
-    def script(self, *, simple: bool = False) -> str:
-        """The script that records the calls, and the ends of threads.
-
-        *simple*: for verifiers that follow all that comes after the search for a call's number once for each call
-        (before Linux 6.4): what was found goes through a map, after which nothing is known of it any more.
-        """
+    def script(self) -> str:
+        """The script that records the calls, and the ends of threads."""
         if not self._chosen:
             return (
                 f"tracepoint:sched:sched_process_exit {self._scope} {{\n  "
@@ -217,7 +213,8 @@ class SystemCalls:
         kept = " ".join(f"$a{index} = $c.{index + 2};" for index in range(6))
         lines = [
             "let @calls = hash(16384);",
-            *(("let @read = lruhash(16384);", "let @written = lruhash(16384);") if simple else ()),
+            "let @read = lruhash(16384);",
+            "let @written = lruhash(16384);",
             f"tracepoint:raw_syscalls:sys_enter {self._scope} {{",
             "  $nr = args.id;",
             *self._selection(),
@@ -225,7 +222,7 @@ class SystemCalls:
             "  $start = nsecs;",
             "  let $flags: uint64 = 0;",
             f"  if ({self._compat}) {{ $flags = {COMPAT}; }} else {{",
-            *_input(self._plans, shapes, self._longest, late=False, simple=simple),
+            *_input(self._plans, shapes, self._longest, late=False),
             "  }",
             f"  @calls[tid] = ($start, $nr, {', '.join(f'$a{index}' for index in range(6))}, $flags);",
             "}",
@@ -236,10 +233,10 @@ class SystemCalls:
             "    _ = delete(@calls, tid);",
             f"    $start = $c.0; $nr = $c.1; {kept} $flags = $c.8;",
             f"    if (($flags & {LATE}) != 0) {{",
-            *_input(self._plans, shapes, self._longest, late=True, simple=simple),
+            *_input(self._plans, shapes, self._longest, late=True),
             "    }",
             "    @returned = count();",
-            *_output(self._plans, self._longest, simple=simple),
+            *_output(self._plans, self._longest),
             "  }",
             "}",
             f"tracepoint:sched:sched_process_exit {self._scope} {{",
@@ -343,7 +340,11 @@ def _branch(number: str, runs: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _forgotten(map_: str, names: Sequence[str]) -> list[str]:
-    """Statements after which the verifier knows nothing of variables; they are 0 if another thread took the room."""
+    """Statements after which the verifier knows nothing of variables; they are 0 if another thread took the room.
+
+    Else it follows all that comes after the search for a call's number once for each call: it refuses that before Linux
+    6.4, and later takes a second for it.
+    """
     kept = ", ".join(f"${name}" for name in names)
     back = " ".join(f"${name} = $known_{map_}.{index};" for index, name in enumerate(names))
     zeros = ", ".join("(uint64)0" for _ in names)
@@ -366,7 +367,7 @@ number of arguments, their addresses, 0, and the same of the environment; the na
 
 
 def _input(
-    plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool, simple: bool
+    plans: Mapping[int, Plan], shapes: Sequence[tuple[int, int]], longest: int, *, late: bool
 ) -> list[str]:
     """Statements that copy what calls read. At the entry they set LATE where the first of it seems to be missing."""
     texts = max((shape[0] for shape in shapes), default=0)
@@ -380,10 +381,9 @@ def _input(
     if not bodies:
         return []
     lines.append(_tree("$nr", bodies))
-    if simple:
-        names = [f"s{index}" for index in range(texts)]
-        names += [f"{kind}{index}" for kind in ("p", "n") for index in range(buffers)]
-        lines += _forgotten("read", [*names, *others])
+    names = [f"s{index}" for index in range(texts)]
+    names += [f"{kind}{index}" for kind in ("p", "n") for index in range(buffers)]
+    lines += _forgotten("read", [*names, *others])
     executing = [number for number, item in plans.items() if item.strings >= 0]
     if late and executing:
         lines.append(f"if ($ret == 0 && ({_one_of('$nr', *executing)})) {{ {_EXECUTED} }}")
@@ -493,7 +493,7 @@ def _call(outputs: int) -> str:
     return _event(str(CALL), "$start", "tid", "pid", *values)
 
 
-def _output(plans: Mapping[int, Plan], longest: int, *, simple: bool) -> list[str]:
+def _output(plans: Mapping[int, Plan], longest: int) -> list[str]:
     """Statements that copy what calls write, and send the call."""
     most = max((len(item.after) for item in plans.values()), default=0)
     bodies = {}
@@ -515,9 +515,8 @@ def _output(plans: Mapping[int, Plan], longest: int, *, simple: bool) -> list[st
         "let $got = (uint64)$ret;",
         f"if ($ret >= 0 && ($flags & {COMPAT}) == 0) {{", _tree("$nr", bodies), "}",
     ]
-    if simple:
-        names = [f"{kind}{index}" for kind in ("x", "m") for index in range(most)]
-        lines += _forgotten("written", [*names, "outputs", "vec", "vecs", "msg"])
+    names = [f"{kind}{index}" for kind in ("x", "m") for index in range(most)]
+    lines += _forgotten("written", [*names, "outputs", "vec", "vecs", "msg"])
     if any(not item.outgoing for item in plans.values()):
         lines += _vectors(longest, "$got")
     # A call that failed wrote nothing.

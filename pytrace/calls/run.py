@@ -7,7 +7,6 @@ import fnmatch
 import heapq
 import io
 import os
-import re
 import struct
 import sys
 import time
@@ -167,7 +166,7 @@ class _Run:
             wanted, machine, only_command=only_command, starts=not self._command_runs, slow=options.slow,
             failed=options.failed,
         )  # fmt: skip
-        self._scripts = self._written(calls, probes)
+        self._script = self._written(calls, probes)
         self._stop = False
         self._first: int | None = None
         self._offset = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -178,19 +177,14 @@ class _Run:
 
             self._spans = Spans(" ".join(options.command) or ", ".join(map(str, options.pids)))
 
-    def _written(self, calls: SystemCalls, probes: FunctionProbes) -> list[str]:
-        """The scripts to try, in their order."""
+    def _written(self, calls: SystemCalls, probes: FunctionProbes) -> str:
         options = self._options
         if options.summary:
             counts = [calls.summary_script(slow=options.slow, failed=options.failed)] if self._chosen else []
             settings = f"print_maps_on_exit = 0; missing_probes = warn; {probes.settings}"
-            return ["\n".join((f"config = {{ {settings} }}", *counts, *probes.summary()))]
-        forms = ((True, False) if _kernel() < _PRUNES else (False, True))[: 1 + bool(self._chosen)]
+            return "\n".join((f"config = {{ {settings} }}", *counts, *probes.summary()))
         settings = calls.settings + (f"; {probes.settings}" if self._functions else "")
-        return [
-            "\n".join((f"config = {{ {settings} }}", calls.script(simple=simple), *probes.events()))
-            for simple in forms
-        ]
+        return "\n".join((f"config = {{ {settings} }}", calls.script(), *probes.events()))
 
     def go(self, out: TextIO, confine_view: Callable[[], None] | None) -> int:
         """Trace to the end, and write to *out*, or while a live view has the terminal to its log."""
@@ -345,18 +339,11 @@ class _Run:
             sys.stderr.write(f"{UNTRACED_CHILDREN}: --follow traces them, too\n")
 
     def _opened(self, command: list[str] | None) -> tracing.Trace:
-        """The run, by the script that the kernel's verifier follows to its end."""
         options = self._options
-        for script in self._scripts:
-            try:
-                return tracing.open(
-                    script, command=command, pids=options.pids, follow=options.follow, duration=options.duration,
-                    own_threads=False,
-                )
-            except TraceError as error:
-                if script is self._scripts[-1] or "verifier" not in str(error):
-                    raise
-        raise AssertionError
+        return tracing.open(
+            self._script, command=command, pids=options.pids, follow=options.follow, duration=options.duration,
+            own_threads=False,
+        )
 
     def _seed(self, child: int | None) -> None:
         """Names of the descriptors that a command inherits, or that processes have."""
@@ -817,16 +804,6 @@ _CLOEXEC = {"memfd_create": 1, "perf_event_open": 8, "fanotify_init": 1}
 _F_DUPFD, _F_SETFD, _F_DUPFD_CLOEXEC = 0, 2, 1030
 _CLOSE_RANGE_CLOEXEC = 4
 AT_FDCWD = -100
-
-
-_PRUNES = (6, 4)
-"""From this kernel on the verifier sees that what it follows is like what it has followed, and a map in between costs
-more than it saves."""
-
-
-def _kernel() -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    return (int(found[1]), int(found[2])) if found is not None else _PRUNES
 
 
 def unknown_number(word: int) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import pytrace
+from pytrace.calls import capture, signatures
+from tests.support import kernel_costs
 from tests.support.compile import SOURCES, compiled
 from tests.support.machine import need
 from tests.support.server import Server
@@ -51,6 +53,14 @@ os.waitpid(child, 0)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The working directory of runs that show all calls: a compiled script is kept for one; theirs takes seconds."""
     return tmp_path_factory.mktemp("calls")
+
+
+def test_the_verifier_follows_what_comes_after_the_calls_once() -> None:
+    """356,000 instructions, of the million that there may be, where it did so for each: a second of each start."""
+    machine = platform.machine()
+    system_calls = capture.SystemCalls(frozenset(signatures.call_names(machine)), machine, 32, only_command=False)
+    costs = kernel_costs.verified(f"config = {{ {system_calls.settings} }} {system_calls.script()}")
+    assert costs["processed"] < 120_000
 
 
 def calls(server: Server, folder: Path, *options: str) -> list[str]:
