@@ -22,7 +22,7 @@ from tests.support.patience import patience
 from tests.support.running import Tracer
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.own_process, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROOT = Path(__file__).resolve().parents[2]
 
