@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -136,10 +137,10 @@ SYMBOLS = Symbols({1: [Frame("one", 1)], 2: [Frame("two", 2, "/bin/x", "a.c", 3)
 SYMBOLS.trampolines.add(3)
 
 
-def run_of(key: types.Type, kind: types.Type, seed: int, **output: Any) -> Run:
+@cache
+def _map(key: types.Type, kind: types.Type, seed: int) -> Run:
+    """A run with that map, whose content others share: making it is most of the work."""
     rng = random.Random(seed)
-    run = Run(symbols=SYMBOLS, **output)
-    run.reader.block = 41
     entries = {}
     for _ in range(150):
         copies = CPUS if isinstance(kind, PER_CPU) else 1
@@ -147,7 +148,16 @@ def run_of(key: types.Type, kind: types.Type, seed: int, **output: Any) -> Run:
         if copies > 1 and not rng.randrange(3):
             values[1:] = [(0, 0) if isinstance(item, tuple) else 0 for item in values[1:]]
         entries[value_of(rng, key)] = values if copies > 1 else values[0]
+    run = Run()
     run.keyed("@m%", key, kind, entries)
+    return run
+
+
+def run_of(key: types.Type, kind: types.Type, seed: int, **output: Any) -> Run:
+    made, run = _map(key, kind, seed), Run(symbols=SYMBOLS, **output)
+    run.reader.block = 41
+    run.maps += made.maps
+    run.reader.keyed |= made.reader.keyed
     return run
 
 
