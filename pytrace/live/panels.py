@@ -621,9 +621,9 @@ class Panel:
             down = self._descends(self.order) != self.reverse
             titles[self.order] += ("▼" if down else "▲") if self.glyphs.unicode else ("v" if down else "^")
         natural = {
-            name: max(
+            name: max([  # the lowest windows have no row
                 columns(titles[name]), *(self._indent(name, row) + columns(row.cells.get(name, "")) for row in rows)
-            )
+            ])
             for name in names
         }
         bar = min(max(width // 8, 6), 16) if width >= _NARROW and isinstance(self.type, changes.NUMBERS) else 0

@@ -103,6 +103,19 @@ def test_it_shows_the_numbers_of_the_run(size: tuple[int, int], plain: bool) -> 
     assert [(command.do, command.states, command.lines) for command in view.sent] == [("shown", 1, 1), ("shown", 2, 1)]
 
 
+@pytest.mark.parametrize("size", [(80, 1), (80, 2), (200, 3), (9, 4), (1, 1)])
+def test_the_lowest_windows(size: tuple[int, int]) -> None:
+    view = View()
+
+    async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("tab", "down", "z", "question_mark", "escape", "right", "tab", "z")
+        app.take([first(2, 3), Lines(b"more\n")])
+        await pilot.pause()
+        assert app.is_running
+
+    view.drive(steps, size)
+
+
 def test_keys_send_commands_or_change_what_is_shown() -> None:
     view = View()
 
