@@ -72,6 +72,22 @@ def number(value: Any) -> int:
     return int(value)
 
 
+@pytest.mark.parametrize("update", ["@seen[tid] = count();", "@seen[tid] = sum(1);", "@seen[tid]++;"])
+def test_a_loop_before_clear_takes_what_it_reads(programs: Path, update: str) -> None:
+    """Updates between a loop and clear(), which takes milliseconds, were lost, or were read twice."""
+    script = (
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {update} }}"
+        ' interval:ms:10 { for ($kv : @seen) { row((seen=$kv.1), "seen"); } print_rows(10); clear(@seen); }'
+        " interval:ms:10 { @passed++; print(@passed); } end { clear(@passed); }"
+    )
+    found, made = printed_during_calls(programs, script, "@passed")
+    rows = [item["data"] for item in found if "seen" in item["data"]]
+    left = [value for item in found for value in item["data"].get("@seen", {}).values()]
+    total = sum(row["seen"] for row in rows) + sum(left)
+    # Of one key, updates of some hundred nanoseconds between its read and its deletion.
+    assert 0 <= made - total <= 0.001 * made
+
+
 @pytest.mark.parametrize(
     "update",
     [

@@ -22,7 +22,7 @@ from pytrace.codegen.ir.values import (
 )
 from pytrace.codegen.lower import maps
 from pytrace.codegen.lower.expressions import Expressions
-from pytrace.codegen.lower.map_access import Key
+from pytrace.codegen.lower.map_access import Key, Weights
 from pytrace.codegen.lower.maps import Aggregates
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, Tuple, Type, Void
@@ -326,6 +326,10 @@ class Statements(Part):
                 if info.value.aggregate:
                     value = Aggregates(inner).read(info, Key(pointer_parameter("key")), pair.members[1])
                 inner.memory.write(value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
+            if node in self.checked.taking:
+                key = pointer_parameter("key")
+                Weights(inner).take(info.name, key, delete=True)
+                inner.b.helper(helpers.MAP_DELETE_ELEM, pointer_parameter("map"), key)
             inner.run_block(node.body)
 
         # The number of keys is not known in advance: iteration over the last map is always completed.

@@ -85,11 +85,14 @@ _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
 
 
 def _join_prints(checked: CheckedProgram) -> None:
-    """Merge all such pairs in the script."""
-    bodies = [unit.body for unit in checked.units]
-    for node in (node for body in bodies for node in walk(body)):
-        if isinstance(node, nodes.Block):
-            _join_block(checked, node)
+    """Merge all such pairs in the script, and those of a loop over a map and ``clear()``."""
+    for unit in checked.units:
+        for node in walk(unit.body):
+            if isinstance(node, nodes.Block):
+                _join_block(checked, node)
+                # What comes after these in an end probe is not to be printed.
+                if unit.kind.name not in ("begin", "end"):
+                    _join_loops(checked, node)
 
 
 class Analysis:
@@ -383,6 +386,47 @@ def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
                 checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
                 checked.dead.add(later)
                 break
+
+
+def _leaves(node: nodes.Node) -> bool:
+    """Whether a node may end what follows it in its block."""
+    return isinstance(node, nodes.Break | nodes.Continue | nodes.Return) or (
+        isinstance(node, nodes.Call) and node.name == "exit"
+    )
+
+
+def _join_loops(checked: CheckedProgram, block: nodes.Block) -> None:
+    """Let loops over maps that the block clears afterwards delete what they read.
+
+    What other CPUs add after that would be lost with ``clear()``, or be read twice if that is late. Maps that are
+    cleared without a loop of their own may be read beside the others: then all are cleared as before, as averages of
+    two maps would be wrong.
+    """
+    items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
+    loops: dict[str, nodes.For] = {}
+    pairs: list[tuple[nodes.For, nodes.Stmt | nodes.Expr]] = []
+    for item in items:
+        spec = _event(checked, item)
+        if spec is not None and spec.kind == "clear":
+            loop = loops.pop(spec.static_part(EmptiedMap).map, None)
+            if loop is None:
+                return
+            pairs.append((loop, item))
+            continue
+        below = list(walk(item))
+        if any(map(_leaves, below)):
+            loops.clear()
+        names = [node.name for node in below if isinstance(node, nodes.MapRef)]
+        for name in names:
+            loops.pop(name, None)
+        if isinstance(item, nodes.For) and isinstance(item.source, nodes.MapRef) and names.count(item.source.name) == 1:
+            if not any(_leaves(node) and not isinstance(node, nodes.Continue) for node in below):
+                loops[item.source.name] = item
+    for loop, item in pairs:
+        spec = checked.events[_sender(item)]
+        checked.taking.add(loop)
+        checked.amend(_sender(item), replace(spec.static_part(EmptiedMap), joined=True))
+        checked.dead.add(item)
 
 
 class _Chooser:

@@ -663,6 +663,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     - *event_arguments*: the expressions evaluated into the event, in layout order.
     - *runtime_events*: specs for run-time errors, created on demand by :meth:`report`.
     - *dead*: statements and trailing values that are never reached, and compile-time calls that have been evaluated.
+    - *taking*: loops over maps that delete each entry when they have read it, in place of a ``clear()`` after them.
     - *discarded*: calls of ``delete()`` whose result is not used: a missing key is reported at run time.
     - *facts*: other facts about a node: see :mod:`pytrace.frontend.syntax.typed_program`.
     """
@@ -680,6 +681,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = msgspec.field(default_factory=dict)
     runtime_events: dict[tuple[nodes.Node, AnyStaticPart], EventSpec] = msgspec.field(default_factory=dict)
     dead: set[nodes.Node] = msgspec.field(default_factory=set)
+    taking: set[nodes.Node] = msgspec.field(default_factory=set)
     discarded: set[nodes.Node] = msgspec.field(default_factory=set)
     facts: dict[nodes.Node, Fact] = msgspec.field(default_factory=dict)
     event_list: list[EventSpec] = msgspec.field(default_factory=list)

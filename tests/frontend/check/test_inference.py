@@ -493,6 +493,33 @@ def test_pairs(body: str, kinds: list[tuple[str, bool]]) -> None:
     assert found == kinds
 
 
+@each_row(
+    ("body", "taking"),
+    [
+        ("for ($kv : @m) { print($kv); } clear(@m);", 1),
+        ("for ($kv : @m) { row((a=$kv.0), \"a\"); } print_rows(5); clear(@m);", 1),
+        ("for ($kv : @m) { if ($kv.1) { continue; } print($kv); } clear(@m);", 1),
+        ("for ($kv : @m) { print($kv); } for ($kv : @n) { print($kv); } clear(@m); clear(@n);", 2),
+        ("if (pid) { for ($kv : @m) { print($kv); } clear(@m); }", 1),
+        ("for ($kv : @m) { print($kv); } print(@m[1]); clear(@m);", 0),
+        ("for ($kv : @m) { print(@m[1]); } clear(@m);", 0),
+        ("for ($kv : @m) { print($kv); break; } clear(@m);", 0),
+        ("for ($kv : @m) { print($kv); } if (pid) { return; } clear(@m);", 0),
+        ("for ($kv : @m) { print($kv); } if (pid) { exit(); } clear(@m);", 0),
+        ("for ($kv : @m) { print($kv); } if (pid) { clear(@m); }", 0),
+        ("for ($kv : @m) { print(($kv.1, @n[$kv.0])); } clear(@m); clear(@n);", 0),
+        ("clear(@m); for ($kv : @m) { print($kv); }", 0),
+        ("for ($kv : @m) { print($kv); } zero(@m);", 0),
+    ],
+)
+def test_loops_take_what_is_cleared_after_them(body: str, taking: int) -> None:
+    program = analyse(f"interval:s:1 {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked()
+    assert len(program.taking) == taking
+    assert len(program.dead) >= taking
+    # Nothing prints what comes after an end probe.
+    assert not analyse(f"end {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked().taking
+
+
 def test_the_clear_sends_nothing() -> None:
     program = analyse("begin { @m[1] = 1; print(@m); clear(@m); }").checked()
     assert len(program.dead) == 1
