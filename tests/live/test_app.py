@@ -81,6 +81,14 @@ def screen(app: LiveApp) -> list[str]:
     return [strip.text.ljust(widths) for strip in lines]
 
 
+async def settled(app: LiveApp, pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    """Wait until something holds: on a busy machine what was asked for is laid out a second later."""
+    end = time.monotonic() + patience(10)
+    while not holds():
+        assert time.monotonic() < end, (screen(app), app.inquiry)
+        await pilot.pause(0.01)
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("plain", [False, True])
 def test_it_shows_the_numbers_of_the_run(size: tuple[int, int], plain: bool) -> None:
@@ -299,12 +307,8 @@ def test_questions_and_their_columns_are_clicked_and_fit_narrow_screens() -> Non
         await pilot.press("z", "enter")
         rows = [("7", "running", "3 %", "1 s", "a"), ("8", "running", "9 %", "2 s", "b")]
         app.take([Answer("threads", PID, start.start, rows=rows, note="2 threads")])
-        for _ in range(100):  # the panel that Enter asked for is laid out first
-            await pilot.pause()
-            if "CPU time" in screen(app)[4]:
-                break
-        titles = screen(app)[4]
-        await pilot.click(Panels, offset=(titles.index("CPU time"), 3))
+        await settled(app, pilot, lambda: "CPU time" in screen(app)[4])
+        await pilot.click(Panels, offset=(screen(app)[4].index("CPU time"), 3))
         assert "CPU time*" in screen(app)[4]
         assert screen(app)[5].split()[0] == "8", "the largest first"
         await pilot.click(Panels, offset=(screen(app)[2].index("sockets"), 1))
@@ -384,18 +388,9 @@ def test_it_ends_when_the_run_closes_the_channel() -> None:
     async def run() -> None:
         async with app.run_test() as pilot:
             os.write(write, messages.packed(Notice("hi there")))
-            for _ in range(100):
-                await pilot.pause(0.01)
-                if "hi there" in screen(app)[-1]:
-                    break
-            else:
-                pytest.fail("the notice is not shown")
+            await settled(app, pilot, lambda: "hi there" in screen(app)[-1])
             os.close(write)
-            for _ in range(100):
-                await pilot.pause(0.01)
-                if not app.is_running or app._exit:
-                    return
-            pytest.fail("it goes on")
+            await settled(app, pilot, lambda: not app.is_running or app._exit)
 
     asyncio.run(run())
     os.close(read)
