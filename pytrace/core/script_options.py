@@ -191,7 +191,11 @@ def _thread_name(text: str) -> str | None:
 
 
 def _directory(text: str) -> str | None:
-    return os.path.realpath(text) if os.path.isdir(text) else None
+    try:
+        return os.path.realpath(text) if os.path.isdir(text) else None
+    except FileNotFoundError:
+        # A relative name, and the working directory was removed.
+        return None
 
 
 def _namespace(text: str) -> int | None:

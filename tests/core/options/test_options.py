@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,13 @@ def test_numbers_and_times() -> None:
         "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
     assert parameters.is_number("0..5")
+
+
+def test_a_working_directory_that_was_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert script_options.TYPES["directory"].entry(".") is None
 
 
 # ---------------------------------------------------------------------------------------------- option values
