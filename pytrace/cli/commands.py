@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pytrace.cli import messages
 from pytrace.cli.options import OPTIONS, CommandLine, Option, Table, parse_option, row_help, seconds
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.script_options import TYPES
+from pytrace.core.text import LONGEST_TIME, NANOSECONDS, parse_time
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -154,10 +154,10 @@ def _size(text: str) -> int:
     return int(number) << (10 * units.index(unit.upper()))
 
 
-def _time(text: str, option: str) -> int:
+def _time(text: str, option: str, most: int = LONGEST_TIME) -> int:
     """Nanoseconds."""
-    value = TYPES["seconds"].entry(text)
-    if not isinstance(value, int):
+    value = parse_time(text)
+    if value is None or value > most:
         raise TraceError(f"{option} takes a time such as 10ms, not {text!r}")
     return value
 
@@ -281,7 +281,7 @@ COMMANDS: dict[str, Command] = {row.name: row for row in (
                    "of a program of Go: account for goroutines; three probes for each of their turns", ""),
             Option("least", "", "min", "TIME",
                    "the shortest waits of critical path, chains and timeline (1ms); all are accounted for", "",
-                   parse=partial(_time, option="--min")),
+                   parse=partial(_time, option="--min", most=999 * NANOSECONDS)),
             Option("all", "", "all", "", "all causes, and each thread that waits for work", ""),
             _FORMAT,
             _OUTPUT,

@@ -22,6 +22,7 @@ from pytrace.interface.tracing import LONGEST, OpenArguments, Trace, check_durat
 from pytrace.interface.tracing import open as open_trace
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from pytrace.runtime.machine import privileges, procfs
+from pytrace.runtime.session.child import words_of
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 SCRIPT = os.path.join(_PACKAGE, "account", "account.bt")
@@ -204,7 +205,7 @@ def _goroutines(arguments: OpenArguments) -> str:
 def _programs(arguments: OpenArguments) -> list[str]:
     command = arguments.get("command")
     if command is not None:
-        words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
+        words = words_of(command) if isinstance(command, str) else [os.fspath(word) for word in command]
         folder = os.fspath(arguments.get("cwd") or ".")
         name = words[0] if words else ""
         path = os.path.join(folder, name) if "/" in name else shutil.which(name) or name
@@ -261,7 +262,7 @@ def _target(arguments: OpenArguments) -> tuple[str, str]:
     """What is traced, for people, and options that select the same."""
     command = arguments.get("command")
     if command is not None:
-        words = shlex.split(command) if isinstance(command, str) else [os.fspath(word) for word in command]
+        words = words_of(command) if isinstance(command, str) else [os.fspath(word) for word in command]
         text = command if isinstance(command, str) else shlex.join(words)
         return text, f"-c {shlex.quote(text)}"
     if pids := _pids(arguments):

@@ -644,6 +644,8 @@ def test_what_cannot_be_traced_is_refused_in_words() -> None:
         (("why", "-c", "true", "-p", "1"), "-c and -p exclude each other"),
         (("why", "-c", "true", "--request", "/bin/true:no_function"), "there is no function 'no_function'"),
         (("why", "-c", "true", "--request", "x {"), "--request x {: this is no target"),
+        (("why", "-c", "'"), "the quoting of the -c command is wrong"),
+        (("why", "-c", "true", "--min", "20m"), "--min takes a time"),
         (("why", "-c", "/nonexistent/program"), "/nonexistent/program"),
         (("why", "--goroutines", "-c", "sh -c true"), "sh is no program of Go that is known"),
         (("why", "--goroutines", "--comm", "x"), "--goroutines needs a command (-c) or processes (-p)"),
