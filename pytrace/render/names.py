@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Never, Protocol, TypeVar
 
@@ -177,18 +177,18 @@ class Names:
         return os.fsencode(self._host.cgroup(identity, self._strings[pattern]))
 
     def stack(self, type_: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
-        """The text form of decoded stacks of type *type_*: an empty line, then a line for each frame; or one line."""
+        """The text form of decoded stacks of type *type_* (:class:`StackForm`)."""
+        form = StackForm(type_, indent)
         if type_.mode is StackMode.BUILD_ID:
-            return _stack_text(_build_id_line, indent)
-        if type_.mode.one_line:
-            return _line_text(type_, self._user_frames if type_.user else self._kernel_frames)
-        return _stack_text(self._lines(type_, indent), indent)
+            return _lines_text(form, partial(_build_id_line, form))
+        return self._one_line(form) if type_.mode.one_line else _lines_text(form, self._lines(form))
 
     def many_stacks(self, type_: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
         """As :meth:`stack`, for very many of them at one moment: the lines of a frame are remembered."""
         if type_.mode is StackMode.BUILD_ID or type_.mode.one_line:
             return self.stack(type_, indent)
-        return _stack_text(lru_cache(_REMEMBERED)(self._lines(type_, indent)), indent)
+        form = StackForm(type_, indent)
+        return _lines_text(form, lru_cache(_REMEMBERED)(self._lines(form)))
 
     def frames(self, type_: Stack, /, *, lines: bool, offsets: bool) -> Callable[[Never], list[bytes]]:
         """The names of a decoded stack's functions, the innermost first.
@@ -207,7 +207,7 @@ class Names:
         def texts(value: tuple[int, tuple[int, ...], int]) -> list[bytes]:
             process, addresses, error = value
             if why := unread(error):
-                return [os.fsencode(_unread_name(why))]
+                return [unread_name(why)]
             return [
                 line
                 for address, inner in zip(addresses, (None, *addresses), strict=False)
@@ -216,35 +216,53 @@ class Names:
 
         return texts
 
-    def _lines(self, type_: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
+    def _lines(self, form: StackForm) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
 
         All but the innermost are where functions return to, one instruction after the call; but what a signal
         interrupted, which stands after the place that its handler returns to, called nothing.
         """
-        if type_.mode is StackMode.RAW:
-            return lambda _process, address, _inner: place_line(address)
-        perf = type_.mode is StackMode.PERF
-        if type_.user:
+        if form.type.mode is StackMode.RAW:
+            return lambda _process, address, _inner: form.place(address)
+        if form.type.user:
             return lambda process, address, inner: (
-                truncated_line(indent, perf)
+                form.truncated
                 if address == TRUNCATED
-                else symbol_lines(self._user_frames(process, address, inner), address, indent, perf)
+                else form.symbols(self._user_frames(process, address, inner), address)
             )
+        perf = form.type.mode is StackMode.PERF
 
         def kernel(_process: int, address: int, inner: int | None) -> bytes:
             if address == TRUNCATED:
-                return truncated_line(indent, perf)
-            key = (address, inner is not None, perf, indent)
+                return form.truncated
+            key = (address, inner is not None, perf, form.indent)
             lines = self._kernel_lines.get(key)
             if lines is None:
                 if len(self._kernel_lines) >= _REMEMBERED:
                     self._kernel_lines.clear()
                 frames = self._kernel_frames(0, address, inner)
-                lines = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
+                lines = self._kernel_lines[key] = form.symbols(frames, address)
             return lines
 
         return kernel
+
+    def _one_line(self, form: StackForm) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+        functions = self._user_frames if form.type.user else self._kernel_frames
+
+        def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+            process, addresses, error = value
+            if why := unread(error):
+                return form.unread(why)
+            words: list[str] = []
+            for address, inner in zip(addresses, (None, *addresses), strict=False):
+                if address == TRUNCATED:
+                    words.append(TRUNCATED_NAME)
+                    continue
+                frames = functions(process, address, inner)
+                words.extend([form.word(frame, address) for frame in frames] or [f"0x{address:x}"])
+            return form.joined(words)
+
+        return text
 
     def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[NamedFrame]:
         # A call that never returns may be the end of its function: another one begins at the return address. But no
@@ -258,19 +276,25 @@ class Names:
         return self._symbols.kernel(address, caller=True) if inner is not None and in_source(frames) else frames
 
 
-def _stack_text(
-    line: Callable[[int, F, F | None], bytes], indent: bytes
+def _lines_text(
+    form: StackForm, line: Callable[[int, F, F | None], bytes]
 ) -> Callable[[tuple[int, tuple[F, ...], int]], bytes]:
-    """The form of a stack whose frames print as *line* says."""
+    """The text of a stack whose frames print as *line* says."""
 
     def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
         process, frames, error = value
         why = unread(error)
         if why:
-            return no_stack(indent, why)
+            return form.unread(why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
 
     return text
+
+
+def _build_id_line(form: StackForm, _process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
+    status, identity, place = frame
+    valid = status == 1  # BPF_STACK_BUILD_ID_VALID
+    return form.build_id(identity.hex() if valid else "", place)
 
 
 def unread(error: int) -> str:
@@ -280,9 +304,9 @@ def unread(error: int) -> str:
     return os.strerror(-error) if error and error != NO_STACK else ""
 
 
-def _unread_name(why: str) -> str:
+def unread_name(why: str) -> bytes:
     """What stands for the frames of a stack that was not read."""
-    return f"[{why}]" if why == unread(RUNNING) else f"[no stack: {why}]"
+    return os.fsencode(f"[{why}]" if why == unread(RUNNING) else f"[no stack: {why}]")
 
 
 def in_source(frames: Sequence[NamedFrame]) -> bool:
@@ -303,41 +327,66 @@ def _unnamed(frame: NamedFrame, address: int) -> bytes:
     return b"%s+0x%x" % (os.fsencode(os.path.basename(frame.module)), frame.offset)
 
 
-def no_stack(indent: bytes, why: str) -> bytes:
-    """The text of a stack that could not be read."""
-    return b"\n%s%s\n" % (indent, os.fsencode(_unread_name(why)))
+_ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
+_TABLE = str.maketrans(_ESCAPES)
+"""A semicolon ends a frame of a stack on one line; a line is a line."""
 
 
-def truncated_line(indent: bytes, perf: bool) -> bytes:
-    """The line after the last frame of a truncated stack; *perf* as that of a function without address and module."""
-    name = TRUNCATED_NAME.encode()
-    return b"\t0 %s ([unknown])\n" % name if perf else b"%s%s\n" % (indent, name)
+class StackForm:
+    """The parts that the text of stacks of a type consists of, and how they are joined.
 
+    It is an empty line, then lines for each frame; or in a mode with one line words of frames with semicolons between
+    them, empty for no frames: root first for ``folded`` and ``annotated``, as flame graphs read them, or ``inverted``.
+    """
 
-def place_line(place: int) -> bytes:
-    """A frame by its address."""
-    return truncated_line(b"", False) if place == TRUNCATED else b"%x\n" % place
+    def __init__(self, type_: Stack, indent: bytes) -> None:
+        self.type, self.indent = type_, indent
+        self._perf = type_.mode is StackMode.PERF
+        self._line = _perf_line if self._perf else _plain_line
+        line = f"\t0 {TRUNCATED_NAME} ([unknown])\n" if self._perf else f"{TRUNCATED_NAME}\n"
+        indented = type_.mode not in (StackMode.RAW, StackMode.BUILD_ID, StackMode.PERF)
+        self.truncated = (indent if indented else b"") + line.encode()
+        """The line after the last frame of a truncated stack."""
 
+    def unread(self, why: str) -> bytes:
+        """The text of a stack that could not be read."""
+        name = unread_name(why)
+        return name if self.type.mode.one_line else b"\n%s%s\n" % (self.indent, name)
 
-def build_id_line(identity: str, place: int) -> bytes:
-    """A frame by the build id of its binary (empty when the kernel found none) and its place in there."""
-    return b"%s 0x%02x\n" % (identity.encode(), place) if identity else place_line(place)
+    def place(self, place: int) -> bytes:
+        """A frame by its address."""
+        return self.truncated if place == TRUNCATED else b"%x\n" % place
 
+    def build_id(self, identity: str, place: int) -> bytes:
+        """A frame by the build id of its binary (empty when the kernel found none) and its place in there."""
+        return b"%s 0x%02x\n" % (identity.encode(), place) if identity else self.place(place)
 
-def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
-    status, identity, place = frame
-    valid = status == 1  # BPF_STACK_BUILD_ID_VALID
-    return build_id_line(identity.hex() if valid else "", place)
+    def symbols(self, frames: Sequence[NamedFrame], address: int) -> bytes:
+        """The lines of one place: inlined functions first; in the mode ``perf`` as ``perf script`` prints them."""
+        indent = self.indent
+        if not frames:
+            return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if self._perf else b"%s0x%x\n" % (indent, address)
+        if len(frames) == 1:
+            return self._line(frames[0], address, indent)
+        return b"".join(self._line(frame, address, indent) for frame in frames)
 
+    def word(self, frame: NamedFrame, address: int) -> str:
+        """The name of a frame on one line: the function, else the binary in brackets, else the address."""
+        name = frame.name.translate(_TABLE)
+        if not name and frame.module:
+            base = os.path.basename(frame.module)
+            name = base if base.startswith("[") else f"[{base}]"
+        if self.type.mode is StackMode.ANNOTATED:
+            mark = "_[i]" if frame.inlined else "" if self.type.user else "_[k]"
+            return f"{name or f'0x{address:x}'}{mark}"
+        return name or f"0x{address:x}"
 
-def symbol_lines(frames: Sequence[NamedFrame], address: int, indent: bytes, perf: bool) -> bytes:
-    """The lines of one place of a stack: inlined functions first; *perf* as ``perf script`` prints them."""
-    one = _perf_line if perf else _plain_line
-    if not frames:
-        return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if perf else b"%s0x%x\n" % (indent, address)
-    if len(frames) == 1:
-        return one(frames[0], address, indent)
-    return b"".join(one(frame, address, indent) for frame in frames)
+    def joined(self, words: Iterable[str]) -> bytes:
+        """The line of frames whose words come innermost first."""
+        listed = list(words)
+        if self.type.mode is not StackMode.INVERTED:
+            listed.reverse()
+        return os.fsencode(";".join(listed))
 
 
 def frame_names(frames: Sequence[NamedFrame], address: int, *, lines: bool, offsets: bool) -> list[bytes]:
@@ -368,59 +417,6 @@ def _perf_line(frame: NamedFrame, address: int, _indent: bytes) -> bytes:
         return b"\t%x %s (%s)\n" % (address, _unnamed(frame, address), module or b"[unknown]")
     behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
     return b"\t%x %s%s\n" % (address, os.fsencode(_spot(frame)), behind)
-
-
-# ---------------------------------------------------------------------------------------------- stacks on one line
-
-_ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
-_TABLE = str.maketrans(_ESCAPES)
-"""A semicolon ends a frame; a line is a line."""
-
-
-def _line_text(
-    type_: Stack, functions: Callable[[int, int, int | None], Sequence[NamedFrame]]
-) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
-    """The text of decoded stacks in a mode with one line: frames with semicolons between them; empty for no frames.
-
-    Modes are ``folded`` and ``annotated`` (root first, as flame graphs read them) and ``inverted``.
-    ``functions(process, address, inner)`` are the functions of a frame; *inner* is the frame before.
-    """
-
-    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
-        process, addresses, error = value
-        why = unread(error)
-        if why:
-            return os.fsencode(_unread_name(why))
-        words: list[str] = []
-        for address, inner in zip(addresses, (None, *addresses), strict=False):
-            if address == TRUNCATED:
-                words.append(TRUNCATED_NAME)
-                continue
-            frames = functions(process, address, inner)
-            words.extend([frame_word(frame, address, type_) for frame in frames] or [f"0x{address:x}"])
-        return joined_words(words, type_)
-
-    return text
-
-
-def frame_word(frame: NamedFrame, address: int, type_: Stack) -> str:
-    """The name of a frame: the function, else the binary in brackets, else the address."""
-    name = frame.name.translate(_TABLE)
-    if not name and frame.module:
-        base = os.path.basename(frame.module)
-        name = base if base.startswith("[") else f"[{base}]"
-    if type_.mode is StackMode.ANNOTATED:
-        mark = "_[i]" if frame.inlined else "" if type_.user else "_[k]"
-        return f"{name or f'0x{address:x}'}{mark}"
-    return name or f"0x{address:x}"
-
-
-def joined_words(words: Iterable[str], type_: Stack) -> bytes:
-    """The line of frames whose words come innermost first."""
-    listed = list(words)
-    if type_.mode is not StackMode.INVERTED:
-        listed.reverse()
-    return os.fsencode(";".join(listed))
 
 
 # -------------------------------------------------------------------------------------------- flags of page allocation

@@ -14,16 +14,7 @@ from pytrace.core import types
 from pytrace.core.types import StackMode
 from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.map_printer import Entry, MapPrinter
-from pytrace.render.names import (
-    build_id_line,
-    frame_names,
-    frame_word,
-    joined_words,
-    no_stack,
-    place_line,
-    symbol_lines,
-    truncated_line,
-)
+from pytrace.render.names import StackForm, frame_names, unread_name
 from pytrace.render.text import Value as Decoded
 from pytrace.render.values import value_kind_of
 from pytrace.results import external_sort
@@ -50,27 +41,21 @@ class PortableNames:
 
     def stack(self, type_: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
         """The text form of stacks of type *type_*: as in the run, with addresses as they are in the module."""
-        mode = type_.mode
+        mode, form = type_.mode, StackForm(type_, indent)
 
         def text(value: StackTrace) -> bytes:
-            if mode.one_line:
-                if value.error:
-                    return no_stack(b"", value.error).strip()
-                return joined_words([frame_word(frame, frame.address, type_) for frame in value.frames], type_)
             if value.error:
-                return no_stack(indent, value.error)
-            perf = mode is StackMode.PERF
+                return form.unread(value.error)
+            if mode.one_line:
+                return form.joined(form.word(frame, frame.address) for frame in value.frames)
+            return b"\n" + b"".join(map(line, value.frames))
+
+        def line(frame: Frame) -> bytes:
             if mode is StackMode.RAW:
-                lines = [place_line(_place(frame)) for frame in value.frames]
-            elif mode is StackMode.BUILD_ID:
-                lines = [build_id_line(frame.build_id, _place(frame)) for frame in value.frames]
-            else:
-                lines = [
-                    truncated_line(indent, perf) if frame == TRUNCATED_FRAME
-                    else symbol_lines((frame,), frame.address, indent, perf)
-                    for frame in value.frames
-                ]  # fmt: skip
-            return b"\n" + b"".join(lines)
+                return form.place(_place(frame))
+            if mode is StackMode.BUILD_ID:
+                return form.build_id(frame.build_id, _place(frame))
+            return form.truncated if frame == TRUNCATED_FRAME else form.symbols((frame,), frame.address)
 
         return text
 
@@ -81,7 +66,7 @@ class PortableNames:
 
         def texts(value: StackTrace) -> list[bytes]:
             if value.error:
-                return [no_stack(b"", value.error).strip()]
+                return [unread_name(value.error)]
             return [
                 line
                 for frame in value.frames
