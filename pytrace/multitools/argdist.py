@@ -11,7 +11,6 @@ from pytrace.core.builtins import argument_number
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption
-from pytrace.multitools import targets
 from pytrace.multitools.expressions import (
     Call,
     Names,
@@ -148,7 +147,7 @@ def _label(spec: SpecText) -> tuple[SpecText, str]:
 
 def _fields(body: SpecText, kernel: KernelInfo, pid: int | None) -> tuple[ProbeText, list[SpecText]]:
     """The probe with its signature, and types, expressions, filter."""
-    parsed = targets.parse_probe(body, kernel, pid, stop="")
+    parsed = ProbeText.parse(body, kernel, pid, stop="")
     if not parsed.rest.text:
         return parsed, []
     if not parsed.rest.text.startswith(":"):

@@ -113,12 +113,12 @@ def _counted_pattern(options: Options, kernel: KernelInfo) -> _Pattern:
         TraceError: the pattern is invalid, or this kernel cannot trace its functions or events.
     """
     regexp = options.flag("regexp")
-    target = targets.parse(SpecText.of(options.text("pattern")), regexp=regexp)
+    target = TraceTarget.parse(SpecText.of(options.text("pattern")), regexp=regexp)
     filter_ = ""
     if regexp:
         target, filter_ = by_regexp(target)
-    target = targets.resolve(target, kernel, options.only_pid())
-    attachment = targets.attach(target, kernel, options.only_pid())
+    target = target.resolve(kernel, options.only_pid())
+    attachment = target.attach(kernel, options.only_pid())
     naming = _Naming.of(target, attachment)
     if not target.wild and not target.mangled and target.family != KERNEL:
         naming = _Naming(literal(target.name))
@@ -507,8 +507,8 @@ def _funcslower(options: Options, kernel: KernelInfo) -> Translation:
     arguments = options.number("arguments")
     probes: list[str] = []
     pid = options.only_pid()
-    unresolved = [targets.parse(SpecText.of(text)) for text in options.many("function")]
-    parsed = [targets.resolve(target, kernel, pid) for target in unresolved]
+    unresolved = [TraceTarget.parse(SpecText.of(text)) for text in options.many("function")]
+    parsed = [target.resolve(kernel, pid) for target in unresolved]
     for target in parsed:
         if target.family != parsed[0].family:
             hints = ("run funcslower once for each of them",)
@@ -520,7 +520,7 @@ def _funcslower(options: Options, kernel: KernelInfo) -> Translation:
 
 def _slow_calls(target: TraceTarget, arguments: int, options: Options, kernel: KernelInfo) -> str:
     spec = target.spec
-    attachment = targets.attach(target, kernel, options.only_pid())
+    attachment = target.attach(kernel, options.only_pid())
     if not attachment.leave:
         raise spec.error("a function is expected: events have no duration", hints=(targets.SHAPES,))
     if target.returns:

@@ -54,6 +54,35 @@ _FLOATING_REGISTERS = 8
 """Of those that pass floating-point arguments, of x86-64 and 64-bit Arm; further arguments are on the stack."""
 
 
+class Attachment(msgspec.Struct, frozen=True):
+    """The attach points of a target.
+
+    Attributes:
+        entry: the attach point of the event, or of the entry of functions.
+        leave: that of the return of functions, empty for events.
+        arguments: names of the arguments by number if the provider has no ``argN`` (fentry).
+        prefix: length of the text before the name of the function or event in ``probe``.
+        result: whether the function may have a result; without one, fexit has no ``retval``.
+    """
+
+    entry: str
+    leave: str = ""
+    arguments: tuple[str, ...] = ()
+    prefix: int = 0
+    result: bool = True
+
+    @property
+    def call(self) -> str:
+        """The attach point of whole calls of functions."""
+        kind, _, rest = self.entry.partition(":")
+        return f"call:{rest}" if kind == UPROBE else f"call:kernel:{rest}"
+
+    @property
+    def untyped(self) -> bool:
+        """Whether arguments are numbered (``arg0``)."""
+        return not self.entry.startswith("fentry:")
+
+
 class TraceTarget(msgspec.Struct, frozen=True):
     """Functions or events to trace.
 
@@ -73,6 +102,35 @@ class TraceTarget(msgspec.Struct, frozen=True):
     returns: bool = False
     kind: str = ""
 
+    @classmethod
+    def parse(cls, spec: SpecText, *, regexp: bool = False) -> TraceTarget:
+        """Parse a target; with *regexp* its name may be a regular expression.
+
+        Raises:
+            TraceError: the text has too few or too many parts.
+        """
+        found = _CONTROL.search(spec.text)
+        if found is not None:
+            raise spec.error("control characters are in no name", at=found.start(), length=1)
+        parts = probe_kinds.split_attach_point(spec.text)
+        first = parts[0]
+        kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
+        if kind is not None and kind.name in _FAMILIES:
+            return _native(spec, kind.name, parts)
+        if first == "t":
+            if len(parts) != 3 or not all(parts):
+                raise spec.error(f"{spec.text!r} is no tracepoint: t:CATEGORY:EVENT is expected")
+            return cls(spec, TRACEPOINT, parts[1], parts[2])
+        if first == "u" and len(parts) in (3, 4):
+            return _checked(cls(spec, USDT, _library(parts[1]), ":".join(parts[2:])))
+        if first in ("p", "r") and len(parts) > 1:
+            container = parts[1] if len(parts) > 2 else ""
+            name = ":".join(parts[2:]) if len(parts) > 2 else parts[1]
+            return _function(spec, container, name, returns=first == "r", regexp=regexp)
+        if len(parts) == 1:
+            return _function(spec, "", first, regexp=regexp)
+        return _function(spec, first, ":".join(parts[1:]), regexp=regexp)
+
     @property
     def wild(self) -> bool:
         """Whether it may match several functions or events."""
@@ -83,34 +141,79 @@ class TraceTarget(msgspec.Struct, frozen=True):
         """Whether its functions are given by mangled names of C++ or Rust, as symbols have them."""
         return self.family == USER and self.name.startswith(("_Z", "_R")) and "+" not in self.name
 
+    def resolve(self, kernel: KernelInfo, pid: int | None = None) -> TraceTarget:
+        """Resolve ``u:FILE:NAME`` to USDT probes as in bcc, or functions as in the language, whichever matches.
 
-def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
-    """Parse a target; with *regexp* its name may be a regular expression.
+        Raises:
+            TraceError: the file has neither.
+        """
+        if self.family != USDT or self.kind:
+            return self
+        provider, _, name = self.name.rpartition(":")
+        paths = kernel.binaries(_binary(self.container, kernel, pid), pid)
+        if not paths or any(kernel.usdt_probes(path, provider or "*", name) for path in paths):
+            return self
+        if not provider and any(kernel.user_symbols(path, name) for path in paths):
+            return TraceTarget(self.spec, USER, self.container, name, self.returns)
+        location = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+        forms = f"usdt:{self.container}:PROVIDER:PROBE and uprobe:{self.container}:FUNCTION"
+        hints = (
+            f"u: is whichever matches; {forms} say which is meant",
+            f"pytrace -l 'usdt:{self.container}:*' lists the probes",
+        )
+        raise self.spec.error(f"there is neither a USDT probe nor a function {self.name!r} in {location}", hints=hints)
 
-    Raises:
-        TraceError: the text has too few or too many parts.
-    """
-    found = _CONTROL.search(spec.text)
-    if found is not None:
-        raise spec.error("control characters are in no name", at=found.start(), length=1)
-    parts = probe_kinds.split_attach_point(spec.text)
-    first = parts[0]
-    kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
-    if kind is not None and kind.name in _FAMILIES:
-        return _native(spec, kind.name, parts)
-    if first == "t":
-        if len(parts) != 3 or not all(parts):
-            raise spec.error(f"{spec.text!r} is no tracepoint: t:CATEGORY:EVENT is expected")
-        return TraceTarget(spec, TRACEPOINT, parts[1], parts[2])
-    if first == "u" and len(parts) in (3, 4):
-        return _checked(TraceTarget(spec, USDT, _library(parts[1]), ":".join(parts[2:])))
-    if first in ("p", "r") and len(parts) > 1:
-        container = parts[1] if len(parts) > 2 else ""
-        name = ":".join(parts[2:]) if len(parts) > 2 else parts[1]
-        return _function(spec, container, name, returns=first == "r", regexp=regexp)
-    if len(parts) == 1:
-        return _function(spec, "", first, regexp=regexp)
-    return _function(spec, first, ":".join(parts[1:]), regexp=regexp)
+    def attach(self, kernel: KernelInfo, pid: int | None = None) -> Attachment:
+        """The attach points on this machine; the front end reports functions and events that do not exist.
+
+        Raises:
+            TraceError: this kernel does not support probes of that kind.
+        """
+        if self.family == KERNEL:
+            return self._of_kernel(kernel)
+        if self.family == OTHER:
+            return Attachment(":".join(map(quoted, (self.container, *self.name.split(":")))), prefix=0)
+        if self.family == TRACEPOINT:
+            return Attachment(f"tracepoint:{quoted(self.container)}:{quoted(self.name)}", prefix=len("tracepoint:"))
+        container = _binary(self.container, kernel, pid)
+        paths = kernel.binaries(container, pid)
+        path = len(paths[0].encode()) + 1 if len(paths) == 1 else 0
+        if self.family == USDT:
+            parts = ":".join(quoted(part) for part in self.name.split(":"))
+            return Attachment(f"usdt:{quoted(container, path=True)}:{parts}", prefix=len("usdt:") + path)
+        plain = self.name.removeprefix(_CPP)
+        # The qualified name of a method is that of a C++ function, however its symbol is mangled; what is known by its
+        # mangled name is shown demangled.
+        language = _CPP if plain != self.name or "::" in plain or self.mangled else ""
+        name = f"{quoted(container, path=True)}:{language}{quoted(plain)}"
+        shown = len("uprobe:") + path + (len(language) if path else 0)
+        return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=shown)
+
+    def _of_kernel(self, kernel: KernelInfo) -> Attachment:
+        """A single typed function is traced by fentry, which costs least; several, also of one name, by kprobes, which
+        attach at once.
+        """
+        name = f"{quoted(self.container)}:{quoted(self.name)}" if self.container else quoted(self.name)
+        kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
+        if self.kind in (KPROBE, KRETPROBE):
+            return kprobes
+        typed = kernel.has_btf and kernel.feature("fentry")
+        single = not self.wild and "+" not in self.name
+        if typed and single and kernel.feature("kprobe") and self.kind not in _TYPED:
+            single = all(item.number == 1 for item in kernel.kernel_functions(self.name, self.container))
+        prototype = kernel.function(self.name, self.container) if typed and single else None
+        if prototype is not None and not prototype.variadic:
+            arguments = tuple(parameter for parameter, _ in prototype.parameters)
+            result = not isinstance(prototype.result, Void)
+            return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
+        if self.kind in _TYPED or (typed and not kernel.feature("kprobe")):
+            return Attachment(f"fentry:{name}", f"fexit:{name}")
+        if kernel.feature("kprobe"):
+            return kprobes
+        works = "tracepoints (t:CATEGORY:EVENT), functions of programs and libraries (LIBRARY:FUNCTION) and USDT probes"
+        hints = (f"{works} work", f"'pytrace -l \"*{self.name.strip('*_')}*\"' lists the events of similar names")
+        message = "this kernel has neither kprobes (CONFIG_KPROBE_EVENTS) nor fentry, so its functions cannot be traced"
+        raise self.spec.error(message, hints=hints)
 
 
 def _native(spec: SpecText, kind: str, parts: list[str]) -> TraceTarget:
@@ -142,126 +245,11 @@ def _library(name: str) -> str:
     return "libc" if name == "c" else name
 
 
-def resolve(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> TraceTarget:
-    """Resolve ``u:FILE:NAME`` to USDT probes as in bcc, or functions as in the language, whichever matches.
-
-    Raises:
-        TraceError: the file has neither.
-    """
-    if target.family != USDT or target.kind:
-        return target
-    provider, _, name = target.name.rpartition(":")
-    paths = kernel.binaries(_binary(target.container, kernel, pid), pid)
-    if not paths or any(kernel.usdt_probes(path, provider or "*", name) for path in paths):
-        return target
-    if not provider and any(kernel.user_symbols(path, name) for path in paths):
-        return TraceTarget(target.spec, USER, target.container, name, target.returns)
-    location = paths[0] if len(paths) == 1 else f"{len(paths)} files"
-    forms = f"usdt:{target.container}:PROVIDER:PROBE and uprobe:{target.container}:FUNCTION"
-    hints = (
-        f"u: is whichever matches; {forms} say which is meant",
-        f"pytrace -l 'usdt:{target.container}:*' lists the probes",
-    )
-    raise target.spec.error(f"there is neither a USDT probe nor a function {target.name!r} in {location}", hints=hints)
-
-
-# ---------------------------------------------------------------------------------------------- attach points
-
-
-class Attachment(msgspec.Struct, frozen=True):
-    """The attach points of a target.
-
-    Attributes:
-        entry: the attach point of the event, or of the entry of functions.
-        leave: that of the return of functions, empty for events.
-        arguments: names of the arguments by number if the provider has no ``argN`` (fentry).
-        prefix: length of the text before the name of the function or event in ``probe``.
-        result: whether the function may have a result; without one, fexit has no ``retval``.
-    """
-
-    entry: str
-    leave: str = ""
-    arguments: tuple[str, ...] = ()
-    prefix: int = 0
-    result: bool = True
-
-    @property
-    def call(self) -> str:
-        """The attach point of whole calls of functions."""
-        kind, _, rest = self.entry.partition(":")
-        return f"call:{rest}" if kind == UPROBE else f"call:kernel:{rest}"
-
-    @property
-    def untyped(self) -> bool:
-        """Whether arguments are numbered (``arg0``)."""
-        return not self.entry.startswith("fentry:")
-
-
-def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> Attachment:
-    """The attach points of a target on this machine; the front end reports functions and events that do not exist.
-
-    Raises:
-        TraceError: this kernel does not support probes of that kind.
-    """
-    if target.family == KERNEL:
-        return _kernel(target, kernel)
-    if target.family == OTHER:
-        return Attachment(":".join(map(quoted, (target.container, *target.name.split(":")))), prefix=0)
-    if target.family == TRACEPOINT:
-        return Attachment(f"tracepoint:{quoted(target.container)}:{quoted(target.name)}", prefix=len("tracepoint:"))
-    container = _binary(target.container, kernel, pid)
-    paths = kernel.binaries(container, pid)
-    path = len(paths[0].encode()) + 1 if len(paths) == 1 else 0
-    if target.family == USDT:
-        parts = ":".join(quoted(part) for part in target.name.split(":"))
-        return Attachment(f"usdt:{quoted(container, path=True)}:{parts}", prefix=len("usdt:") + path)
-    plain = target.name.removeprefix(_CPP)
-    # The qualified name of a method is that of a C++ function, however its symbol is mangled; what is known by its
-    # mangled name is shown demangled.
-    language = _CPP if plain != target.name or "::" in plain or target.mangled else ""
-    name = f"{quoted(container, path=True)}:{language}{quoted(plain)}"
-    shown = len("uprobe:") + path + (len(language) if path else 0)
-    return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=shown)
-
-
 def _binary(container: str, kernel: KernelInfo, pid: int | None) -> str:
     """The binary; as in bcc, ``pthread`` stands for ``libpthread``."""
     if "/" in container or _WILD.search(container) or kernel.binaries(container, pid):
         return container
     return f"lib{container}" if kernel.binaries(f"lib{container}", pid) else container
-
-
-def _kernel(target: TraceTarget, kernel: KernelInfo) -> Attachment:
-    """A single typed function is traced by fentry, which costs least; several, also of one name, by kprobes, which
-    attach at once.
-    """
-    name = f"{quoted(target.container)}:{quoted(target.name)}" if target.container else quoted(target.name)
-    kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
-    if target.kind in (KPROBE, KRETPROBE):
-        return kprobes
-    typed = kernel.has_btf and kernel.feature("fentry")
-    single = not target.wild and "+" not in target.name
-    if typed and single and kernel.feature("kprobe") and target.kind not in _TYPED:
-        single = all(item.number == 1 for item in kernel.kernel_functions(target.name, target.container))
-    prototype = kernel.function(target.name, target.container) if typed and single else None
-    if prototype is not None and not prototype.variadic:
-        arguments = tuple(parameter for parameter, _ in prototype.parameters)
-        result = not isinstance(prototype.result, Void)
-        return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
-    if target.kind in _TYPED or (typed and not kernel.feature("kprobe")):
-        return Attachment(f"fentry:{name}", f"fexit:{name}")
-    if not kernel.feature("kprobe"):
-        raise _no_kernel_functions(target)
-    return kprobes
-
-
-def _no_kernel_functions(target: TraceTarget) -> TraceError:
-    hints = (
-        "tracepoints (t:CATEGORY:EVENT), functions of programs and libraries (LIBRARY:FUNCTION) and USDT probes work",
-        f"'pytrace -l \"*{target.name.strip('*_')}*\"' lists the events of similar names",
-    )
-    message = "this kernel has neither kprobes (CONFIG_KPROBE_EVENTS) nor fentry, so its functions cannot be traced"
-    return target.spec.error(message, hints=hints)
 
 
 def quoted(part: str, *, path: bool = False) -> str:
@@ -441,6 +429,40 @@ class ProbeText(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...]
     rest: SpecText
 
+    @classmethod
+    def parse(cls, spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> ProbeText:
+        """Parse a target and its signature at the start of *spec*.
+
+        The target ends before ``(`` or a character of *stop*.
+
+        Raises:
+            TraceError: the target is missing, or the signature has no end.
+        """
+        end = 0
+        text = spec.text
+        while end < len(text) and text[end] not in f"({stop}":
+            # A part of the name may be in quotes (cpp:"ns::function(int)"); those of a format do not follow a colon.
+            end += 1
+            if text[end - 1] == ":" and text[end : end + 1] == '"':
+                end = min(text_end(text, end), len(text))
+        place_text = spec.part(0, end)
+        if not place_text.text:
+            raise spec.error("a probe is expected, such as p::vfs_read or t:sched:sched_switch", length=1)
+        parameters: tuple[Parameter, ...] = ()
+        if end < len(text) and text[end] == "(":
+            close = text.find(")", end)
+            if close < 0:
+                raise spec.error("the signature has no end: ) is missing", at=end)
+            parameters = signature(spec.part(end + 1, close))
+            end = close + 1
+        target = TraceTarget.parse(place_text).resolve(kernel, pid)
+        if parameters and target.family not in (KERNEL, USER, USDT):
+            raise place_text.error("tracepoints have no signature: their fields are args->NAME")
+        attachment = target.attach(kernel, pid)
+        if target.returns and not attachment.leave:
+            raise target.spec.error("events have no return")
+        return cls(target, attachment, parameters, spec.part(end, len(text)))
+
     @property
     def point(self) -> str:
         """The attach point."""
@@ -475,39 +497,3 @@ class ProbeText(msgspec.Struct, frozen=True):
                 fields = kernel.tracepoint_fields(self.target.container, self.target.name) or ()
                 return any(field.name == name and not isinstance(field.type, Pointer) for field in fields)
         return False
-
-
-def parse_probe(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> ProbeText:
-    """Parse a target and its signature at the start of *spec*; the target ends before ``(`` or a character of *stop*.
-
-    Raises:
-        TraceError: the target is missing, or the signature has no end.
-    """
-    end = 0
-    text = spec.text
-    while end < len(text) and text[end] not in f"({stop}":
-        # A part of the name may be in quotes (cpp:"ns::function(int)"); those of a format do not follow a colon.
-        end += 1
-        if text[end - 1] == ":" and text[end : end + 1] == '"':
-            end = min(text_end(text, end), len(text))
-    place_text = spec.part(0, end)
-    if not place_text.text:
-        raise spec.error("a probe is expected, such as p::vfs_read or t:sched:sched_switch", length=1)
-    parameters: tuple[Parameter, ...] = ()
-    if end < len(text) and text[end] == "(":
-        close = text.find(")", end)
-        if close < 0:
-            raise spec.error("the signature has no end: ) is missing", at=end)
-        parameters = signature(spec.part(end + 1, close))
-        end = close + 1
-    target = resolve(parse(place_text), kernel, pid)
-    if parameters and target.family not in (KERNEL, USER, USDT):
-        raise place_text.error("tracepoints have no signature: their fields are args->NAME")
-    return ProbeText(target, _attachment(target, kernel, pid), parameters, spec.part(end, len(text)))
-
-
-def _attachment(target: TraceTarget, kernel: KernelInfo, pid: int | None) -> Attachment:
-    attachment = attach(target, kernel, pid)
-    if target.returns and not attachment.leave:
-        raise target.spec.error("events have no return")
-    return attachment

@@ -11,7 +11,6 @@ import msgspec
 from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.script_options import ScriptOption
-from pytrace.multitools import targets
 from pytrace.multitools.expressions import SpecText, Translator, check_escapes, split, text_end
 from pytrace.multitools.multitool import (
     MULTI_PURPOSE,
@@ -73,7 +72,7 @@ def unknown_at_return(error: TraceError) -> TraceError:
 
 
 def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
-    parsed = targets.parse_probe(spec, kernel, options.only_pid(), stop=" \t\n\"")
+    parsed = ProbeText.parse(spec, kernel, options.only_pid(), stop=" \t\n\"")
     scope = parsed.scope(options.number("string-size"))
     try:
         predicate, rest = _predicate(parsed.rest, scope)

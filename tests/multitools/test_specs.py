@@ -10,7 +10,7 @@ import pytest
 from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
-from pytrace.multitools import functions, targets
+from pytrace.multitools import functions
 from pytrace.multitools.expressions import (
     NoTypeError,
     SpecText,
@@ -22,7 +22,18 @@ from pytrace.multitools.expressions import (
     signature,
     split,
 )
-from pytrace.multitools.targets import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment, ProbeText, Scope, places
+from pytrace.multitools.targets import (
+    KERNEL,
+    OTHER,
+    TRACEPOINT,
+    USDT,
+    USER,
+    Attachment,
+    ProbeText,
+    Scope,
+    TraceTarget,
+    places,
+)
 from pytrace.multitools.trace import unknown_at_return
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.rows import each_row
@@ -238,8 +249,8 @@ def test_split(text: str, separator: str, parts: list[str]) -> None:
 # .
 
 
-def parsed(text: str) -> targets.TraceTarget:
-    return targets.parse(SpecText.of(text))
+def parsed(text: str) -> TraceTarget:
+    return TraceTarget.parse(SpecText.of(text))
 
 
 @each_row(
@@ -304,38 +315,38 @@ def kernel(*features: str) -> RecordedKernel:
     ],
 )
 def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, ...], entry: str) -> None:
-    found = targets.attach(parsed(text), kernel(*features))
+    found = parsed(text).attach(kernel(*features))
     assert found.entry == entry
     assert found.leave == entry.replace("fentry", "fexit").replace("kprobe", "kretprobe")
 
 
 def test_a_kernel_without_both() -> None:
     with pytest.raises(TraceError, match=r"neither kprobes.* nor fentry") as caught:
-        targets.attach(parsed("p::vfs_read"), kernel())
+        parsed("p::vfs_read").attach(kernel())
     assert "tracepoints" in caught.value.hints[0]
     assert "*vfs_read*" in caught.value.hints[1]
 
 
 def test_binaries() -> None:
     facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"], "libpthread": ["/lib/p.so"], "many*": ["/a", "/b"]})
-    assert targets.attach(parsed("c:malloc"), facts) == Attachment(
+    assert parsed("c:malloc").attach(facts) == Attachment(
         "uprobe:libc:malloc", "uretprobe:libc:malloc", prefix=len("uprobe:/lib/libc.so.6:")
     )
-    assert targets.attach(parsed("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
-    assert targets.attach(parsed("many*:f"), facts).prefix == len("uprobe:")
-    assert targets.attach(parsed("unknown:f"), facts).entry == "uprobe:unknown:f"
-    assert targets.attach(parsed("c:zoo::Animal::walk"), facts).entry == 'uprobe:libc:cpp:"zoo::Animal::walk"'
-    assert targets.attach(parsed("c:_ZN3zoo*"), facts).entry == "uprobe:libc:cpp:_ZN3zoo*"
-    assert targets.attach(parsed("c:_ZN3zoo1fEv+4"), facts).entry == "uprobe:libc:_ZN3zoo1fEv+4"
-    assert targets.attach(parsed("r:c:cpp:twice"), facts).leave == "uretprobe:libc:cpp:twice"
-    assert targets.attach(parsed("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
-    assert targets.attach(parsed("/opt/my app:a,b"), facts).entry == 'uprobe:"/opt/my app":"a,b"'
+    assert parsed("pthread:pthread_create").attach(facts).entry == "uprobe:libpthread:pthread_create"
+    assert parsed("many*:f").attach(facts).prefix == len("uprobe:")
+    assert parsed("unknown:f").attach(facts).entry == "uprobe:unknown:f"
+    assert parsed("c:zoo::Animal::walk").attach(facts).entry == 'uprobe:libc:cpp:"zoo::Animal::walk"'
+    assert parsed("c:_ZN3zoo*").attach(facts).entry == "uprobe:libc:cpp:_ZN3zoo*"
+    assert parsed("c:_ZN3zoo1fEv+4").attach(facts).entry == "uprobe:libc:_ZN3zoo1fEv+4"
+    assert parsed("r:c:cpp:twice").attach(facts).leave == "uretprobe:libc:cpp:twice"
+    assert parsed("u:c:setjmp").attach(facts).entry == "usdt:libc:setjmp"
+    assert parsed("/opt/my app:a,b").attach(facts).entry == 'uprobe:"/opt/my app":"a,b"'
 
 
 @pytest.mark.parametrize("name", ["shop::Cart::add", "shop::Cart::add(int)"])
 def test_a_name_in_quotes_is_no_format(name: str) -> None:
     facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"]})
-    found = targets.parse_probe(SpecText.of(f'c:cpp:"{name}" "%d", arg2'), facts, None, stop=' "')
+    found = ProbeText.parse(SpecText.of(f'c:cpp:"{name}" "%d", arg2'), facts, None, stop=' "')
     assert (found.point, found.rest.text) == (f'uprobe:libc:cpp:"{name}"', '"%d", arg2')
 
 
@@ -345,7 +356,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     facts = RecordedKernel(files={"/bin/app": ["/bin/app"]}, usdt=(probe,), symbols=symbols)
 
     def found(text: str) -> tuple[str, str]:
-        resolved = targets.resolve(parsed(text), facts)
+        resolved = parsed(text).resolve(facts)
         return resolved.family, resolved.name
 
     assert found("u:/bin/app:both") == (USDT, "both")
@@ -358,7 +369,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     assert found("/bin/app:nosuch") == (USER, "nosuch")
     for text in ("u:/bin/app:nosuch", "u:/bin/app:own:work"):
         with pytest.raises(TraceError, match="neither a USDT probe nor a function") as error:
-            targets.resolve(parsed(text), facts)
+            parsed(text).resolve(facts)
         assert "usdt:/bin/app:PROVIDER:PROBE" in error.value.hints[0]
         assert "uprobe:/bin/app:FUNCTION" in error.value.hints[0]
 
@@ -374,7 +385,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     ],
 )
 def test_regular_expressions(pattern: str, names: list[str]) -> None:
-    found, expression = functions.by_regexp(targets.parse(SpecText.of(pattern), regexp=True))
+    found, expression = functions.by_regexp(TraceTarget.parse(SpecText.of(pattern), regexp=True))
     assert found.name == "*"
     known = ["vfs_read", "vfs_write", "vfs_open", "do_exit"]
     assert [name for name in known if re.search(expression, f"kprobe:{name}")] == names
@@ -384,7 +395,7 @@ def test_regular_expressions(pattern: str, names: list[str]) -> None:
 
 def test_a_wrong_regular_expression() -> None:
     with pytest.raises(TraceError, match=r"'\(vfs' is not a regular expression"):
-        functions.by_regexp(targets.parse(SpecText.of("c:(vfs"), regexp=True))
+        functions.by_regexp(TraceTarget.parse(SpecText.of("c:(vfs"), regexp=True))
 
 
 # ---------------------------------------------------------------------------------------------- scope
@@ -454,7 +465,7 @@ PROBE_TEXT_KERNEL = RecordedKernel()
 
 
 def probe_text_parsed(text: str) -> ProbeText:
-    return targets.parse_probe(SpecText.of(text), PROBE_TEXT_KERNEL, None, stop=' "')
+    return ProbeText.parse(SpecText.of(text), PROBE_TEXT_KERNEL, None, stop=' "')
 
 
 def test_names_of_events() -> None:
