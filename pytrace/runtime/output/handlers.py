@@ -33,6 +33,8 @@ from pytrace.core.event_layout import (
     Quantiles,
     RuntimeFailure,
 )
+from pytrace.core.manifest import MapSpec
+from pytrace.core.options import Config
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.core.value_tables import FlatLayout
 from pytrace.render import events, json
@@ -476,6 +478,31 @@ _COUNTED_STACKS = ("kernel_stack", "user_stack")
 """Failures that are told once for each place in text: the end has their numbers."""
 
 
+def helper_failure(helper: str, code: int, subject: MapSpec | None, config: Config) -> tuple[str, str]:
+    """The message about a failed BPF helper, without helper and number, and a hint (may be empty)."""
+    name = subject.name if subject is not None else "the map"
+    text, hint = os.strerror(-code), ""
+    if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
+        size = f" ({subject.max_entries} keys)" if subject is not None else ""
+        text = f"{name} is full{size}: the update was dropped"
+        kind = "percpuhash" if subject is not None and subject.value.aggregate else "hash"
+        hint = f"increase max_map_keys in the config block, or declare the map: let {name} = {kind}(N);"
+        if subject is not None and ":" in name:
+            text = f"{subject.max_entries} calls of {name.removeprefix('@')} are under way: this one is lost"
+            hint = "increase max_map_keys in the config block"
+    elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
+        text = f"{name} has no such key to delete"
+    elif helper == "bpf_loop" and code == -errno.E2BIG:
+        text = "a loop runs at most 8388608 iterations: a longer for loop does not run at all, a while loop stops there"
+    elif helper == "bpf_loop" and code == -errno.ELOOP:
+        most = config.max_loop_iterations
+        text = f"all loops together make at most {most} iterations each time a probe fires; the loops stop here"
+        hint = "raise max_loop_iterations in the config block; the traced program waits while loops run"
+    elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
+        text = f"{name} has no such key; the value read is 0"
+    return text, hint
+
+
 def _helper_error(renderer: Renderer, spec: EventSpec) -> RunHandler:
     if not renderer.options.warnings:
         return _nothing()
@@ -496,7 +523,7 @@ def _helper_error(renderer: Renderer, spec: EventSpec) -> RunHandler:
             if spec.location in renderer.undeleted:
                 return
             renderer.undeleted.add(spec.location)
-        text, hint = messages.helper_failure(helper, code, subject, renderer.manifest.config)
+        text, hint = helper_failure(helper, code, subject, renderer.manifest.config)
         if not renderer.output.json and code != -errno.ELOOP:
             text += f" ({helper} returned {code})"
         extra: list[tuple[str, bytes]] = [

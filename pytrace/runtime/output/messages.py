@@ -1,17 +1,14 @@
-"""Messages of a run: run-time errors of programs, lost events, failed helpers."""
+"""Messages of a run: run-time errors of programs, lost events."""
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytrace.core.diagnostics import is_of_tools
 from pytrace.core.event_layout import Location
 from pytrace.core.failures import failure
-from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.options import Config
+from pytrace.core.manifest import Manifest
 from pytrace.core.types import DEEPEST_STACK
 from pytrace.runtime.machine import perf
 
@@ -60,34 +57,6 @@ def _place(severity: str, text: str, location: Location, colour: bool) -> str:
 
 def _expand(text: str) -> str:
     return text.replace("\t", "    ")
-
-
-# ---------------------------------------------------------------------------------------------- helpers
-
-
-def helper_failure(helper: str, code: int, subject: MapSpec | None, config: Config) -> tuple[str, str]:
-    """The message about a failed BPF helper, without helper and number, and a hint (may be empty)."""
-    name = subject.name if subject is not None else "the map"
-    text, hint = os.strerror(-code), ""
-    if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
-        size = f" ({subject.max_entries} keys)" if subject is not None else ""
-        text = f"{name} is full{size}: the update was dropped"
-        kind = "percpuhash" if subject is not None and subject.value.aggregate else "hash"
-        hint = f"increase max_map_keys in the config block, or declare the map: let {name} = {kind}(N);"
-        if subject is not None and ":" in name:
-            text = f"{subject.max_entries} calls of {name.removeprefix('@')} are under way: this one is lost"
-            hint = "increase max_map_keys in the config block"
-    elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
-        text = f"{name} has no such key to delete"
-    elif helper == "bpf_loop" and code == -errno.E2BIG:
-        text = "a loop runs at most 8388608 iterations: a longer for loop does not run at all, a while loop stops there"
-    elif helper == "bpf_loop" and code == -errno.ELOOP:
-        most = config.max_loop_iterations
-        text = f"all loops together make at most {most} iterations each time a probe fires; the loops stop here"
-        hint = "raise max_loop_iterations in the config block; the traced program waits while loops run"
-    elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
-        text = f"{name} has no such key; the value read is 0"
-    return text, hint
 
 
 # ---------------------------------------------------------------------------------------------- counters

@@ -426,7 +426,7 @@ def test_each_kind_has_a_sentence(kind: str) -> None:
 )
 def test_a_full_map_is_to_be_declared_as_what_takes_its_values(kind: str, value: Type, declared: str) -> None:
     spec = MapSpec("@a", "a", kind, INT64, value, 10)
-    text, hint = messages.helper_failure("bpf_map_update_elem", -errno.E2BIG, spec, Config())
+    text, hint = handlers.helper_failure("bpf_map_update_elem", -errno.E2BIG, spec, Config())
     assert text == "@a is full (10 keys): the update was dropped"
     assert hint.endswith(f"let @a = {declared}(N);")
 
@@ -466,7 +466,7 @@ def test_underlined_places() -> None:
 
 def test_the_limit_of_loops_is_named() -> None:
     config = Config(max_loop_iterations=1234)
-    text, hint = messages.helper_failure("bpf_loop", -errno.ELOOP, None, config)
+    text, hint = handlers.helper_failure("bpf_loop", -errno.ELOOP, None, config)
     assert "at most 1234 iterations" in text
     assert "max_loop_iterations" in hint
 
