@@ -263,6 +263,7 @@ class Analysis:
 
     def _finish(self, program: nodes.Program) -> CheckedProgram:
         checked = self.checker.program
+        checked.functions = list(self.checker.functions.values())
         if checked.events:
             _join_prints(checked)
         self.maps.finish()
@@ -279,7 +280,6 @@ class Analysis:
                     break
         checked.types = {node: settle(type_) for node, type_ in checked.types.items()}
         checked.types.update(self.checker.retyped)
-        checked.functions = list(self.checker.functions.values())
         checked.objects = [item.data for item in program.objects]
         checked.decided = program.decided
         checked.config = self.checker.config
@@ -403,6 +403,7 @@ def _join_loops(checked: CheckedProgram, block: nodes.Block) -> None:
     two maps would be wrong.
     """
     items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
+    functions = {info.name for info in checked.functions}
     loops: dict[str, nodes.For] = {}
     pairs: list[tuple[nodes.For, nodes.Stmt | nodes.Expr]] = []
     for item in items:
@@ -414,13 +415,15 @@ def _join_loops(checked: CheckedProgram, block: nodes.Block) -> None:
             pairs.append((loop, item))
             continue
         below = list(walk(item))
-        if any(map(_leaves, below)):
+        # Functions of the script may read any map.
+        calls = any(isinstance(node, nodes.Call) and node.name in functions for node in below)
+        if calls or any(map(_leaves, below)):
             loops.clear()
         names = [node.name for node in below if isinstance(node, nodes.MapRef)]
         for name in names:
             loops.pop(name, None)
         if isinstance(item, nodes.For) and isinstance(item.source, nodes.MapRef) and names.count(item.source.name) == 1:
-            if not any(_leaves(node) and not isinstance(node, nodes.Continue) for node in below):
+            if not calls and not any(_leaves(node) and not isinstance(node, nodes.Continue) for node in below):
                 loops[item.source.name] = item
     for loop, item in pairs:
         spec = checked.events[_sender(item)]

@@ -510,14 +510,17 @@ def test_pairs(body: str, kinds: list[tuple[str, bool]]) -> None:
         ("for ($kv : @m) { print(($kv.1, @n[$kv.0])); } clear(@m); clear(@n);", 0),
         ("clear(@m); for ($kv : @m) { print($kv); }", 0),
         ("for ($kv : @m) { print($kv); } zero(@m);", 0),
+        ("for ($kv : @m) { print(looks()); } clear(@m);", 0),
+        ("for ($kv : @m) { print($kv); } print(looks()); clear(@m);", 0),
     ],
 )
 def test_loops_take_what_is_cleared_after_them(body: str, taking: int) -> None:
-    program = analyse(f"interval:s:1 {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked()
+    looks = "fn looks(): int64 { return @m[1]; } " if "looks" in body else ""
+    program = analyse(f"{looks}interval:s:1 {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked()
     assert len(program.taking) == taking
     assert len(program.dead) >= taking
     # Nothing prints what comes after an end probe.
-    assert not analyse(f"end {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked().taking
+    assert not analyse(f"{looks}end {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked().taking
 
 
 def test_the_clear_sends_nothing() -> None:
