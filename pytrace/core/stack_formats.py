@@ -68,8 +68,9 @@ REPORT_SIZE = 56
 # A process's *ranges* are its executable mappings in order of address, each of `RANGE_SIZE` bytes: `u64` start,
 # end, the load bias (address minus virtual address in the file), `u32` index of the first row, `u32` number of rows.
 #
-# A process's *space* is `SPACE_SIZE` bytes: `u32` index of the first range, `u32` number of ranges, and the
-# address of the `struct mm_struct` that they belong to; 0 until a program has seen it.
+# A process's *space* is `SPACE_SIZE` bytes: `u16` index of the first range, `u16` number of ranges, `u32` number of
+# these ranges among all that were ever written (so that the first 8 bytes are never the same again), and the address of
+# the `struct mm_struct` that they belong to; 0 until a program has seen it.
 
 
 WORD = 8

@@ -101,7 +101,7 @@ def _rule_function(module: Module) -> None:
     address, space = number_parameter("address"), number_parameter("space")
     key = b.alloca(8)
     unmapped, none = b.block(), b.block()
-    first, count = _halves(b, space)
+    first, count = (b.op("and", number, 0xFFFF) for number in (space, b.op("lshr", space, 16)))
     index = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), address))
     entry = _entry(b, key, RANGES, index, unmapped)
     b.jump_unless(b.icmp("ult", address, b.load(b.offset(entry, 8))), unmapped)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _RANGE = struct.Struct("=QQQII")
+_SPACE = struct.Struct("=HHIQ")
 _MOST_REQUESTED = 256
 """Processes that wait for their tables at most; programs ask again for others."""
 _SMALLEST_SLICE = 16
@@ -196,6 +197,8 @@ class Unwinder:
         self._filled = 0
         self._full = False
         self._processes: dict[int, tuple[int, int]] = {}
+        self._puts = 0
+        """How many lists of ranges were written; the entry of a process has the number of its own."""
         self._known: dict[int, tuple[int, int]] = {}
         """Address space, and digest of the mappings, of each process that was read."""
 
@@ -324,8 +327,10 @@ class Unwinder:
             self._overflow("too many mappings of processes")
             return
         self._ranges.write(start, b"".join(rows))
+        self._puts += 1
+        entry = _SPACE.pack(start, len(rows), self._puts & 0xFFFFFFFF, space)
         try:
-            bpf.map_update(self._spaces, struct.pack("=I", pid), struct.pack("=IIQ", start, len(rows), space))
+            bpf.map_update(self._spaces, struct.pack("=I", pid), entry)
         except OSError as error:
             self._slices.free(start, len(rows))
             self._overflow(f"process {pid}: {error.strerror}")

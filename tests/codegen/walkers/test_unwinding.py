@@ -100,7 +100,7 @@ class Process:
             found.maps[found.names[name]] = BpfMap(kind, 4, size)
         spaces, ranges, rows = (found.maps[found.names[name]] for name in (SPACES, RANGES, ROWS))
         if self.owner >= 0:
-            spaces.entries[struct.pack("<I", PID), 0] = found.region(struct.pack("<IIQ", 0, 2, self.owner))
+            spaces.entries[struct.pack("<I", PID), 0] = found.region(struct.pack("<HHIQ", 0, 2, 1, self.owner))
         for at, (start, count) in enumerate(((TABLED, 2), (PLAIN, 0))):
             entry = struct.pack("<3QII", start, start + 0x1000, start, 0, count)
             ranges.entries[struct.pack("<I", at), 0] = found.region(entry)
@@ -228,7 +228,7 @@ def tables() -> Machine:
 )  # fmt: skip
 def test_rules(address: int, rule: int) -> None:
     found = tables()
-    assert found._function(found.names[RULE_FUNCTION], (address, (len(STARTS) + 1) << 32 | 2)) == rule
+    assert found._function(found.names[RULE_FUNCTION], (address, (len(STARTS) + 1) << 16 | 2)) == rule
 
 
 def test_tables_of_a_process() -> None:
