@@ -1,4 +1,4 @@
-"""Kernel stacks that are recognised are those that the kernel walks (pytrace.codegen.walkers.known_stacks)."""
+"""Stacks that are recognised are those that are walked (pytrace.codegen.walkers.known_stacks)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytrace
 from pytrace.codegen.walkers import known_stacks
+from pytrace.codegen.walkers.known_stacks import KnownUserStacks
 from pytrace.runtime.machine import bpf, perf
 from tests.support.machine import need
 from tests.support.patience import patience
@@ -65,19 +67,19 @@ def _since(text: str, function: str) -> str:
     return text[text.index(function) :] if function in text else text
 
 
-def _recognised() -> int:
-    """How many stacks the programs of this process know."""
+def _recognised(record: int = known_stacks.RECORD, sets: int = known_stacks.SETS) -> int:
+    """How many stacks the programs of this process know, of the kernel or by other sizes of their records."""
     known = 0
     cpus = len(perf.possible_cpus())
     for path in Path("/proc/self/fdinfo").iterdir():
         with suppress(FileNotFoundError):  # the directory's own
             fields = dict(re.findall(r"^(\w+):\t(\d+)$", path.read_text(), re.MULTILINE))
-            size = known_stacks.WAYS * known_stacks.RECORD
+            size = known_stacks.WAYS * record
             if fields.get("value_size") == str(size):
-                for index in range(known_stacks.SETS):
+                for index in range(sets):
                     value = bpf.map_lookup(int(path.name), struct.pack("=I", index), size * cpus)
                     assert value is not None
-                    known += sum(value[at : at + 8] != bytes(8) for at in range(0, len(value), known_stacks.RECORD))
+                    known += sum(value[at : at + 8] != bytes(8) for at in range(0, len(value), record))
     return known
 
 
@@ -152,3 +154,79 @@ def test_places_of_all_kinds(server: Server, kind: str) -> None:
         assert [result.status for result in printed] == [0, 0], printed
         assert "1000041" in printed[0].stdout, name
         assert printed[0].stdout == printed[1].stdout, name
+
+
+CALLS = """
+import ctypes, functools, json, os, random, signal, subprocess, sys, threading
+ctypes.CDLL(None).prctl(15, b"known-stacks")
+draw = random.Random(3)
+compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+def call(): os.getppid()
+def sort(): ctypes.CDLL(None).qsort((ctypes.c_int * 2)(2, 1), 2, 4, compare(lambda *_: (call(), 1)[1]))
+def parse(): json.loads('{"a": [1]}', object_hook=lambda _: call())
+def order(): sorted([2, 1], key=lambda _: call() or 0)
+def signalled(): ctypes.CDLL(None).kill(os.getpid(), signal.SIGUSR1)
+def deeper(depth): deeper(depth - 1) if depth else call()
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: call())
+ctypes.CDLL(None).signal(signal.SIGUSR1, handler)
+ways = [call, sort, parse, order, lambda: deeper(draw.randrange(25)),
+    lambda: functools.reduce(lambda *_: call(), [1, 2])]
+def work(count):
+    for _ in range(count):
+        draw.choice(ways)()
+def threads():
+    for size in (0, 1 << 17, 1 << 20):
+        threading.stack_size(size)
+        workers = [threading.Thread(target=work, args=(300,)) for _ in range(2)]
+        for worker in workers: worker.start()
+        for worker in workers: worker.join()
+if len(sys.argv) == 1:
+    for _ in range(200): signalled()
+    work(2000)
+    threads()
+    if os.fork() == 0:
+        work(300)
+        os._exit(0)
+    os.wait()
+    subprocess.run([sys.executable, __file__, "again"], check=True)
+else:
+    work(1000)
+"""
+STACKS = {"native": ("python_frames = false", "ustack(raw, 60)"), "mixed": ("python_frames = true", "ustack(60)")}
+
+
+@pytest.mark.parametrize("kind", STACKS)
+def test_user_stacks_of_all_kinds(no_leaks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Two probes see the same calls; the stacks of the one are walked each time."""
+    need("bpf_loop")
+    program = tmp_path / "program.py"
+    program.write_text(CALLS)
+    recognise = KnownUserStacks.walk
+
+    def walk(self: KnownUserStacks, *arguments: Any) -> None:
+        if self.program.unit.kind.name == "rawtracepoint":
+            recognise(self, *arguments)
+        else:
+            arguments[-1]()
+
+    monkeypatch.setattr(KnownUserStacks, "walk", walk)
+    config, stack = STACKS[kind]
+    script = (
+        f"config = {{ stack_unwinding = auto; {config} }} "
+        f'tracepoint:syscalls:sys_enter_getppid /comm == "known-stacks"/ {{ @walked[{stack}] = count(); }} '
+        f'rawtracepoint:sys_enter /comm == "known-stacks" && args.id == 110/ {{ @known[{stack}] = count(); }}'
+    )
+    with pytrace.open(script, command=[sys.executable, str(program)]) as trace:
+        list(trace)
+        known = _recognised(known_stacks.USER_RECORD, known_stacks.USER_SETS)
+        walked, recognised = Counter[tuple[tuple[str, int], ...]](), Counter[tuple[tuple[str, int], ...]]()
+        for name, found in (("@walked", walked), ("@known", recognised)):
+            # Equal stacks of two processes are two keys.
+            for key, number in trace.maps[name].to_dict().items():
+                found[tuple((frame.function, frame.address) for frame in key.frames)] += number
+    assert known > 8
+    assert len(walked) > 8
+    assert walked.total() > 6000
+    # Tables may come between the two probes of one call.
+    missing, more = walked - recognised, recognised - walked
+    assert missing.total() == more.total() <= 4, (missing, more)

@@ -444,7 +444,18 @@ VALUES = 64
 VALUES_SIZE = 168
 _SAVED = VALUES + VALUES_SIZE
 """Room for the registers in a signal frame."""
-STATE_SIZE = _SAVED + 8 * len(_INTERRUPTED)
+START, PLAIN, RBP_PLACE, RBPS = range(_SAVED + 8 * len(_INTERRUPTED), _SAVED + 8 * len(_INTERRUPTED) + 32, 8)
+"""What :mod:`pytrace.codegen.walkers.known_stacks` needs: the first stack pointer; 1 if all frames so far were found by
+rsp and rbp, and by words of the stack that are still there; where the current rbp was read; how many frames it found.
+"""
+RBP_LIST = RBPS + 8
+"""For each of these, in 16 bits each: where rbp was read, and to where it pointed."""
+RBP_LIMIT = 64
+RBP_FIRST, RBP_FAR, _RBP_LISTED = 0xFFFF, 0x1_0000, 0x1_0001
+"""Places that are none: rbp is that of the innermost frame; it was read far away; it is in the list.
+
+Places are distances from the first stack pointer."""
+STATE_SIZE = RBP_LIST + 4 * RBP_LIMIT
 
 _SIGNAL = 40
 """Offset in the signal frame of ``uc_mcontext`` of ``struct ucontext``, which is one."""
@@ -483,7 +494,7 @@ class UnwindStep(msgspec.Struct, frozen=True):
 
     At most *limit* frames are stored. *out* and *state* are scratch offsets of the stack and of the unwinder's state,
     *site* is the script location for which failures are counted. *choice* is None for unwinding by tables alone.
-    *tops*, if any, is the scratch offset of an array to which the stack pointer in each frame is written.
+    *tops* is the scratch offset of an array to which the stack pointer in each frame is written.
     """
 
     e: Emitter
@@ -493,7 +504,7 @@ class UnwindStep(msgspec.Struct, frozen=True):
     state: int
     site: int
     choice: Choice | None
-    tops: int | None = None
+    tops: int
 
     def emit(self, index: I64) -> None:
         """The body of the loop."""
@@ -501,12 +512,14 @@ class UnwindStep(msgspec.Struct, frozen=True):
         place = b.at_most(index, self.limit - 1)
         ip = self._load(IP)
         b.store(ip, self._place(place))
-        if self.tops is not None:
-            b.store(self._load(SP), b.offset(self.e.area(self.tops), b.op("shl", place, 3)))
+        b.store(self._load(SP), b.offset(self.e.area(self.tops), b.op("shl", place, 3)))
         self._store(COUNT, b.add(place, 1))
         rule = self._rule(place, ip)
         base = b.op("and", rule, 15)
         self._leave_if(b.icmp("eq", base, Rule.LAST.value))
+        plain = 1 << Rule.RSP.value | 1 << Rule.RBP.value | 1 << Rule.PLT.value
+        with b.unless(b.truth(b.op("and", b.op("lshr", plain, base), 1)), likely=True):
+            self._store(PLAIN, 0)
         with b.when(self._either(base, Rule.FRAME, Rule.UNMAPPED), likely=False):
             with b.unless(b.truth(self._load(EXACT))):
                 self._trampoline(place, ip)
@@ -536,6 +549,7 @@ class UnwindStep(msgspec.Struct, frozen=True):
         b.jump_if(b.truth(self._load(EXACT)), done)
         original = b.call(FrameReads(self.e)._original(members), numbers=[b.sub(self._load(SP), 8)])
         b.jump_unless(b.truth(original), done)
+        self._store(PLAIN, 0)
         b.store(original, self._place(place))
         b.store(self._find(b.sub(original, 1)), rule)
         b.jump(done)
@@ -575,11 +589,9 @@ class UnwindStep(msgspec.Struct, frozen=True):
         with b.unless(b.truth(failed), likely=True):
             code = b.load(self.e.cell)
             plain = b.icmp("eq", b.op("and", code, _ADD_MASK), _ADD_AND_RETURN)
-            if self.tops is not None:
-                framed = b.icmp("eq", b.op("and", code, 0xFFFF), _POP_AND_RETURN)
-                mark = b.number(b.either(plain, framed))
-                top = b.offset(self.e.area(self.tops), b.op("shl", place, 3))
-                b.store(b.op("or", self._load(SP), mark), top)
+            framed = b.icmp("eq", b.op("and", code, 0xFFFF), _POP_AND_RETURN)
+            top = b.offset(self.e.area(self.tops), b.op("shl", place, 3))
+            b.store(b.op("or", self._load(SP), b.number(b.either(plain, framed))), top)
             with b.when(plain):
                 returned = b.add(self._load(SP), b.op("and", b.op("lshr", code, 24), 0x78))
                 self._store(IP, self._read(returned))
@@ -648,6 +660,7 @@ class UnwindStep(msgspec.Struct, frozen=True):
             self._cut()
 
     def _cut(self) -> None:
+        self._store(PLAIN, 0)
         self.e.counter("stack_cut" if self.choice is None else "stack_end", self.site)
         self.e.loops.leave()
 
@@ -712,6 +725,8 @@ class UnwindStep(msgspec.Struct, frozen=True):
         b, sp = self.e.b, self._load(SP)
         distance = b.op("ashr", b.op("shl", rule, 32), 44)
         by_bp, in_memory = self._either(base, Rule.RBP, Rule.AT_RBP), self._either(base, Rule.AT_RBP, Rule.AT_RSP)
+        with b.when(b.icmp("eq", base, Rule.RBP.value)):
+            self._note_rbp()
         cfa = b.register()
         b.store(b.add(b.select(by_bp, self._load(BP), sp), b.op("shl", distance, 3)), cfa)
         other, done = b.block(), b.block()
@@ -731,7 +746,22 @@ class UnwindStep(msgspec.Struct, frozen=True):
         with b.when(b.truth(rule)):
             at_rbp = b.icmp("eq", rule, WHERE_RBP_POINTS)
             place = b.select(at_rbp, self._load(BP), b.sub(cfa, b.op("shl", rule, 3)))
+            distance = b.sub(place, self._load(START))
+            self._store(RBP_PLACE, b.select(b.icmp("ult", distance, RBP_FIRST), distance, RBP_FAR))
             self._store(BP, self._read(place))
+
+    def _note_rbp(self) -> None:
+        """Put the current rbp, by which a frame is found, into the list."""
+        b, place = self.e.b, self._load(RBP_PLACE)
+        with b.unless(b.icmp("eq", place, _RBP_LISTED)):
+            distance, number = b.sub(self._load(BP), self._load(START)), self._load(RBPS)
+            far = b.either(b.icmp("uge", distance, RBP_FIRST), b.icmp("eq", place, RBP_FAR))
+            with b.when(b.either(far, b.icmp("uge", number, RBP_LIMIT)), likely=False):
+                self._store(PLAIN, 0)
+            entry = b.offset(self.e.area(self.state + RBP_LIST), b.op("shl", b.at_most(number, RBP_LIMIT - 1), 2))
+            b.store(b.op("or", place, b.op("shl", distance, 16)), entry, 32)
+            self._store(RBPS, b.add(number, 1))
+            self._store(RBP_PLACE, _RBP_LISTED)
 
 
 class CodeAhead(Part):

@@ -24,6 +24,7 @@ from pytrace.codegen.ir.builder import Block
 from pytrace.codegen.ir.values import I1, I64, Made, Memory, Number, Operand, Ptr, global_pointer
 from pytrace.codegen.walkers import frame_pointers, program_filters, python_threads, unwinding
 from pytrace.codegen.walkers.frame_pointers import CODE_64, LOWEST, NOWHERE, StackTruncation
+from pytrace.codegen.walkers.known_stacks import KnownUserStacks
 from pytrace.codegen.walkers.memory_images import MemoryImages
 from pytrace.codegen.walkers.python_stacks import BY_CODE, UNPLACED, PythonStacks
 from pytrace.codegen.walkers.unwinding import (
@@ -34,9 +35,14 @@ from pytrace.codegen.walkers.unwinding import (
     EXACT,
     IP,
     MEMORY,
+    PLAIN,
+    RBP_FIRST,
+    RBP_PLACE,
+    RBPS,
     SP,
     SPACE,
     SPACES,
+    START,
     STATE_SIZE,
     TOLD,
     TRAMPOLINE,
@@ -356,17 +362,25 @@ class UserUnwinding(Part):
         self.e.memory.zero(target, type_.size)
         b.store(MemoryImages(self.e).of_stack(type_), b.offset(target, 4), 32)
         exact = 0 if program_filters.in_caller(self.program.unit) else 1
-        for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, exact)):
+        start = b.load(self.e.area(state + SP))
+        for offset, value in (
+            (SPACE, b.load(space)), (COUNT, 0), (EXACT, exact), (START, start), (PLAIN, 1), (RBP_PLACE, RBP_FIRST),
+            (RBPS, 0),
+        ):  # fmt: skip
             b.store(value, self.e.area(state + offset))
         site = self.script.layout.site(_SITE if choice is None else _CHOOSING, location(node.span))
-        pointers = None if parts is None else parts.pointers
         # Where stack pointers are noted, the caller asks for one more frame.
         most = type_.limit + (parts is None and frame_pointers.marks_truncation(node))
-        self.e.loops.run(
-            node.span,
-            most,
-            lambda inner, index: UnwindStep(inner, type_, most, out, state, site, choice, pointers).emit(index),
-        )
+        known = KnownUserStacks(self.e)
+        pointers = self.e.reserve(known.pointers_size(most)) if parts is None else parts.pointers
+
+        def walk() -> None:
+            def step(inner: Emitter, index: I64) -> None:
+                UnwindStep(inner, type_, most, out, state, site, choice, pointers).emit(index)
+
+            self.e.loops.run(node.span, most, step)
+
+        known.walk(b.offset(target, type_.header), state, pointers, most << 1 | exact, most, walk)
         count = b.load(self.e.area(state + COUNT))
         if parts is None:
             StackTruncation(self.e).count_truncated(node, type_, count)
@@ -498,7 +512,8 @@ class MixedStacks(Part):
         b, words = self.b, 2 * type_.limit + 2
         wide = replace(type_, limit=type_.limit + 1)
         runs, walk = self.e.reserve(8 * words), self.e.reserve(python_threads.STATE_SIZE)
-        parts = Parts(self.e.reserve(wide.size), self.e.reserve(8 * (wide.limit + 1)), self.e.reserve(8))
+        sizes = wide.size, KnownUserStacks.pointers_size(wide.limit), 8
+        parts = Parts(*(self.e.reserve(size) for size in sizes))
         out, state = self.e.reserve(type_.size), self.e.reserve(_STATE_SIZE)
         PythonStacks(self.e).runs(node, runs, words, walk)
         UserUnwinding(self.e).chosen(node, wide, entry, otherwise, parts)
