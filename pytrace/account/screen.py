@@ -32,7 +32,10 @@ def screen(account: Account, *, everything: bool = False) -> Iterator[str]:
     tail = [*_path(account, everything=everything), *_idle(account, everything=everything)]
     tail += [*_tasks(account, everything=everything), *_runtimes(account), *_losses(account)]
     again = "pytrace why --goroutines --all" if account.goroutines else "pytrace why --all"
-    tail.append(f"next: {_command(again, account.options, WIDTH - 6)}")
+    if account.threads:
+        tail.append(f"next: {_command(again, account.options, WIDTH - 6)}")
+    else:
+        tail.append("next: ps -eLo pid,tid,comm,cgroup (names of threads have at most 15 bytes)")
     room = ROWS - len(head) - len(tail) - 1
     shown: list[Line] = []
     rows: list[str] = []
@@ -56,7 +59,11 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
     count = len(account.threads)
     complete = _whole(account.accounted)
     threads = f"{count} thread{'s' * (count != 1)}"
-    if (units := account.goroutines) is not None:
+    units = account.goroutines
+    if not count:
+        # A share of no time, and how much of it is accounted for, would look like an answer.
+        tail = ": no such thread was there"
+    elif units is not None:
         threads = f"{units.count:,} goroutine{'s' * (units.count != 1)} on {threads}"
         tail = f": {seconds(account.wall)}, {threads}, {seconds(units.ns)} of goroutine time"
     else:
@@ -69,15 +76,15 @@ def heading(account: Account, *, everything: bool = True) -> Iterator[str]:
     if len(target) > room:
         target = f"{target[: max(room - 1, 12)]}…"
     yield f"{target}{tail}"
+    if not count:
+        return
     if units is not None:
         yield (
             f"  (goroutines: {units.share(units.running)} running, {units.share(units.runnable)} runnable,"
             f" {units.share(units.waiting)} waiting; {_whole(units.accounted)})"
         )
     busy = sum(line.ns for line in account.lines)
-    if not count:
-        yield "  (none of the selected threads was seen)"
-    elif 0 < busy < _BUSY * account.thread_time:
+    if 0 < busy < _BUSY * account.thread_time:
         yield f"  (shares are of {duration(busy)}: the threads were idle the rest of the time)"
     if everything or account.kernel_difference >= 0.001:
         yield f"  (time on and for a CPU differs from the kernel's schedstat by {account.kernel_difference:.2%} of it)"
