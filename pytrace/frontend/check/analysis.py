@@ -18,7 +18,7 @@ from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import CompileOptions, Config
-from pytrace.core.probe_kinds import FileTarget
+from pytrace.core.probe_kinds import BEGIN, END, FileTarget
 from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.check.calls import ArgumentChecks, Calls, Events
@@ -91,7 +91,7 @@ def _join_prints(checked: CheckedProgram) -> None:
             if isinstance(node, nodes.Block):
                 _join_block(checked, node)
                 # What comes after these in an end probe is not to be printed.
-                if unit.kind.name not in ("begin", "end"):
+                if unit.kind.name not in {BEGIN, END}:
                     _join_loops(checked, node)
 
 
