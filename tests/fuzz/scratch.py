@@ -10,7 +10,7 @@ from pathlib import Path
 
 NAMES = (
     "input", "second", "modules.dep", "modules.symbols", "modules.builtin", "proc/7/cgroup",
-    "cache/pytrace/scripts/entry", "cache/pytrace/facts/entry",
+    "cache/pytrace/scripts/entry", "cache/pytrace/options/entry", "cache/pytrace/facts/entry",
 )  # fmt: skip
 
 
