@@ -270,7 +270,9 @@ def test_a_holder_that_runs_is_where_a_sample_met_it_during_the_wait(programs: P
     assert not any("encode" in stack for stack in met), line.by
     assert {who.doing for who in line.by if who.stack} <= {"on CPU"}
     rows = [row for row in screen(account, everything=True) if "the holder's stack then: " in row]
-    assert any("rebuild_index" in row for row in rows)
+    # A row has room for a few frames: where it looked at the clock, not for those that called work().
+    first = next(who.stack for who in line.by if who.stack)
+    assert any(first[0].text in row for row in rows), (first, rows)
 
 
 def test_places_that_come_late_keep_their_causes(monkeypatch: pytest.MonkeyPatch) -> None:
