@@ -39,7 +39,7 @@ class Limited:
                 pytest.skip(f"the controller {controller} cannot be had: {error.strerror}")
         self.folder = parent / f"pytrace-limited-{os.getpid()}"
         self.folder.mkdir()
-        self.enter = f"echo $$ > {self.folder}/cgroup.procs;"
+        self.enter = f"echo $$ > {self.folder}/cgroup.procs || exit 99;"
 
     def limit(self, first: str, second: str, value: int) -> None:
         """Set the limit of that name in version 1 and 2."""
