@@ -155,6 +155,22 @@ def _record(b: Builder, records: Ptr, way: I64, size: int = RECORD) -> Ptr:
     return b.offset(records, b.mul(b.at_most(b.sub(way, 1), WAYS - 1), size))
 
 
+def _each(b: Builder, first: int, limit: int, count: I64, body: Callable[[I64], None]) -> None:
+    """A loop from *first* on to *count*, which is at most *limit*."""
+    number, head, following, done = b.register(), b.block(), b.block(), b.block()
+    b.store(first, number)
+    b.jump(head)
+    b.start(head)
+    index = b.load(number)
+    b.branch(b.icmp("ult", index, limit), following, done, likely=True)
+    b.start(following)
+    b.jump_if(b.icmp("uge", index, count), done)
+    body(index)
+    b.store(b.add(index, 1), number)
+    b.jump(head)
+    b.start(done)
+
+
 def _frame(b: Builder, known: Ptr, index: I64) -> Ptr:
     return b.offset(known, b.add(b.op("shl", index, 3), _FRAMES_AT))
 
@@ -189,21 +205,14 @@ def _emit_same(script: Script) -> None:
 
 def _compare(b: Builder, known: Ptr, window: Ptr, inner: I64, differs: Block) -> None:
     """Continue at *differs* unless the *inner* frames of a record are where they were."""
-    place, head, following, same = b.register(), b.block(), b.block(), b.block()
-    b.store(0, place)
-    b.jump(head)
-    b.start(head)
-    index = b.load(place)
-    b.branch(b.icmp("ult", index, FRAMES), following, same, likely=True)
-    b.start(following)
-    b.jump_if(b.icmp("uge", index, inner), same)
-    frame = _frame(b, known, index)
-    at = b.opaque(b.load(b.offset(frame, _PLACES_AT - _FRAMES_AT)))
-    b.jump_if(b.icmp("ugt", at, WINDOW - _WORD), differs, likely=False)
-    b.jump_unless(b.icmp("eq", b.load(b.offset(window, at)), b.load(frame)), differs, likely=True)
-    b.store(b.add(index, 1), place)
-    b.jump(head)
-    b.start(same)
+
+    def compare(index: I64) -> None:
+        frame = _frame(b, known, index)
+        at = b.opaque(b.load(b.offset(frame, _PLACES_AT - _FRAMES_AT)))
+        b.jump_if(b.icmp("ugt", at, WINDOW - _WORD), differs, likely=False)
+        b.jump_unless(b.icmp("eq", b.load(b.offset(window, at)), b.load(frame)), differs, likely=True)
+
+    _each(b, 0, FRAMES, inner, compare)
 
 
 def _choose(script: Script, size: int, stays_at: int) -> str:
@@ -397,22 +406,6 @@ _USER_SIZES = {
     "window": USER_WINDOW,
     "pointers": KnownUserStacks.pointers_size(0),
 }
-
-
-def _each(b: Builder, first: int, limit: int, count: I64, body: Callable[[I64], None]) -> None:
-    """A loop from *first* on to *count*, which is at most *limit*."""
-    number, head, following, done = b.register(), b.block(), b.block(), b.block()
-    b.store(first, number)
-    b.jump(head)
-    b.start(head)
-    index = b.load(number)
-    b.branch(b.icmp("ult", index, limit), following, done, likely=True)
-    b.start(following)
-    b.jump_if(b.icmp("uge", index, count), done)
-    body(index)
-    b.store(b.add(index, 1), number)
-    b.jump(head)
-    b.start(done)
 
 
 def _declare_user(script: Script) -> None:
