@@ -17,6 +17,7 @@ from pytrace.account.reading import Reading
 from pytrace.account.requests import requests
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.interface.compiled import command_text
 from pytrace.interface.errors import ScriptError
 from pytrace.interface.tracing import LONGEST, OpenArguments, Trace, check_duration
 from pytrace.interface.tracing import open as open_trace
@@ -203,11 +204,10 @@ def _goroutines(arguments: OpenArguments) -> str:
 
 
 def _programs(arguments: OpenArguments) -> list[str]:
-    command = arguments.get("command")
+    command = command_text(arguments.get("command"))
     if command is not None:
-        words = words_of(command) if isinstance(command, str) else [os.fspath(word) for word in command]
         folder = os.fspath(arguments.get("cwd") or ".")
-        name = words[0] if words else ""
+        name = words_of(command)[0]
         path = os.path.join(folder, name) if "/" in name else shutil.which(name) or name
         return [os.path.abspath(path)]
     pids = _pids(arguments)
@@ -260,11 +260,10 @@ def _numbers(trace: Trace) -> list[int]:
 
 def _target(arguments: OpenArguments) -> tuple[str, str]:
     """What is traced, for people, and options that select the same."""
-    command = arguments.get("command")
+    command = command_text(arguments.get("command"))
     if command is not None:
-        words = words_of(command) if isinstance(command, str) else [os.fspath(word) for word in command]
-        text = command if isinstance(command, str) else shlex.join(words)
-        return text, f"-c {shlex.quote(text)}"
+        words_of(command)  # wrong quoting is refused before anything is compiled
+        return command, f"-c {shlex.quote(command)}"
     if pids := _pids(arguments):
         return ", ".join(f"{_name(number)} ({number})" for number in pids), " ".join(f"-p {number}" for number in pids)
     for name in ("comm", "cgroup", "container", "uid", "netns"):
