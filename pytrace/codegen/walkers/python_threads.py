@@ -336,10 +336,8 @@ class Thread(msgspec.Struct, frozen=True):
         b.start(first)
         b.jump(there)
         b.start(missing)
-        second = b.block()
         other = self._of_parent(rows, done)
-        b.jump(second)
-        b.start(second)
+        second = b.current
         b.jump(there)
         b.start(there)
         return b.phi_pointer([(own, first), (other, second)])
