@@ -149,8 +149,6 @@ def _features(text: str) -> frozenset[str]:
     return known_features({name.strip() for name in text.split(",") if name.strip()})
 
 
-
-
 def pid(text: str, option: str) -> int:
     """The process id *text*, an argument of *option*.
 
